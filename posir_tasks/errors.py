@@ -31,6 +31,10 @@ class UsageError(PosirError):
     """A wrong value of an option. Commands exit with status 2, as for an option that there is not."""
 
 
+class NoAnswerError(PosirError):
+    """A server accepted a request and did not answer it in time: neither a refusal nor a failure."""
+
+
 class DataError(PosirError):
     """The data violates its format. The message names file, row and field."""
 

@@ -91,7 +91,7 @@ def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
 def _walk(folder: Path) -> Iterator[Path]:
     """Yield what is in a folder and below, except folders; links to folders are followed after all else."""
     limit, count = MAX_FILES.read(), 0
-    visited = {_identify(parent) for parent in folder.resolve().parents}
+    visited = {_identify(parent) for parent in folder.resolve().parents if parent.is_dir()}
     folders, links = deque([folder]), deque[Path]()
     while folders or links:
         parent = folders.popleft() if folders else links.popleft()

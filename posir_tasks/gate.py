@@ -56,6 +56,9 @@ class GateError(DataError):
         super().__init__(f"{name}: {problem}")
         self.problem = problem
 
+    is_not_finite: bool = False
+    """Whether a number is NaN or infinite, and all else is as it should be."""
+
 
 def parse_json(data: str | bytes, name: object, *, max_bytes: int | None = None, nan_prefix: str | None = None) -> Any:
     """Return the value of a JSON document.
@@ -278,7 +281,9 @@ def _check_values(value: object, name: object, nan_prefix: str | None, path: tup
                 raise GateError(name, f"{_format_path(path, key)}an integer beyond 64 bits")
         elif isinstance(item, float):
             if not math.isfinite(item) and not (math.isnan(item) and nan_prefix and str(key).startswith(nan_prefix)):
-                raise GateError(name, f"{_format_path(path, key)}is {item}; numbers must be finite")
+                error = GateError(name, f"{_format_path(path, key)}is {item}; numbers must be finite")
+                error.is_not_finite = True
+                raise error
         elif isinstance(item, dict | list):
             _check_values(item, name, nan_prefix, (*path, key))
 

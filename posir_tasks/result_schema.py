@@ -37,6 +37,8 @@ INDEX_KEY = "index"
 TOLERATED_KEY = "tolerated"
 #: Key of the run for a paper's protocol: what it asked for, and what the loaded model says of itself; absent without one.
 PROTOCOL_KEY = "protocol"
+#: Key of the run for what commands name the model, its data and its settings by; absent where their names alone do.
+REFERENCE_KEY = "reference"
 #: Key of the run for the counts that a search model states of its search, by name; absent for most models.
 SEARCH_KEY = "search"
 #: Keys of a subset's entry that are no scores.

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from posir_tasks.evidence import TWELFTHS
 from posir_tasks.files import find_files, folder_lock, write_text
 from posir_tasks.gate import GateError, read_json
 from posir_tasks.judgments import METRICS, JudgedScores
+from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.models.protocols import PAPERS
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
@@ -79,6 +81,11 @@ class StoredResult:
     def data(self) -> DataVersion:
         """The data that was read."""
         return DataVersion.from_run(self.run)
+
+    @property
+    def reference(self) -> CommandReference:
+        """What a command names the model, the data and the settings by."""
+        return CommandReference.from_run(self.model, self.task, self.run)
 
     @property
     def experiment(self) -> str | None:
@@ -197,8 +204,8 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
         _refuse_old_results(folder)
         raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
-            f"--output-folder {folder}`; `posir tasks` lists the tasks. `posir score RUN --data DATA` makes results of "
-            "data without positions."
+            f"--output-folder {shlex.quote(str(folder))}`; `posir tasks` lists the tasks. `posir score RUN --data DATA` makes "
+            "results of data without positions."
         )
     for problem in left_out:
         logger.warning("skipped: %s", problem)

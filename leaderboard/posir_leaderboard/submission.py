@@ -1,6 +1,7 @@
 """Submission: a model's results as one commit in one pull request on the Hub, sent once however often it is repeated."""
 
 import hashlib
+import json
 import re
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.models.connection import read_retry_after
 from posir_tasks.profile import pool
+from posir_tasks.result_schema import REFERENCE_KEY, RUN_KEY
 from posir_tasks.results import EXPERIMENTS, META_FILE, rounded
 from posir_tasks.sources.repository import check_repository_name
 from posir_tasks.tasks.catalog import find_task
@@ -333,11 +335,22 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
     return Commit(
         "dataset",
         repository,
-        {_path_in_repository(first, file.name): file.read_bytes() for file in files},
+        {_path_in_repository(first, file.name): _read_public(file) for file in files},
         f"{first.model}: PosIR results, {pluralize(len(entries), 'task')}",
         f"Results of `{first.model}`, revision `{first.revision}`:\n\n{tasks}\n\n"
         "Sent by `posir submit`, which recomputed every score from its profile; with `--dry-run` it does the same.",
     )
+
+
+def _read_public(file: Path) -> bytes:
+    """Return the content of a file without what names folders and servers of this machine."""
+    content = file.read_bytes()
+    if f'"{REFERENCE_KEY}"'.encode() not in content:
+        return content
+    result = json.loads(content)
+    runs = [entry.get(RUN_KEY, {}) for entries in result.get("scores", {}).values() for entry in entries]
+    removed = [run.pop(REFERENCE_KEY) for run in runs if REFERENCE_KEY in run]
+    return json.dumps(result, indent=2).encode() if removed else content
 
 
 def _path_in_repository(entry: Entry, name: str) -> str:

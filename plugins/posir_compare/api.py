@@ -119,7 +119,7 @@ class Comparison(Presentable, comparison.ModelComparison):
         every = DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)
         strips = tuple(self.draw_common()) if len(self.common) <= MOST_SENTENCES else ()
         drawn = [DisplaySection(strips=strips)] if strips else []
-        commands = dict.fromkeys(line for strip in strips for line in strip.code.split("\n") if line.startswith(CHUNK_COMMAND))
+        commands = dict.fromkeys(line for strip in strips for line in strip.code.split("\n") if CHUNK_COMMAND in line)
         steps = [DisplaySection("Next", ("Search in chunks that fit the window:",), code="\n".join(commands))]
         changes = list(change_sections(shown))
         place = next((at for at, section in enumerate(changes) if section.tables), 0)

@@ -36,7 +36,8 @@ from posir_tasks.display.strip import Strip
 from posir_tasks.display.wording import drop_organizations
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores
-from posir_tasks.models.references import RUN, bare_name
+from posir_tasks.models.command_reference import CommandReference
+from posir_tasks.models.references import bare_name
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.profile import pool
 from posir_tasks.read_part import UNKNOWN, ReadPart
@@ -55,12 +56,6 @@ class ModelRun:
     """The model's full name, with the folder if several runs have the same name."""
     results: tuple[StoredResult, ...]
 
-    @property
-    def reference(self) -> str:
-        """The model as a command takes it; empty of a run, whose model is not known."""
-        model = self.results[0].model
-        return "" if model.startswith(f"{RUN}/") else model
-
     def by_subset(self, task: str) -> dict[str, SubsetResult]:
         """Return the results by position on a task by subset."""
         return {result.subset: result for result in self.results if result.task == task and isinstance(result, SubsetResult)}
@@ -69,6 +64,10 @@ class ModelRun:
         """Return what the model reads, over the subsets of a task."""
         parts = [result.values.read for result in self.by_subset(task).values()]
         return pool(parts) if parts else UNKNOWN
+
+    def find_reference(self, task: str) -> CommandReference:
+        """Return the names of the model and a task in commands."""
+        return next(result.reference for result in self.results if result.task == task)
 
     def judged(self, task: str) -> dict[str, JudgedResult]:
         """Return the results on all judged queries of a task by subset."""
@@ -346,7 +345,7 @@ class ModelComparison:
                 drawn.add(name)
                 group = analyze(values).overall
                 findings = decide(group)
-                commands = build_commands(findings, run.reference, pair.task)
+                commands = build_commands(findings, run.find_reference(pair.task))
                 # The next step for the baseline is for a report on it.
                 facts = partial(_list_advice, findings, pair.task) if run is pair.b else tuple
                 strip = build_strip(findings, group, name)

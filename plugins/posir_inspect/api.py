@@ -16,6 +16,7 @@ from posir_inspect.window import WindowReading, measure_fit, measure_window
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError, UsageError
 from posir_tasks.files import cache_folder
+from posir_tasks.models.command_reference import refer_as_given, refer_to
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
@@ -49,7 +50,7 @@ def _parse_budget(text: str) -> int:
 
 #: Titles in the help of `inspect`; what is under none comes first.
 GROUPS = {
-    "Model": "revision window protocol batch_size query_field passage_field tokenizer",
+    "Model": "revision window protocol batch_size query_prompt document_prompt query_field passage_field tokenizer",
     "Questions in other words": "question_writer llm",
     "Retriever": "embedder k max_requests max_time concurrency timeout chunk_separator document_field write_questions",
 }
@@ -70,6 +71,8 @@ def inspect(
     revision: str | None = None,
     window: str | int | None = None,
     protocol: PaperName | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     tokenizer: str | Path | None = None,
@@ -108,6 +111,8 @@ def inspect(
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such. With a
             retriever, the first tokens of a document that are in its embedding, or `none` if all are.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         column: Column or field with the text of a file.
@@ -163,6 +168,7 @@ def inspect(
         from posir_score.alignment import AlignmentRules
         from posir_score.api import describe_retriever
         from posir_score.collecting import CollectionSettings
+        from posir_score.document_names import DocumentNames
         from posir_tasks.sources.opening import open_data
 
         folder = Path(output or cache_folder() / "retrievers")
@@ -170,7 +176,10 @@ def inspect(
         settings = CollectionSettings(
             k, concurrency, timeout=timeout, order="score", document_field=document_field, folder=folder, max_time=max_time
         )
-        rules, name = AlignmentRules(needs_all=False, separator=chunk_separator), describe_retriever(retriever)
+        rules, name = (
+            AlignmentRules(needs_all=False, separator=chunk_separator, names=DocumentNames()),
+            describe_retriever(retriever),
+        )
         opened = open_data(source, column=column)
         write = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
         indexed = _read_indexed_texts(opened, limit, embedder or reads, write, max_requests)
@@ -186,7 +195,8 @@ def inspect(
         from posir_tasks.tasks.catalog import refuse_missing
 
         if Path(model).is_dir() and str(texts) in {name for full in read_declared_names() for name in (full, bare_name(full))}:
-            raise PosirError(f"'{texts}' is a model. Did you mean `posir inspect {texts} {model}`?")
+            swapped = shlex.join(["posir", "inspect", str(texts), str(model)])
+            raise PosirError(f"'{texts}' is a model. Did you mean `{swapped}`?")
         refuse_unloadable(str(model))
         if isinstance(texts, str | Path):
             refuse_missing(str(texts))
@@ -203,15 +213,23 @@ def inspect(
         from posir_tasks.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import find_tokenizer
 
-        fields = {"query_field": query_field, "passage_field": passage_field}
-        with with_settings(protocol=protocol, window=reads.tokens, **fields):
+        with with_settings(
+            protocol=protocol,
+            window=reads.tokens,
+            tokenizer=None if tokenizer is None else str(tokenizer),
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
+            query_field=query_field,
+            passage_field=passage_field,
+        ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     if snippet:
         require_tokenizer(snippet, str(model), find_tokenizer(encoder.model))
     writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
-    most, location = None if all_texts else most_tokens, shlex.quote(str(texts)) if isinstance(texts, str | Path) else "TEXTS"
-    setup = Setup(encoder, counter, collection, most, splitters, writer, location, snippet)
+    most = None if all_texts else most_tokens
+    reference = refer_to(encoder.model.mteb_model_meta, str(model), str(texts) if isinstance(texts, str | Path) else "")
+    setup = Setup(encoder, counter, collection, most, splitters, writer, reference, snippet)
     with measure(encoder.model):
         return inspect_model(setup, Path(output) if output else None, show, full=full)
 
@@ -348,9 +366,12 @@ def window(
             raise PosirError(f"{opened.location}: no text that can be used. Give texts that {splitter.name} can divide.")
         # A mistake in a chunker should not cost the time to load the model.
         splitter.divide(given[0])
-    with track("Loading the model"), with_settings(query_field=query_field, passage_field=passage_field):
+    stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
+    with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
+        reference = refer_as_given(str(model))
         described = _describe(str(model), revision, tokenizer, max(max_tokens or MAX_TOKENS, require or 0))
     measured = measure_window(described, required=require, max_tokens=max_tokens)
+    measured = replace(measured, reference=reference)
     if splitter is None:
         return measured
     fit = measure_fit(described, measured.reading, splitter, given)

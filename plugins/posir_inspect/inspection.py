@@ -29,6 +29,7 @@ from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.language_models.other_words import QuestionWriter
+from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
@@ -72,8 +73,8 @@ class Setup:
     splitters: tuple[TextSplitter, ...] = ()
     """Compared in place of sizes of chunks, if there are any."""
     writer: QuestionWriter | None = None
-    location: str = "TEXTS"
-    """The texts as a command names them."""
+    reference: CommandReference = NO_REFERENCE
+    """The model, the texts and the settings as a command names them."""
     snippet: SnippetKind | None = None
     """The library that code for the advised chunks is written for."""
 
@@ -119,7 +120,7 @@ def inspect_model(
         skipped=collection.skipped,
         window=window,
         unread=unread,
-        location=setup.location,
+        reference=setup.reference,
         lengths=tuple((text.name, length, share) for text, length, share in longest),
         unread_example=_quote_unread(longest) if window.read_part.part is Part.FIRST else ("", ""),
         full=full,

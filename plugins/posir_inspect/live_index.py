@@ -162,7 +162,7 @@ def judge_answers(
         places = [(key, key._replace(end=key.end and min(key.end, len(text))).locate(locator, START)) for key in keys]
         unlocated += [(name, key.describe(len(text))) for key, span in places if span is None]
         has_places |= bool(places)
-        has_chunks |= has_places or any(hit.document != given.document for hit, given in zip(hits, ranked, strict=True))
+        has_chunks |= has_places or any(hit.document != hit.chunk for hit in hits)
         success.append(bool(own))
         in_chunks.append(not lacks_words(question.sentence, text, (span for _, span in places if span)))
     gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_places else {})
@@ -170,6 +170,7 @@ def judge_answers(
     has_own_number = not more and 1 < fewest < min(settings.k, len(texts.ids))
     problems = (
         *([describe_own_number(fewest, settings.k)] if has_own_number else ()),
+        *([said] if rules.names and (said := rules.names.describe()) else ()),
         *_describe_cases(f"hits are no document of {texts.name}", unknown),
         *_describe_cases("retrieved chunks are not in their document", unlocated),
     )
@@ -381,7 +382,7 @@ def inspect_index(
     with closing(Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")) as journal:
         answers = QueryAnswers(journal, settings, rules, dict.fromkeys((HEAD, *texts.wordings), texts.ids))
         answers.ask(search, name, [question.query for question in planned])
-        if not answers.has_documents:
+        if answers.problem or not answers.has_documents:
             answers.check(name, len(planned))
         if not journal.answers:
             raise PosirError(f"{name}: no answer within {settings.max_time or 0:g} seconds (--max-time).")

@@ -9,7 +9,7 @@ from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
 from posir_inspect.splitting import CHUNKS, ChunkComparison
-from posir_inspect.window import WindowReading
+from posir_inspect.window import MINI, WindowReading
 from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.analysis import GroupAnalysis
@@ -30,6 +30,7 @@ from posir_tasks.display.strip import NDCG, Strip
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.host.private_names import TASKS_REGISTRY
+from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.read_part import Part
 from posir_tasks.scores import ALL, Estimate, Unit
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
@@ -134,8 +135,8 @@ class Inspection(Presentable):
     skipped: tuple[SkippedText, ...]
     window: WindowReading
     unread: UnreadShare
-    location: str = "TEXTS"
-    """The texts as a command names them."""
+    reference: CommandReference = NO_REFERENCE
+    """The model, the texts and the settings as a command names them; without texts if they are in memory."""
     lengths: tuple[tuple[str, int, float], ...] = ()
     """Name, tokens, and the share that is never read of each text, the longest first."""
     vectors_per_text: float | None = None
@@ -334,14 +335,18 @@ def _advise(inspection: Inspection) -> str:
 
 def _write_command(inspection: Inspection) -> str:
     """Return the commands that write and evaluate the advised chunks, or those that follow from the state."""
-    task = inspection.source if (is_task := _is_task(inspection)) else "TASK"
+    reference = inspection.reference
     if model := inspection.chunks and inspection.chunks.chunked_model:
-        own = "# code for langchain, llamaindex, haystack, qdrant or elasticsearch"
-        own += f"\nposir inspect {inspection.model} {inspection.location} --snippet langchain"
-        return f"{own}\n\n# to evaluate these chunks on a task\nmteb run -t {task} -m '{model}'"
-    if not is_task or not inspection.fading:
+        commands = []
+        if reference.data:
+            snippet = reference.write("posir", "inspect", reference.model, reference.data, "--snippet", "langchain")
+            commands.append(f"# code for langchain, llamaindex, haystack, qdrant or elasticsearch\n{snippet}")
+        task = reference.data if _is_task(inspection) else MINI
+        run = reference.write("mteb", "run", "-t", task, "-m", model)
+        return "\n\n".join([*commands, f"# to evaluate these chunks on a task\n{run}"])
+    if not _is_task(inspection) or not inspection.fading:
         return ""
-    return "\n".join(build_commands(inspection.fading[-1].findings, inspection.model, task))
+    return "\n".join(build_commands(inspection.fading[-1].findings, reference))
 
 
 def _is_task(inspection: Inspection) -> bool:

@@ -12,12 +12,15 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import sanitized
+from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.models.reading_probe import CUTS, ModelProbe
 from posir_tasks.read_part import BYTES_PER_TOKEN, Part, ReadKind, ReadPart
 from posir_tasks.text.chunks import TextSplitter
 
+#: The packaged task, for which a command needs no data.
+MINI = "PosIR-Mini"
 #: Estimated numbers of tokens are off by at most this factor.
 ESTIMATE_FACTOR = 1.5
 #: The same for frequent words, most of which are a token each.
@@ -72,6 +75,8 @@ class WindowReading(Presentable):
     required: int | None = None
     fit: ChunkFit | None = None
     """Whether chunks are read as a whole; None if none are given."""
+    reference: CommandReference = NO_REFERENCE
+    """The model as a command names it."""
 
     @property
     def title(self) -> str:
@@ -168,7 +173,11 @@ class WindowReading(Presentable):
 
     def closing(self) -> tuple[str, ...]:
         """Return the next command."""
-        return () if self.is_reranker else ("For your own texts:", f"posir inspect {self.model} FOLDER")
+        reference = self.reference
+        if self.is_reranker or not reference.model:
+            return ()
+        command = reference.write("posir", "inspect", reference.model, MINI)
+        return (f"For a task, or a folder of your own texts in place of {MINI}:", command)
 
     def records(self) -> tuple[dict[str, Any], ...]:
         """Return one row."""

@@ -91,6 +91,8 @@ def mitigate(
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
     protocol: PaperName | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
@@ -110,6 +112,8 @@ def mitigate(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         batch_size: Number of texts encoded at a time.
@@ -151,8 +155,14 @@ def mitigate(
     # A cached embedding would take no time.
     cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
-        fields = {"query_field": query_field, "passage_field": passage_field}
-        with with_settings(protocol=protocol, window=window, **fields):
+        with with_settings(
+            protocol=protocol,
+            window=window,
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
+            query_field=query_field,
+            passage_field=passage_field,
+        ):
             plain, mitigated, refused = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
     finally:
         os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}

@@ -62,6 +62,7 @@ def open_data_task(data: Dataset) -> LayoutTask:
             languages=data.find_languages(),
             readers=[subset.read for subset in data.subsets],
             scheme=data.scheme,
+            reference=data.reference,
         )
     )
 

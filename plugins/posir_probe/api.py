@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ from posir_report.summary import summarize
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
+from posir_tasks.models.command_reference import refer_to
 from posir_tasks.models.protocols import PaperName, list_differences
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import DataReference, Option, public
@@ -43,6 +45,8 @@ def probe(
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
     protocol: PaperName | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     documents: Annotated[int, Option(min=1)] = DOCUMENTS,
@@ -68,6 +72,8 @@ def probe(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         documents: Most documents of each domain, drawn at random.
@@ -98,19 +104,24 @@ def probe(
         refuse_unloadable(str(model))
         from posir_probe.data import Selection, open_probe_source
         from posir_probe.probing import ProbeRun, run_probes, select_probes
-        from posir_probe.tables import ProbeMeasurements, ProbeSubject
+        from posir_probe.tables import ProbeMeasurements
         from posir_tasks.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
         chosen = select_probes(probe)
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
-        with with_settings(protocol=protocol, window=window, query_field=query_field, passage_field=passage_field):
+        with with_settings(
+            protocol=protocol,
+            window=window,
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
+            query_field=query_field,
+            passage_field=passage_field,
+        ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
-    options = (("--revision", revision), ("--window", window), ("--protocol", protocol))
-    named = str(data) if isinstance(data, str | Path) else ""
-    subject = ProbeSubject(str(model), named, options, str(output))
-    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped), subject)
+    reference = refer_to(encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else "")
+    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped), reference)
 
 
 @public()
@@ -186,7 +197,7 @@ def correlate(
     variants = correlation.read_families(families) if families else {}
     rows = correlation.correlate_probes(read_probe_results(folder), retrieval, all_probes(), variants)
     if not rows:
-        raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {folder}` first.")
+        raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {shlex.quote(str(folder))}` first.")
     return TableResult(
         title="Which probe predicts retrieval?",
         rows=rows,
@@ -237,7 +248,9 @@ def probe_groups(
     chosen = {selected.name for selected in select_probes(probe)} if probe else None
     measured = [result for result in read_probe_results(Path(results)) if chosen is None or result.probe in chosen]
     if not measured:
-        raise PosirError(f"{results}: no such results of probes. Run `posir probe MODEL --output {results}` first.")
+        raise PosirError(
+            f"{results}: no such results of probes. Run `posir probe MODEL --output {shlex.quote(str(results))}` first."
+        )
     rows = group_results(measured, all_probes(), read_architectures(architectures), by)
     rows += published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
     note = "95% intervals by bootstrap over documents, with the models held fixed: they say nothing about other models."

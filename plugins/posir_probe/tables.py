@@ -26,6 +26,7 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.strip import format_share
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import PAPER, pluralize
+from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 from posir_tasks.tasks.catalog import find_task
@@ -46,25 +47,15 @@ GROUPS = (SEARCH, WITHIN, WHOLE, OTHER)
 NO_VERDICT = "Probes are measures without a verdict on position bias."
 
 
-@dataclass(frozen=True)
-class ProbeSubject:
-    """The model and the data as the user named them, for commands that measure the same; empty for objects in Python."""
-
-    model: str = ""
-    data: str = ""
-    options: tuple[tuple[str, object], ...] = ()
-    """Options of the model with their values; those without a value are None."""
-    output: str = "results"
-
-    def build_commands(self) -> str:
-        """Return the commands that give a verdict on the same model and data, a line each; empty for objects in Python."""
-        if not self.model or not self.data:
-            return ""
-        options = [word for name, value in self.options if value is not None for word in (name, str(value))]
-        if find_task(self.data) is None:
-            return shlex.join(["posir", "inspect", self.model, self.data, *options])
-        run = ["posir", "run", "-t", self.data, "-m", self.model, *options, "--output", self.output]
-        return f"{shlex.join(run)}\n{shlex.join(['posir', 'report', self.output])}"
+def write_commands(reference: CommandReference, output: Path) -> str:
+    """Return the commands that give a verdict on the same model and data, a line each; empty for objects in Python."""
+    model, data = reference.model, reference.data
+    if not model or not data:
+        return ""
+    if find_task(data) is None:
+        return reference.write("posir", "inspect", model, data)
+    run = reference.write("posir", "run", "-t", data, "-m", model, "--output", str(output))
+    return f"{run}\n{shlex.join(['posir', 'report', str(output)])}"
 
 
 def choose_lead(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
@@ -196,7 +187,7 @@ class ProbeMeasurements(Presentable):
     """Folder of results, in which other models' results on the same data are drawn beside these."""
     skipped: tuple[SkippedText, ...] = ()
     """Texts and questions that cannot be used."""
-    subject: ProbeSubject = ProbeSubject()
+    reference: CommandReference = NO_REFERENCE
 
     @property
     def title(self) -> str:
@@ -220,7 +211,7 @@ class ProbeMeasurements(Presentable):
         probes, lead = all_probes(), self.lead
         has_figure = lead.sums.documents >= MIN_DOCUMENTS
         sentences = [f"{describe_result(lead, probes[lead.probe])}.", describe_sample(lead)]
-        commands = self.subject.build_commands()
+        commands = write_commands(self.reference, self.folder)
         where = "These commands give one:" if commands else "`posir run` with `posir report`, or `posir inspect`, give one."
         verdict = f"{NO_VERDICT} {where}"
         differences = build_differences(self.results, probes)

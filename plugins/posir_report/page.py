@@ -77,7 +77,7 @@ def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
     for label, row in zip(short_labels(overall), overall, strict=True):
         strip = row.build_strip(f"{label}, {row.task}" if several else label)
         if strip and row.findings:
-            strips.append(replace(strip, code="\n".join(build_commands(row.findings, row.reference, row.task))))
+            strips.append(replace(strip, code="\n".join(build_commands(row.findings, row.reference))))
     return strips
 
 

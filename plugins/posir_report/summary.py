@@ -24,7 +24,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
 from posir_tasks.languages import LANGUAGES
-from posir_tasks.models.references import RUN
+from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile, pool
@@ -102,6 +102,8 @@ class TaskSummary:
     """The data of each subset."""
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
+    reference: CommandReference = NO_REFERENCE
+    """What a command names the model and the task by."""
 
     @cached_property
     def findings(self) -> tuple[GroupFindings, ...]:
@@ -147,15 +149,12 @@ class ReportRow:
     """What is found of it; None of a position bin and of published results."""
     load_group: Callable[[], GroupAnalysis] | None = field(default=None, repr=False, compare=False)
     """Returns the analysis that the findings follow from."""
+    reference: CommandReference = NO_REFERENCE
+    """The names of the model and the task in commands."""
     subsets: int = 0
     missing_subsets: int = 0
     published_curve: tuple[float, ...] = ()
     """nDCG@10 of each position bin of a published row; NaN where unknown."""
-
-    @property
-    def reference(self) -> str:
-        """The model as a command takes it; empty of a run, whose model is not known."""
-        return "" if self.model.startswith(f"{RUN}/") else self.model
 
     @property
     def sketch(self) -> str:
@@ -295,6 +294,7 @@ def _summarize_task(model: str, revision: str, task: str, results: list[SubsetRe
         values,
         score_result(values),
         {result.subset: result.data for result in results},
+        reference=results[0].reference,
     )
 
 
@@ -342,7 +342,7 @@ def _group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> l
 
 def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
     """Return a row of a model on a task with some fields."""
-    own = {name: getattr(summary, name) for name in ("model", "task", "revision")}
+    own = {name: getattr(summary, name) for name in ("model", "task", "revision", "reference")}
     return ReportRow(**{**own, "subsets": len(summary.subsets), "missing_subsets": len(summary.missing), **fields})
 
 

@@ -319,7 +319,7 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
         if many:
             continue
         for name, row in zip(names, group, strict=True):
-            commands = build_commands(row.findings, row.reference, row.task) if row.findings else ()
+            commands = build_commands(row.findings, row.reference) if row.findings else ()
             title = f"{name:{max(map(len, names))}}  {row.sketch}"
             yield DisplaySection(title, (describe_answer(row.findings, row.task),), code="\n".join(commands))
         for row in group if of_model or len(group) == 1 else ():

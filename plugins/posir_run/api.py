@@ -44,6 +44,8 @@ def evaluate(
     *,
     revision: str | None = None,
     window: int | None = None,
+    tokenizer: str | Path | None = None,
+    skip_failed: bool = False,
     protocol: PaperName | None = None,
     output_folder: str | Path | None = None,
     batch_size: int = 32,
@@ -56,6 +58,10 @@ def evaluate(
         tasks: Names of tasks, or objects that `mteb.get_task` returns; one or several.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder, that counts the tokens of `window`;
+            without it the server's count, or an estimate.
+        skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth: counted, named and not
+            found. An experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         output_folder: Folder for mteb's result files; None for mteb's own cache.
         batch_size: Number of texts encoded at a time.
@@ -77,16 +83,20 @@ def evaluate(
     import mteb
 
     chosen = _find_tasks(tasks)
-    if not (window is None and protocol is None) and not isinstance(model, str | Path):
-        name = "protocol" if window is None else "window"
+    given = {"protocol": protocol, "window": window, "tokenizer": tokenizer, "skip_failed": skip_failed or None}
+    name = next((name for name, value in given.items() if value is not None), None)
+    if name and not isinstance(model, str | Path):
         raise PosirError(f"{name}: of a model that is loaded already, set it there. Give the model by name.")
     cache = mteb.ResultCache(Path(output_folder)) if output_folder else mteb.ResultCache()
-    with with_settings(protocol=protocol, window=window):
+    counted_by = _require_window(tokenizer, window)
+    with with_settings(protocol=protocol, window=window, tokenizer=counted_by, skip_failed=skip_failed):
         if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
         result = mteb.evaluate(model, chosen, cache=cache, encode_kwargs={"batch_size": batch_size}, show_progress_bar=False)
     names = [task.metadata.name for task in chosen]
-    experiment = getattr(result, "experiment_name", None)
+    # Not every version of mteb states the experiment in what it returns.
+    described = getattr(model, "mteb_model_meta", model)
+    experiment = getattr(result, "experiment_name", None) or getattr(described, "experiment_name", None)
     files = [
         cache.get_task_result_path(name, result.model_name, result.model_revision, experiment_name=experiment) for name in names
     ]
@@ -94,6 +104,13 @@ def evaluate(
     if not results:
         raise PosirError(f"no evidence positions in {', '.join(names)}. `posir tasks` lists the tasks that have them.")
     return Results(tuple(sorted(results, key=lambda subset: (subset.task, subset.subset))))
+
+
+def _require_window(tokenizer: str | Path | None, window: int | None) -> str | None:
+    """Return a tokenizer as the settings of a run have it; raise PosirError if there is no window that it counts."""
+    if tokenizer and window is None:
+        raise PosirError("--tokenizer counts the tokens of --window. Give both, or neither.")
+    return str(tokenizer) if tokenizer else None
 
 
 def _find_tasks(tasks: str | AbsTask | Iterable[str | AbsTask]) -> list[AbsTask]:
@@ -129,7 +146,11 @@ def run(
     benchmark: Annotated[str | Iterable[str] | None, Option(short="-b")] = None,
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
+    tokenizer: str | Path | None = None,
+    skip_failed: bool = False,
     protocol: PaperName | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     output: str | Path = "results",
@@ -153,6 +174,8 @@ def run(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         output: Folder for results, as in `mteb run`.
@@ -173,7 +196,17 @@ def run(
         >>> posir.run(model="mteb/baseline-bm25s", task="PosIR-Mini", output="results-of-run").rows  # doctest: +SKIP
         [{'jobs': 1, 'output': 'results-of-run'}]
     """
-    fields = {"query_field": query_field, "passage_field": passage_field}
+    run_settings = partial(
+        with_settings,
+        protocol=protocol,
+        window=window,
+        tokenizer=_require_window(tokenizer, window),
+        skip_failed=skip_failed,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+        query_field=query_field,
+        passage_field=passage_field,
+    )
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)
     for name in to_list(task):
@@ -184,10 +217,10 @@ def run(
     if plan:
         from posir_run.plan import plan_run
 
-        with with_settings(protocol=protocol, window=window, **fields):
+        with run_settings():
             return plan_run(find(), batch_size)
     try:
-        with with_settings(protocol=protocol, window=window, **fields), show_warnings(partial(print, file=sys.stderr)):
+        with run_settings(), show_warnings(partial(print, file=sys.stderr)):
             jobs = _evaluate_missing(find, Path(output), settings, start_engine)
     except KeyboardInterrupt:
         folder = sanitized(str(output), None)

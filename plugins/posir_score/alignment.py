@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from posir_score.document_names import DocumentNames
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.display.wording import pluralize, sanitized
@@ -159,6 +160,8 @@ class AlignmentRules:
     """Whether the best hit of each query is left out."""
     depth: int = DEPTH
     """Documents that are kept for each query."""
+    names: DocumentNames | None = None
+    """Finds documents by their file names, as an index may name them; None if ids alone count."""
 
     @property
     def asked(self) -> int:
@@ -168,15 +171,22 @@ class AlignmentRules:
     def resolve(self, name: str, corpus: Collection[str]) -> str:
         """Return the id of a document, or the same id if no document is known by it."""
         if self.find_document is not None:
-            return str(self.find_document(name))
-        document = name
+            return self._translate(str(self.find_document(name)), corpus)
+        document = name = self._translate(name, corpus)
         while document not in corpus and self.separator and self.separator in document:
             document = document.rpartition(self.separator)[0]
         return document if document in corpus else name
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
         """Return the hits, in their order, with the ids of documents in place of those of chunks."""
-        return [hit._replace(document=self.resolve(hit.document, corpus), chunk=hit.document) for hit in hits]
+        return [
+            hit._replace(document=self.resolve(hit.document, corpus), chunk=self._translate(hit.document, corpus))
+            for hit in hits
+        ]
+
+    def _translate(self, name: str, corpus: Collection[str]) -> str:
+        """Return an id with a document's id in place of the name of its file."""
+        return self.names.translate(name, corpus, self.separator) if self.names else name
 
     def find_left_out(self, query: str, hits: Sequence[Hit]) -> tuple[int, int]:
         """Count the hits of a query, best first, that are left out: by their id, and as the first of the others."""

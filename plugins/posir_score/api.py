@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from posir_score.alignment import SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
+from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
 from posir_score.run_files import ANY_SUBSET, KINDS, Run, is_table, read_rankings, read_run
 from posir_tasks.display.numbers import format_percent
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from posir_report.api import Results
     from posir_score.chunk_scoring import ScoredChunkers
     from posir_score.evaluation import RunScores, RunSearch
+
+logger = logging.getLogger(__name__)
 
 HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
 LEGEND = "nDCG@10, MRR@10, Recall@100: over all judged queries, as in trec_eval."
@@ -304,15 +308,19 @@ def _score_runs(
     journals = []
     for place, given in enumerate(runs):
         stated, journal = names[place] if names else "", None
+        rules_of_run = rules
         if isinstance(given, str | Path):
             read = read_run(Path(given).expanduser(), opened.name, settings.order)
         elif is_table(given) or isinstance(given, Mapping):
             rankings, duplicates = read_rankings(stated or "run", given, settings.order)
             read = Run(stated or "run", {ANY_SUBSET: rankings}, duplicates)
         else:
-            read, journal = collect_run(given, stated or describe_retriever(given), opened.subsets, rules, settings)
+            rules_of_run = replace(rules, names=DocumentNames())
+            read, journal = collect_run(given, stated or describe_retriever(given), opened.subsets, rules_of_run, settings)
         named = replace(read, name=stated or read.name)
-        models.append(prepare_run(named, opened, rules, models, revision, read_by))
+        models.append(prepare_run(named, opened, rules_of_run, models, revision, read_by))
+        if rules_of_run.names and (guess := rules_of_run.names.describe()):
+            logger.warning("%s: %s", named.name, guess)
         journals.append(journal)
     recorded = [is_recorded(model, opened, settings.folder, overwrite=overwrite) for model in models]
     scored = []

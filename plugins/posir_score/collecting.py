@@ -208,6 +208,8 @@ class QueryAnswers:
         self.is_new = not journal.answers
         self.foreign: list[list[str]] = []
         self.has_documents = False
+        self.problem = ""
+        """Why the ids of hits cannot be matched to documents; empty if they can."""
         # Hits without a score are kept if ranks decide; if scores do, their queries are asked for again.
         journal.answers = {key: answer for key, answer in journal.answers.items() if not has_gap(answer.hits, settings.order)}
         for answer in journal.answers.values():
@@ -217,14 +219,24 @@ class QueryAnswers:
         """Compare an answer with the order of its hits, and its ids with those of the corpus until one is known."""
         if self.order:
             self.order.add(answer.query, answer.hits)
-        if not self.has_documents and answer.hits:
-            corpus = self.corpora[answer.subset]
-            self.has_documents = any(self.rules.resolve(hit.document, corpus) in corpus for hit in answer.hits)
+        if not answer.hits or (self.has_documents and not self.rules.names):
+            return
+        corpus = self.corpora[answer.subset]
+        try:
+            are_known = [self.rules.resolve(hit.document, corpus) in corpus for hit in answer.hits]
+        except PosirError as error:
+            # Raised here, it would be one of a group of errors.
+            self.problem = str(error)
+            return
+        if not self.has_documents:
+            self.has_documents = any(are_known)
             self.foreign.append([hit.document for hit in answer.hits])
 
     @property
     def should_stop(self) -> bool:
         """Whether too many queries failed: for their number only if they are refused, else if nothing else came first."""
+        if self.problem:
+            return True
         if self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
             return True
         if not self.has_documents and len(self.foreign) >= FIRST_QUERIES:
@@ -282,6 +294,10 @@ class QueryAnswers:
         """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else warn of what failed."""
         answers, kept = self.journal.answers, f"answered and kept in {self.journal.file}"
         answered = f"{len(answers):,} of {pluralize(queries, 'query', 'queries')}"
+        if self.problem:
+            # The answers are of no use once the ids are mended.
+            self.journal.remove()
+            raise PosirError(f"{name}: {self.problem}")
         if self.foreign and not self.has_documents and self.is_new:
             # They are of no use once the retriever is mended, and these queries are asked for again.
             self.journal.remove()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 
 from posir_significance.findings import GroupFindings, Quantity, Reason, State, Unit
+from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.sources.declared import BUILTIN, format_size
 from posir_tasks.tasks.catalog import name_larger_task
 
@@ -71,29 +71,28 @@ def loses_by_truncation(findings: GroupFindings) -> bool:
     return bool(findings.value(Quantity.UNREAD_SHARE)) and bool(loss and loss.low is not None and loss.low > 0)
 
 
-def build_commands(findings: GroupFindings, reference: str, task: str) -> tuple[str, ...]:
+def build_commands(findings: GroupFindings, reference: CommandReference) -> tuple[str, ...]:
     """Return commands for the next steps that have one, each of which can be pasted into a shell.
 
     Args:
         findings: The findings.
-        reference: The model as the user named it: a name, a folder or `MODEL@URL`; empty if no command can have it.
-        task: The name of the task, or the data.
+        reference: The model, the data and the settings of the run; there is no command for a model that none can load.
     """
-    if not reference:
+    model, task = reference.model, reference.data
+    if not model:
         return ()
-    model = shlex.quote(reference)
     commands = list[str]()
     for advice in advise(findings):
         match advice.step:
-            case Step.CHUNK:
-                commands.append(f"{CHUNK_COMMAND} {model} {shlex.quote(task)}")
+            case Step.CHUNK if task:
+                commands.append(reference.write("posir", "mitigate", model, task))
             case Step.MEASURE_WINDOW:
-                commands.append(f"posir window {model}")
-            case Step.RUN_AGAIN:
-                commands.append(f"posir run -t {shlex.quote(task)} -m {model}")
+                commands.append(reference.write("posir", "window", model))
+            case Step.RUN_AGAIN if task:
+                commands.append(reference.write("posir", "run", "-t", task, "-m", model))
             case Step.MORE_QUESTIONS | Step.MORE_DOCUMENTS:
                 larger = find_larger_task(task, advice.number or 0)
-                commands += [f"posir run -t {larger} -m {model}"] if larger else []
+                commands += [reference.write("posir", "run", "-t", larger, "-m", model)] if larger else []
     return tuple(commands)
 
 

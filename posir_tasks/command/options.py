@@ -130,10 +130,24 @@ class FunctionCommand(HelpLayout, TyperCommand):
             place = args.index("--data") if "--data" in args[:-1] else len(args)
             data = next(iter(args[place + 1 : place + 2]), None)
             args = [*args[:place], *args[place + 2 :], *([data] if data else [])]
-        rest: list[str] = super().parse_args(ctx, args if arguments else expand_values(args, repeated))
+        args = args if arguments else expand_values(args, repeated)
+        self._refuse_repeated(ctx, args)
+        rest: list[str] = super().parse_args(ctx, args)
         if data and ctx.params[arguments[0]] == data:
             ctx.fail(f"Missing argument '{arguments[0]}': --data {data} has no model.")
         return rest
+
+    def _refuse_repeated(self, ctx: Any, args: Sequence[str]) -> None:
+        """Fail for an option of one value that is given twice: the last would win silently."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        single = [param for param in order if param.param_type_name == "option" and not _may_repeat(param)]
+        for param in single:
+            if single.count(param) > 1:
+                ctx.fail(f"Option '{param.opts[0]}' is given {single.count(param)} times and takes one value. Give it once.")
+
+
+def _may_repeat(param: Any) -> bool:
+    return bool(param.multiple or param.is_flag or param.count)
 
 
 def expand_values(args: Sequence[str], options: Collection[str]) -> list[str]:

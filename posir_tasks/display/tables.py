@@ -320,7 +320,7 @@ def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0)
 def print_code(console: Console, code: str) -> None:
     """Print code as it is, or commands with their comments, set off and indented; no line is broken."""
     code = escape_controls(code.rstrip())
-    is_command = code.startswith(("posir ", "mteb ", "# "))
+    is_command = code.startswith(("posir ", "mteb ", "POSIR_", "# "))
     printed = Text(f"\n{textwrap.indent(code, '  ')}", style="cyan") if is_command else Text(code)
     printed.highlight_regex("(?m)  #.*", "dim default")
     console.print(printed, soft_wrap=True)

@@ -99,6 +99,7 @@ def explain_missing_models(module: ModuleType) -> None:
     """
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
     from posir_tasks.models.packaged import file_as_published, use_package
+    from posir_tasks.models.prefixes import hint_prefixes
     from posir_tasks.models.references import suggest_names
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
@@ -116,7 +117,9 @@ def explain_missing_models(module: ModuleType) -> None:
             step_aside(patch, file_as_published, model, described, otherwise=None)
         step_aside(patch, say_repository_code, self, loaded, otherwise=None)
         step_aside(patch, ensure_padding, model, otherwise=None)
-        return step_aside(patch, apply_run_settings, model, self, otherwise=model)
+        model = step_aside(patch, apply_run_settings, model, self, otherwise=model)
+        step_aside(patch, hint_prefixes, model, otherwise=None)
+        return model
 
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:

@@ -70,6 +70,8 @@ class RequestError(Exception):
     status: int = 0
     """Status of the answer; 0 if none came, `UNREAD_STATUS` if it was not read: the reason is then what it does."""
     headers: Mapping[str, str] | None = field(default=None, repr=False)
+    is_timeout: bool = False
+    """Whether the connection was made, and no answer came in time."""
 
     def __post_init__(self) -> None:
         """Remove secrets from what is kept and printed."""
@@ -80,6 +82,11 @@ class RequestError(Exception):
     def refused(self) -> bool:
         """Whether the server refuses what it was sent; some fail for a text that is too long."""
         return self.status in REFUSED or (self.status == 500 and bool(TOO_LARGE.search(self.reason)))
+
+    @property
+    def is_of_text(self) -> bool:
+        """Whether a text of the request may be the cause: the server refuses it, or fails for it, as for a vector of NaN."""
+        return self.refused or self.status == 500
 
     @property
     def may_pass(self) -> bool:
@@ -143,16 +150,18 @@ class Connection:
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
         add_address(self._proxy)
 
-    def send(self, url: str, body: Mapping[str, Any] | None = None) -> str:
-        """Return a server's answer; raise RequestError. Without a body, it is asked with GET."""
-        return _run(self.send_async(url, body))
+    def send(self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None) -> str:
+        """Return a server's answer; raise RequestError. Without a body, it is asked with GET.
+
+        A request that fails with the status 500 is repeated at most `retries` times, by default as often as any other.
+        """
+        return _run(self.send_async(url, body, retries=retries))
 
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
         """The open connections, which are of the event loop that sends the first request."""
         session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self._key or NO_KEY}", "Accept-Encoding": "gzip", "User-Agent": "posir"},
-            timeout=aiohttp.ClientTimeout(total=None, connect=self.connect_seconds, sock_read=self.seconds),
             auto_decompress=False,
             connector=aiohttp.TCPConnector(limit=0),
         )
@@ -164,7 +173,14 @@ class Connection:
         """Close the connections, in the event loop that they are of."""
         await self._session.close()
 
-    async def send_async(self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None = None) -> str:
+    async def send_async(
+        self,
+        url: str,
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        retries: int | None = None,
+    ) -> str:
         """Return the answer to a request, sent again where that may help; raise RequestError. Without a body, it is a GET."""
         seconds, attempt = COMPLETE_FACTOR * self.seconds, 0
         while True:
@@ -175,8 +191,14 @@ class Connection:
                 failure = error
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 unread = f"is not complete after {seconds:,.0f} seconds"
-                failure = RequestError(unread, UNREAD_STATUS) if limit.expired() else RequestError(_describe(error))
+                is_timeout = limit.expired() or isinstance(error, aiohttp.SocketTimeoutError)
+                if limit.expired():
+                    failure = RequestError(unread, UNREAD_STATUS, is_timeout=is_timeout)
+                else:
+                    failure = RequestError(_describe(error), is_timeout=is_timeout)
             most = self.retries_of_limits if failure.status == 429 else self.retries
+            if retries is not None and failure.status == 500:
+                most = min(most, retries)
             if not failure.repeats or attempt >= most:
                 raise failure
             await asyncio.sleep(failure.find_wait(attempt))
@@ -186,8 +208,10 @@ class Connection:
         method = "GET" if body is None else "POST"
         for _ in range(MAX_REDIRECTS + 1):
             sent: Any = {"json": body} if method == "POST" else {}
+            # Not those of the session: a caller may change the seconds.
+            timeout = aiohttp.ClientTimeout(total=None, connect=self.connect_seconds, sock_read=self.seconds)
             async with self._session.request(
-                method, url, headers=headers, allow_redirects=False, proxy=self._proxy, **sent
+                method, url, headers=headers, allow_redirects=False, proxy=self._proxy, timeout=timeout, **sent
             ) as response:
                 if response.status in REDIRECTS and "Location" in response.headers:
                     url = _find_redirect(response)
@@ -205,6 +229,8 @@ class Connection:
         if error.refused:
             return f"the server refuses a request ({error.status}: {reason}). {advice}"
         match error.status:
+            case 0 if error.is_timeout:
+                return f"no answer within {self.seconds:,.0f} seconds. Is the server overloaded, or loading its model?"
             case 0:
                 return f"no answer after {attempts} attempts ({reason}). Is the server running?"
             case status if status == UNREAD_STATUS:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -18,19 +19,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import NoAnswerError, PosirError
 from posir_tasks.gate import GateError, parse_json
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection, RequestError, shorten
 from posir_tasks.models.references import Endpoint, RequestFields
+from posir_tasks.read_part import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
 #: Fields of a request, by name.
 Fields: TypeAlias = Mapping[str, Any]
 
-ADVICE = "If texts are too long for the model, let the server truncate them"
+ADVICE = "If texts are too long for the model, cut them with --window N, or let the server truncate them"
 #: Texts that the server must embed before any data is read.
 FIRST_TEXTS = ("position", "A bell was cast in copper.")
+#: Seconds in which the first answer must begin where it is checked what a server reads; a server may load its model first.
+FIRST_SECONDS = 60.0
+#: Words of the texts whose tokens a server is asked to count: a little more than usual windows, so that one request shows them.
+COUNTED_WORDS = (512 + 64, 2048 + 64, 8192 + 64)
+#: No text is sent to be counted that is expected to take longer, in seconds.
+MAX_COUNT_SECONDS = 30.0
+#: Retries of texts after the status 500, of which one text may be the cause.
+TEXT_RETRIES = 1
+#: Characters that are shown of a text that has no embedding.
+SHOWN_TEXT = 60
 #: Fewest texts that cannot all have one vector. Fewer may differ in nothing that the model reads, such as their case.
 MIN_DISTINCT = 8
 #: Characters in which these differ: beyond a model's window texts do not change its vector.
@@ -63,6 +75,8 @@ class EndpointKind:
     passage_fields: Fields = field(default_factory=dict)
     vectors: str = "data"
     """Keys of the answer to its vectors, or rows with an `embedding`; empty if they are the answer."""
+    truncation: str = ""
+    """The option with which the server truncates texts; empty if it has none, or always does."""
     tokens: str = ""
     """Keys to the number of tokens that were read; empty if it does not say, or says what is billed."""
     hosts: tuple[str, ...] = ()
@@ -86,25 +100,54 @@ class EndpointKind:
         return any(host == known or host.endswith(f".{known}") for known in self.hosts)
 
 
+@dataclass(frozen=True)
+class CountedTokens:
+    """The count of a server, and the time that it took."""
+
+    limit: int | None = None
+    """Tokens that it says it reads of a text, or states in refusing one; None if it does not say."""
+    refuses: bool = False
+    """Whether it refuses longer texts."""
+    seconds_per_word: float = 0.0
+    is_other: bool = False
+    """Whether it counts nothing, or something else, such as characters."""
+
+
 FLOAT = {FORMAT: "float"}
 CONTEXTUALIZED = "/v1/contextualizedembeddings"
 _PERPLEXITY = EndpointKind(
     "perplexity", "/v1/embeddings", hosts=("perplexity.ai",), fields={FORMAT: "base64_int8"}, tokens="usage.prompt_tokens"
 )
-_VOYAGE = EndpointKind("voyage", "/v1/embeddings", hosts=("voyageai.com",))
-_JINA = EndpointKind("jina", "/v1/embeddings", hosts=("jina.ai",))
+_VOYAGE = EndpointKind("voyage", "/v1/embeddings", hosts=("voyageai.com",), truncation="--passage-field truncation=true")
+_JINA = EndpointKind("jina", "/v1/embeddings", hosts=("jina.ai",), truncation="--passage-field truncate=true")
 
 #: In the order in which they are tried where neither the reference nor the host says which it is.
 KINDS: Mapping[str, EndpointKind] = {
     kind.name: kind
     for kind in (
-        EndpointKind("openai", "/embeddings", fields=FLOAT, tokens="usage.prompt_tokens"),
-        EndpointKind("tei", "/embed", "inputs", False, vectors="", limit_route="/info", limit="max_input_length"),
+        EndpointKind(
+            "openai",
+            "/embeddings",
+            fields=FLOAT,
+            tokens="usage.prompt_tokens",
+            truncation="with vLLM --passage-field truncate_prompt_tokens=-1",
+        ),
+        EndpointKind(
+            "tei",
+            "/embed",
+            "inputs",
+            False,
+            vectors="",
+            limit_route="/info",
+            limit="max_input_length",
+            truncation="--passage-field truncate=true",
+        ),
         EndpointKind(
             "ollama",
             "/api/embed",
             vectors="embeddings",
             tokens="prompt_eval_count",
+            truncation="--passage-field truncate=true",
             limit_route="/api/show",
             limit="model_info.context_length",
         ),
@@ -117,6 +160,7 @@ KINDS: Mapping[str, EndpointKind] = {
             query_fields={"input_type": "search_query"},
             passage_fields={"input_type": "search_document"},
             vectors="embeddings.float",
+            truncation="--passage-field truncate=END",
         ),
         replace(_VOYAGE, in_context=replace(_VOYAGE, route=CONTEXTUALIZED, texts="inputs", nests=True)),
         replace(_JINA, in_context=replace(_JINA, fields={"late_chunking": True})),
@@ -130,7 +174,7 @@ TRIED = ("openai", "tei", "ollama", "cohere")
 class EndpointModel:
     """Requests to the server of an endpoint; may be used by several threads."""
 
-    advice = f"{ADVICE}; if a request is too large, set a smaller --batch-size."
+    advice = f"{ADVICE}."
     """The remedy for a request that is refused."""
 
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
@@ -138,43 +182,65 @@ class EndpointModel:
         self._endpoint = endpoint
         self._connection = Connection(endpoint.address, retries=min(usual, retries or usual), retries_of_limits=usual)
 
-    def _ask(self, address: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _ask(self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None) -> Any:
         """Return a server's answer, in JSON."""
-        text = self._connection.send(address, body)
+        text = self._connection.send(address, body, retries=retries)
         try:
             return parse_json(text, self._endpoint)
         except GateError as error:
-            raise self._invalid(f"cannot be read: {error.problem}") from None
+            kind = NotFiniteError if error.is_not_finite else PosirError
+            raise self._invalid(f"cannot be read: {error.problem}", kind) from None
 
     def _failed(self, error: RequestError, tried: str = "") -> PosirError:
-        failure = PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}")
+        kind = NoAnswerError if error.is_timeout else PosirError
+        failure = kind(f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}")
         failure.reason = connection.quote_message(error.reason) if error.refused else ""
         return failure
 
-    def _invalid(self, reason: str) -> PosirError:
-        return PosirError(f"{self._endpoint}: the server's answer {reason}. Check the server and its model.")
+    def _invalid(self, reason: str, kind: type[PosirError] = PosirError) -> PosirError:
+        return kind(f"{self._endpoint}: the server's answer {reason}. Check the server and its model.")
+
+
+class NoVectorError(PosirError):
+    """An answer has no vector for some of the texts, and may have one for each of the others."""
+
+
+class NotFiniteError(NoVectorError):
+    """A vector has NaN or infinity."""
 
 
 class EmbeddingClient(EndpointModel):
     """Asks a server for embeddings, and finds out of which kind it is."""
 
-    advice = f"{ADVICE}."
+    skips_failed = False
+    """Whether texts that the server cannot embed are left out."""
 
     def __init__(self, endpoint: Endpoint, fields: RequestFields | None = None, retries: int | None = None) -> None:
-        """Connect; raise PosirError if two short texts have no embeddings: no data was read before that."""
+        """Connect; raise PosirError if two short texts have no embeddings: no data was read before that.
+
+        With a number of `retries`, the first answer must begin within `FIRST_SECONDS`.
+        """
         super().__init__(endpoint, retries)
+        seconds = self._connection.seconds
+        if retries is not None:
+            self._connection.seconds = min(FIRST_SECONDS, seconds)
         self.fields = fields or RequestFields()
         self.is_measured = False
         """Whether it is found out, more exactly than otherwise, which texts are cut."""
         self._format: Fields = {}
         self._dimensions: int | None = None
         self._most_documents: int | None = None
+        self._sends_alone = False
+        self._is_probing = False
         documents = [[text] for text in FIRST_TEXTS]
         self.kind, answer = self._find_kind(documents)
         first, second = self._read(self.kind, documents, answer) if answer else self._embed(self.kind, documents)
         if np.array_equal(first, second):
             raise self._invalid(f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: {shorten(first)}")
         self._dimensions = len(first)
+        self._connection.seconds = seconds
+        if self.kind.truncation:
+            self.advice = f"{ADVICE} ({self.kind.truncation})."
 
     def _find_kind(self, documents: Sequence[Sequence[str]]) -> tuple[EndpointKind, Any]:
         """Return the kind that reference or host name, or else the first that the server has a route of; and its answer.
@@ -206,7 +272,9 @@ class EmbeddingClient(EndpointModel):
             self._connection.address_advice = f"Check both: {chosen.name} is asked at {chosen.address(self._endpoint)}."
         raise self._failed(failure, advice if len(failures) > 1 else "") from None
 
-    def _request(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool) -> Any:
+    def _request(
+        self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool, retries: int | None = None
+    ) -> Any:
         """Return the answer to a request; a server that refuses the format of the vectors is asked in its own."""
         texts = list(map(list, documents)) if kind.nests else [text for chunks in documents for text in chunks]
         model = {"model": self._endpoint.model} if kind.names_model else {}
@@ -214,19 +282,22 @@ class EmbeddingClient(EndpointModel):
         body = {**model, kind.texts: texts, **kind.fields, **own, **self._format, **given}
         body = {name: value for name, value in body.items() if value is not None}
         try:
-            return self._ask(kind.address(self._endpoint), body)
+            return self._ask(kind.address(self._endpoint), body, retries=retries)
         except RequestError as error:
             if not (error.refused and FORMAT in error.reason and FORMAT in body) or FORMAT in given:
                 raise
             self._format = {FORMAT: None}
-            return self._request(kind, documents, query=query)
+            return self._request(kind, documents, query=query, retries=retries)
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Embeddings:
-        """Return the embeddings of texts from one request, shape (n, dimensions).
+        """Return the embeddings of texts, shape (n, dimensions), from one request if the server answers it.
+
+        A batch that the server refuses or fails for is halved, down to the text that it cannot embed.
 
         Raises:
-            PosirError: The server cannot be reached, refuses the request, or its answer is not one finite vector per text, each
-                of the same dimensions as before; or the vectors are all zero, or the same for different texts.
+            PosirError: The server cannot be reached, or cannot embed a text, which is named. Or its answer is not one finite
+                vector per text, each of the same dimensions as before; or the vectors are all zero, or the same for different
+                texts.
         """
         return self._embed(self.kind, [[text] for text in texts], query=query)
 
@@ -236,18 +307,66 @@ class EmbeddingClient(EndpointModel):
         return self._embed(self.kind.in_context, [chunks])
 
     def _embed(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool = False) -> Embeddings:
-        number, most = len(documents), self._most_documents
+        number = len(documents)
+        most = 1 if self._sends_alone else self._most_documents
         if most and most < number:
-            parts = (documents[start : start + most] for start in range(0, number, most))
-            return np.concatenate([self._embed(kind, part, query=query) for part in parts])
+            return self._embed_parts(kind, documents, most, query=query)
         try:
-            answer = self._request(kind, documents, query=query)
+            return self._read(kind, documents, self._request_texts(kind, documents, query=query))
         except RequestError as error:
-            if number == 1 or not _refuses_number(error):
+            if number > 1 and _refuses_number(error):
+                self._most_documents = max(_find_numbers(error.reason, below=number), default=number // 2)
+                return self._embed(kind, documents, query=query)
+            if not error.is_of_text or (number > 1 and self._is_probing):
                 raise self._failed(error) from None
-            self._most_documents = max(_find_numbers(error.reason, below=number), default=number // 2)
-            return self._embed(kind, documents, query=query)
-        return self._read(kind, documents, answer)
+            if number > 1:
+                return self._embed_parts(kind, documents, number // 2, query=query)
+            # A limit of texts was perhaps one of their length.
+            self._most_documents = None
+            failure = self._describe_failure(error, " ".join(documents[0]))
+            return self._leave_out(documents[0], failure, query=query)
+        except NoVectorError as failure:
+            if number == 1:
+                named = PosirError(f"{failure}{_describe_text(' '.join(documents[0]))}")
+                return self._leave_out(documents[0], named, query=query)
+            if self._is_probing or not (self.skips_failed or isinstance(failure, NotFiniteError)):
+                raise
+            return self._embed_parts(kind, documents, number // 2, query=query)
+
+    def _embed_parts(self, kind: EndpointKind, documents: Sequence[Sequence[str]], size: int, *, query: bool) -> Embeddings:
+        """Return the embeddings of documents from requests with at most `size` of them each."""
+        parts = (documents[start : start + size] for start in range(0, len(documents), size))
+        return np.concatenate([self._embed(kind, part, query=query) for part in parts])
+
+    def _request_texts(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool) -> Any:
+        """Return the answer to a request; a server that fails for any text is waited for, and not one text.
+
+        Raises:
+            RequestError: The server does not answer the request. If its status is 500, it answers others.
+            PosirError: The server fails for a text that it has answered before.
+        """
+        if self._is_probing or self._dimensions is None:
+            return self._request(kind, documents, query=query)
+        try:
+            return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
+        except RequestError as error:
+            if error.refused or error.status != 500 or len(documents) > 1:
+                raise
+        try:
+            self._request(kind, [[FIRST_TEXTS[0]]], query=query)
+        except RequestError as error:
+            raise self._failed(error) from None
+        return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
+
+    def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
+        """Return what stands for the vectors of a document that has none, shape (chunks, dimensions); raise the failure."""
+        raise failure
+
+    def _describe_failure(self, error: RequestError, text: str) -> PosirError:
+        """Return the error for a text that the server cannot embed, with its length and its beginning."""
+        failure = self._failed(error, _describe_text(text))
+        failure.reason = connection.quote_message(error.reason)
+        return failure
 
     def _read(self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any) -> Embeddings:
         texts = [text for chunks in documents for text in chunks]
@@ -264,7 +383,8 @@ class EmbeddingClient(EndpointModel):
         except (TypeError, ValueError, KeyError):
             raise self._invalid(f"is not one of an embeddings API of the kind {kind.name}") from None
         if len(lengths) != 1 or 0 in lengths:
-            raise self._invalid(f"has vectors of different dimensions: {shorten(sorted(lengths))}")
+            reason = f"has vectors of different dimensions: {shorten(sorted(lengths))}"
+            raise self._invalid(reason, NoVectorError)
         wrong = [entry for vector in vectors if isinstance(vector, list) for entry in vector if type(entry) not in (int, float)]
         if wrong:
             raise self._invalid(f"has vectors with entries that are not numbers, such as {sanitized(wrong[0])}")
@@ -279,9 +399,8 @@ class EmbeddingClient(EndpointModel):
         ordered: list[Any] = sorted(rows, key=lambda row: row["index"]) if stated else rows
         indices = [row["index"] for row in ordered] if stated else list(range(len(rows)))
         if indices != list(range(number)):
-            raise self._invalid(
-                f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices {shorten(indices)}"
-            )
+            reason = f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices {shorten(indices)}"
+            raise self._invalid(reason, NoVectorError)
         return ordered
 
     def _decode(self, kind: EndpointKind, vectors: list[Any]) -> list[Any]:
@@ -301,8 +420,7 @@ class EmbeddingClient(EndpointModel):
         """Return the embeddings of texts; raise PosirError if they are not finite, zero, or the same for all."""
         finite = np.isfinite(embeddings).all(axis=1)
         if not finite.all():
-            text = texts[int(finite.argmin())]
-            raise self._invalid(f"has NaN or infinity in the vector of the text that begins {text[:80]!r}")
+            raise self._invalid("has NaN or infinity in a vector", NotFiniteError)
         # A text without content may have a vector of zeros, and so may a few others.
         with_content = [bool(text.strip()) for text in texts]
         if any(with_content) and not embeddings[with_content].any():
@@ -327,17 +445,49 @@ class EmbeddingClient(EndpointModel):
         self._most_documents = self._most_documents or _find_count(answer, "max_client_batch_size")
         return _find_count(answer, self.kind.limit), isinstance(answer, Mapping) and answer.get("auto_truncate") is False
 
-    def count_read(self, text: str) -> tuple[int | None, bool]:
-        """Return how many tokens the server says that it read of a text, or what limit it states in refusing it, and which.
+    def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
+        """Return the embedding of a text, shape (1, dimensions), and the tokens that the server says that it read of it.
 
-        None where it does not say: a count of words that are all there is no limit, and neither are characters or 0.
+        None where it does not say, or says what is billed. Raise RequestError if it cannot embed the text.
         """
-        words = len(text.split())
+        answer = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
+        return self._read(self.kind, [[text]], answer), _find_count(answer, self.kind.tokens)
+
+    def count_read(self, texts: Iterable[str]) -> CountedTokens:
+        """Return how many tokens the server says that it read, asked about longer and longer texts of words.
+
+        It is asked no more once it states a limit, its counts are of something else, or a text is expected to take longer than
+        `MAX_COUNT_SECONDS`. Raise NoAnswerError if it does not answer a text within `FIRST_SECONDS`.
+        """
+        known = CountedTokens()
+        usual = self._connection.seconds
+        self._connection.seconds = min(FIRST_SECONDS, usual)
+        try:
+            for text in texts:
+                words = len(text.split())
+                if known.seconds_per_word * words > MAX_COUNT_SECONDS:
+                    break
+                counted = self._count_words(text, words)
+                seconds = max(counted.seconds_per_word, known.seconds_per_word)
+                known = replace(counted, seconds_per_word=seconds)
+                if known.limit or known.refuses or known.is_other:
+                    break
+        finally:
+            self._connection.seconds = usual
+        return known
+
+    def _count_words(self, text: str, words: int) -> CountedTokens:
+        start = time.perf_counter()
         try:
             counted = _find_count(self._request(self.kind, [[text]], query=False), self.kind.tokens)
         except RequestError as error:
-            return max(_find_numbers(error.reason, below=words), default=None), error.refused
-        return (counted if counted and counted < words else None), False
+            if error.is_timeout:
+                raise self._failed(error, f" It was asked for a text of {words:,} words, after short ones.") from None
+            return CountedTokens(max(_find_numbers(error.reason, below=words), default=None), refuses=error.refused)
+        seconds = (time.perf_counter() - start) / words
+        # A count of words that are all there is no limit, and neither are characters or 0.
+        is_other = bool(self.kind.tokens) and (counted is None or counted > 2 * words)
+        return CountedTokens(counted if counted and counted < words else None, seconds_per_word=seconds, is_other=is_other)
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
@@ -345,12 +495,20 @@ class EmbeddingClient(EndpointModel):
 
         A server may fail for a text that is too long.
         """
-        usual = self._connection.retries, self.is_measured
-        self._connection.retries, self.is_measured = usual[0] if retries is None else retries, True
+        usual = self._connection.retries, self.is_measured, self._is_probing
+        self._connection.retries = usual[0] if retries is None else retries
+        self.is_measured = True
+        self._is_probing = retries is not None
         try:
             yield
         finally:
-            self._connection.retries, self.is_measured = usual
+            self._connection.retries, self.is_measured, self._is_probing = usual
+
+
+def _describe_text(text: str) -> str:
+    """Return the length and the beginning of a text that has no embedding, as a sentence."""
+    length = f"{len(text):,} characters (about {estimate_tokens(text):,} tokens)"
+    return f" The text has {length} and begins {sanitized(text[:SHOWN_TEXT])!r}."
 
 
 def _find_count(answer: Any, keys: str) -> int | None:

@@ -11,30 +11,40 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import torch
 from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.types import PromptType
 from numpy.typing import NDArray
 
 from posir_tasks.display.progress import progress
-from posir_tasks.models.connection import RequestError, shorten
-from posir_tasks.models.endpoint_client import FIRST_TEXTS, EmbeddingClient, Embeddings, EndpointModel
+from posir_tasks.display.wording import sanitized
+from posir_tasks.errors import PosirError
+from posir_tasks.models.connection import RequestError, quote_message, shorten
+from posir_tasks.models.endpoint_client import FIRST_TEXTS, EmbeddingClient, Embeddings, EndpointModel, NoVectorError
+from posir_tasks.models.reading_probe import SHORT_WORDS
 from posir_tasks.models.references import RERANK, Endpoint, RequestFields
-from posir_tasks.read_part import estimate_tokens
+from posir_tasks.models.text_cutting import CountedBy, CountedText, cut_all, cut_by_count
+from posir_tasks.read_part import UNKNOWN, ReadPart, estimate_tokens
+from posir_tasks.text.tokenizer import ModelTokenizer
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import ModelMeta
-    from mteb.types import BatchedInput
+    from mteb.types import Array, BatchedInput
     from torch.utils.data import DataLoader
+    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 Scores = NDArray[np.float64]
 
 #: A query and texts that the server must score before any data is read.
@@ -45,21 +55,103 @@ MAX_IN_FLIGHT = 8
 MIN_CHECKED_TOKENS = 128
 #: Cosine similarity from which the embeddings of a text and of its beginning are the same, up to rounding in half precision.
 SAME = 1 - 1e-4
+#: Cosine similarity below which the vectors of a text, sent alone and within a batch, are not the same. Half precision and
+#: padding stay above it.
+MIN_SAME_IN_BATCH = 0.999
+#: Share of the texts that may be left out.
+MAX_FAILED = 0.2
+#: Texts that a result names of those that were left out, and their characters that it shows.
+MAX_NAMED, SHOWN = 10, 80
+#: Words that every vocabulary has as a token each, by which a server's count is told from one of characters; and the most
+#: tokens that it counts of them, special ones included.
+COUNTED, MAX_COUNTED = " ".join(SHORT_WORDS.split()[:64]), 96
 #: Statuses of a request that lacks a field: Text Embeddings Inference has `texts` for `documents`.
 OTHER_FIELDS = (400, 422)
+
+
+@dataclass
+class LeftOutTexts:
+    """The texts of a subset that a server cannot embed, with the reasons, and the number of all texts that it was sent."""
+
+    subset: tuple[str, str] = ("", "")
+    """Names of the task and of its subset."""
+    reasons: dict[bool, dict[str, str]] = field(default_factory=lambda: {True: {}, False: {}})
+    """Reason by text, of queries (True) and of documents."""
+    sent: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers of queries and documents, with the beginnings of some, as results store them."""
+        return {
+            name: {
+                "texts": len(self.reasons[query]),
+                "named": [
+                    {"begins": text[:SHOWN], "reason": reason} for text, reason in list(self.reasons[query].items())[:MAX_NAMED]
+                ],
+            }
+            for name, query in (("queries", True), ("documents", False))
+            if self.reasons[query]
+        }
 
 
 class EndpointEncoder(EmbeddingClient, AbsEncoder):
     """Encodes texts by requests to a server, several at a time."""
 
-    advice = EndpointModel.advice
+    max_length: int | None = None
+    """Tokens of a text, special ones included, that are sent; None for all."""
+    tokenizer: PreTrainedTokenizerBase | None = None
+    """Counts them; None if that is the server's part, or estimated."""
+    tokenizer_name: str | None = None
+    read_part: ReadPart | None = None
+    """`unknown` if the server reads less than it is sent; None if nothing is known of that."""
 
     def __init__(
         self, endpoint: Endpoint, model_prompts: dict[str, str] | None = None, fields: RequestFields | None = None
     ) -> None:
         super().__init__(endpoint, fields)
         self.reference, self.model_prompts = str(endpoint), model_prompts or {}
+        self.advice = f"{self.advice.removesuffix('.')}; --skip-failed leaves out what cannot be embedded."
         self._longest_checked = 0
+        self._checked_batch = {True: 1, False: 1}
+        self._batch_cosine: float | None = None
+        self._left_out = LeftOutTexts()
+
+    @property
+    def caches_itself(self) -> bool:
+        """Whether embeddings are kept from the cache, since those of texts that are left out are none."""
+        return self.skips_failed
+
+    @property
+    def search_record(self) -> dict[str, Any] | None:
+        """The record of a search in its result: how texts were cut, which were left out, whether batches change vectors."""
+        record: dict[str, Any] = {}
+        if self.max_length is not None:
+            record["window_counted_by"] = self._counts_by.value
+        if self._batch_cosine is not None:
+            record["cosine_within_batch"] = round(self._batch_cosine, 4)
+        if left_out := self._left_out.to_json():
+            record["left_out"] = left_out
+        return record or None
+
+    def use_tokenizer(self, name: str) -> None:
+        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be loaded."""
+        loaded = ModelTokenizer.load(name)
+        # Texts are cut at their end, whatever the tokenizer would do.
+        loaded.tokenizer.truncation_side = "right"
+        self.tokenizer, self.tokenizer_name = loaded.tokenizer, name
+
+    @cached_property
+    def _counts_by(self) -> CountedBy:
+        if self.tokenizer is not None:
+            return CountedBy.TOKENIZER
+        with suppress(RequestError, PosirError):
+            _, counted = self.count_tokens(COUNTED)
+            if counted and len(COUNTED.split()) <= counted <= MAX_COUNTED:
+                return CountedBy.SERVER
+        logger.warning(
+            f"{self.reference}: neither a tokenizer is given nor does the server count tokens; the window is estimated, a "
+            "token for every four bytes. Give --tokenizer NAME (POSIR_TOKENIZER) to count them."
+        )
+        return CountedBy.ESTIMATE
 
     def encode(
         self,
@@ -69,24 +161,147 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         prompt_type: PromptType | None = None,
         **kwargs: Any,
     ) -> Embeddings:
-        """Return the embeddings of the texts, shape (n, dimensions); errors as `embed`."""
+        """Return the embeddings of the texts, shape (n, dimensions), zeros for those that are left out; errors as `embed`."""
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [prompt + text for text in _read_texts(inputs)]
-        size = kwargs.get("batch_size", 32)
-        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        query, subset = prompt_type is PromptType.query, (task_metadata.name, str(kwargs.get("hf_subset")))
+        if subset != self._left_out.subset:
+            self._left_out = LeftOutTexts(subset)
+        self._left_out.sent[query] += len(texts)
         description = self.reference if kwargs.get("show_progress_bar", True) else None
-        embed = partial(self.embed, query=prompt_type is PromptType.query)
-        embeddings = np.concatenate(send_in_flight(embed, batches, description))
-        self._warn_if_truncated(max(texts, key=len))
+        size, window = kwargs.get("batch_size", 32), self.max_length
+        if window is not None and self._counts_by is CountedBy.SERVER:
+            texts, embeddings = self._embed_cut(texts, window, size, description, query=query)
+        else:
+            if window is not None:
+                tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
+                texts = cut_all(texts, _subtract_special(window, tokenizer), tokenizer)
+            embeddings = self._embed_batches(texts, size, description, query=query)
+        self._report_left_out(query=query)
+        self._warn_if_truncated(max((text for text in texts if text not in self._left_out.reasons[query]), key=len, default=""))
         return embeddings
+
+    def _embed_batches(self, texts: Sequence[str], size: int, description: str | None, *, query: bool) -> Embeddings:
+        """Return the embeddings of texts in batches, of which the first is compared with single texts."""
+        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        embed = partial(self.embed, query=query)
+        first = [self._embed_checked(batches[0], query=query)] if len(batches[0]) > self._checked_batch[query] else []
+        return np.concatenate(first + send_in_flight(embed, batches[len(first) :], description))
+
+    def _embed_checked(self, batch: Sequence[str], *, query: bool) -> Embeddings:
+        """Return the embeddings of a batch; send texts one at a time from here on if they depend on the rest of the batch."""
+        self._checked_batch[query] = len(batch)
+        together = self.embed(batch, query=query)
+        if self._sends_alone or self._is_probing:
+            return together
+        # Padding changes the shortest text most.
+        rows = sorted((row for row in range(len(batch)) if together[row].any()), key=lambda row: len(batch[row]))
+        for row in dict.fromkeys([*rows[:1], *rows[-1:]]):
+            (alone,) = self.embed([batch[row]], query=query)
+            cosine = _compare(alone, together[row])
+            if cosine >= MIN_SAME_IN_BATCH:
+                continue
+            (again,) = self.embed([batch[row]], query=query)
+            self._batch_cosine = cosine
+            if _compare(alone, again) < MIN_SAME_IN_BATCH:
+                logger.warning(
+                    f"{self.reference}: the same text gets another vector in each answer (cosine {cosine:.3f}), so that scores "
+                    "differ from run to run. Check the server and its model."
+                )
+                return together
+            logger.warning(
+                f"{self.reference}: the vector of a text depends on the texts that it is sent with (cosine {cosine:.3f} with "
+                f"that of the text alone, {MIN_SAME_IN_BATCH} is tolerated). Texts are sent one at a time, which is slower. "
+                "Check how the server pads and pools batches."
+            )
+            self._sends_alone = True
+            return self.embed(batch, query=query)
+        return together
+
+    def _embed_cut(
+        self, texts: Sequence[str], window: int, size: int, description: str | None, *, query: bool
+    ) -> tuple[list[str], Embeddings]:
+        """Return the first tokens of texts by the server's count, and their embeddings.
+
+        Those that may be too long are sent one at a time, since the server counts the tokens of a request.
+        """
+        long = [row for row, text in enumerate(texts) if 2 * estimate_tokens(text) > window]
+        short = sorted({*range(len(texts))}.difference(long))
+        sent, embeddings = list(texts), np.zeros((len(texts), self._dimensions or 0), np.float32)
+        if short:
+            embeddings[short] = self._embed_batches([texts[row] for row in short], size, description, query=query)
+        cut = send_in_flight(partial(self._cut, window=window, query=query), [texts[row] for row in long], description)
+        for row, counted in zip(long, cut, strict=True):
+            sent[row], embeddings[row] = counted.text, counted.answer[0]
+        return sent, embeddings
+
+    def _cut(self, text: str, *, window: int, query: bool) -> CountedText[Embeddings]:
+        """Return the first tokens of a text by the server's count, with their embedding, shape (1, dimensions)."""
+        failures = list[PosirError]()
+
+        def ask(head: str) -> tuple[Embeddings, int] | None:
+            try:
+                vector, counted = self.count_tokens(head, query=query)
+            except RequestError as error:
+                if not error.is_of_text:
+                    raise self._failed(error) from None
+                failures.append(self._describe_failure(error, head))
+                return None
+            except NoVectorError as error:
+                failures.append(error)
+                return None
+            return vector, counted or estimate_tokens(head)
+
+        if cut := cut_by_count(text, window, ask):
+            return cut
+        if not failures:
+            raise PosirError(
+                f"{self.reference}: window {window}: the server counts more tokens in any text. Give a larger one."
+            )
+        return CountedText(text, self._leave_out([text], failures[-1], query=query))
+
+    def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:
+        """Return vectors of zeros for a text, if it may be left out; raise the failure, or PosirError if too many are."""
+        if not self.skips_failed:
+            raise failure
+        left_out = self._left_out
+        reasons, sent = left_out.reasons[query], left_out.sent[query]
+        reasons[" ".join(chunks)] = quote_message(failure.reason or str(failure))
+        if len(reasons) > MAX_FAILED * sent:
+            kind = "queries" if query else "documents"
+            raise PosirError(
+                f"{failure} So do others: {len(reasons):,} of {sent:,} {kind} would be left out, and at most "
+                f"{MAX_FAILED:.0%} may be."
+            )
+        return np.zeros((len(chunks), self._dimensions or 0), np.float32)
+
+    def _report_left_out(self, *, query: bool) -> None:
+        reasons, kind = self._left_out.reasons[query], "queries" if query else "documents"
+        if reasons:
+            text, reason = next(iter(reasons.items()))
+            logger.warning(
+                f"{self.reference}: the server cannot embed {len(reasons):,} of {self._left_out.sent[query]:,} {kind}, which "
+                f"are left out and not found. The first begins {sanitized(text[:SHOWN])!r}: {reason}"
+            )
+
+    def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
+        """Return the cosine of queries and documents, shape (queries, documents); minus infinity for those left out."""
+        scores = torch.as_tensor(super().similarity(embeddings1, embeddings2))
+        if self.skips_failed:
+            queries, documents = torch.as_tensor(embeddings1), torch.as_tensor(embeddings2)
+            scores[~queries.any(dim=-1)] = -math.inf
+            scores[..., ~documents.any(dim=-1)] = -math.inf
+        return scores
 
     def embed_documents(self, documents: Sequence[Sequence[str]]) -> Embeddings:
         """Return the embeddings of the chunks of documents, each in the context of its document; errors as `embed`."""
+        if self.max_length is not None:
+            raise PosirError(f"window {self.max_length}: chunks in context are sent as a whole document. Run it without.")
         return np.concatenate(send_in_flight(self.embed_chunks, documents))
 
     def _warn_if_truncated(self, text: str) -> None:
         """Warn if the server ignores the end of a text, which it may do without saying so."""
-        if self.is_measured or len(text) <= self._longest_checked or estimate_tokens(text) < MIN_CHECKED_TOKENS:
+        if self.is_measured or not text or len(text) <= self._longest_checked or estimate_tokens(text) < MIN_CHECKED_TOKENS:
             return
         self._longest_checked = len(text)
         (complete,) = self.embed([text])
@@ -97,6 +312,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
         read = find_read_length(len(text), is_complete)
         if read < len(text):
+            if self.max_length is not None:
+                self.read_part = UNKNOWN
             logger.warning(
                 f"{self.reference}: the server reads only about the first {read:,} of the {len(text):,} characters of a text "
                 f"({estimate_tokens(text[:read]):,} tokens, estimated) and does not report it. Scores of longer texts show "
@@ -115,6 +332,11 @@ class RerankEndpoint(EndpointModel):
     """One of mteb's cross-encoders: a server scores each query's texts, several requests at a time."""
 
     mteb_model_meta: ModelMeta
+    max_length: int | None = None
+    """Tokens of a query and a text together that are sent, special ones included; None for all."""
+    tokenizer: PreTrainedTokenizerBase | None = None
+    """Counts them; None if they are estimated."""
+    tokenizer_name: str | None = None
 
     def __init__(self, endpoint: Endpoint, **_: Any) -> None:
         super().__init__(endpoint)
@@ -126,7 +348,30 @@ class RerankEndpoint(EndpointModel):
         """Return the score of each pair of a query and a text, shape (n,); errors as `rerank`."""
         pairs = list(zip(_read_texts(inputs1), _read_texts(inputs2), strict=True))
         requests = list(split_requests(pairs, options.get("batch_size", 32)))
-        return np.concatenate([np.zeros(0), *send_in_flight(lambda request: self.rerank(*request), requests)])
+        return np.concatenate([np.zeros(0), *send_in_flight(self._rerank_cut, requests)])
+
+    def _rerank_cut(self, request: tuple[str, list[str]]) -> Scores:
+        query, texts = request
+        return self.rerank(query, self._cut(query, texts))
+
+    def use_tokenizer(self, name: str) -> None:
+        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be loaded."""
+        self.tokenizer, self.tokenizer_name = ModelTokenizer.load(name).tokenizer, name
+
+    def _cut(self, query: str, texts: Sequence[str]) -> Sequence[str]:
+        """Return the first tokens of texts that are left of the window after the query."""
+        if self.max_length is None:
+            return texts
+        tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
+        special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True) if tokenizer else 0
+        count = tokenizer.count if tokenizer else estimate_tokens
+        left = self.max_length - special - count(query)
+        if left < 1:
+            raise PosirError(
+                f"window {self.max_length}: the query that begins {query[:SHOWN]!r} leaves no token for a text. Give a "
+                "larger one."
+            )
+        return cut_all(texts, left, tokenizer)
 
     def rerank(self, query: str, texts: Sequence[str]) -> Scores:
         """Return the score of each text from one request, shape (n,); raise PosirError if not all are finite numbers."""
@@ -173,7 +418,21 @@ def _read_texts(inputs: DataLoader[BatchedInput]) -> list[str]:
     return [text for batch in inputs for text in batch["text"]]
 
 
-def send_in_flight(send: Callable[[Item], NDArray[Any]], items: Sequence[Item], description: str | None = None) -> list[Any]:
+def _compare(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+    """Return the cosine of two vectors; 1 if one has no direction."""
+    norms = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / norms if norms else 1.0
+
+
+def _subtract_special(window: int, tokenizer: ModelTokenizer | None) -> int:
+    """Return the tokens of a text in a window; raise PosirError if special tokens fill it."""
+    left = window - (tokenizer.special_tokens if tokenizer else 0)
+    if left < 1:
+        raise PosirError(f"window {window}: special tokens alone fill it. Give a larger one.")
+    return left
+
+
+def send_in_flight(send: Callable[[Item], Answer], items: Sequence[Item], description: str | None = None) -> list[Answer]:
     """Return the answers to requests, of which several are in flight; after an error no further one is sent."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]

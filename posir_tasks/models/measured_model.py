@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from posir_tasks.display.progress import track
+from posir_tasks.display.progress import format_seconds, track
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models.endpoint_client import EmbeddingClient
+from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
 from posir_tasks.models.reading_length import (
     MAX_TOKENS,
     ReadingLength,
@@ -19,7 +20,14 @@ from posir_tasks.models.reading_length import (
     measure_reading_length,
     read_measured,
 )
-from posir_tasks.models.reading_probe import DocumentEncoder, RememberingEncoder, TextSource, TokenCounter
+from posir_tasks.models.reading_probe import (
+    CHANGES,
+    MAX_REQUESTS,
+    DocumentEncoder,
+    RememberingEncoder,
+    TextSource,
+    TokenCounter,
+)
 from posir_tasks.models.references import RERANKER, Endpoint, ModelReference, find_endpoint
 from posir_tasks.models.run_settings import find_request_fields
 from posir_tasks.read_part import ReadPart
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
 SERVER = "the server"
 #: Words beyond the longest window, by which a text is certainly cut.
 BEYOND = 64
+#: Most requests about a limit that is where the server says; texts in a request, of which two are unchanged.
+VERIFIED_REQUESTS, TEXTS = 5, CHANGES + 2
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,8 @@ class MeasuredModel:
     """Whether it has settings of a run, which are none of the model."""
     is_reranker: bool = False
     """Whether it reads a question before the text, whose score takes the place of the embedding."""
+    seconds_per_word: float = 0.0
+    """Seconds that a server takes for a word; 0 if that is unknown."""
 
     @classmethod
     def connect(
@@ -73,18 +85,35 @@ class MeasuredModel:
         count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
         encode, measuring = RememberingEncoder(client.embed), partial(client.measure, retries=0)
         with measuring():
-            long = TextSource((), None).build(longest + BEYOND, 0)
-            (stated, refuses), counted = client.read_limit(), None
+            stated, refuses = client.read_limit()
+            limit, speed = stated, 0.0
             if client.kind.tokens or stated is None:
-                counted, refuses = client.count_read(long.prefix(len(long.pieces)))
-            limit = counted or stated
+                sizes = [*(words for words in COUNTED_WORDS if words < longest), longest + BEYOND]
+                source = TextSource((), None)
+                counted = client.count_read(source.build(words, 0).prefix(words) for words in sizes)
+                limit, refuses, speed = counted.limit or stated, counted.refuses, counted.seconds_per_word
+            start = time.perf_counter()
             verified = find_special_tokens(encode, limit, refuses=refuses) if limit else None
-            stated = counted if counted and verified is not None else stated
+            if limit and not speed:
+                speed = (time.perf_counter() - start) / (TEXTS * limit)
+            claimed = limit if verified is not None else stated
             if verified is not None and tokenizer is None:
                 # Frequent words are a token each if the limit is where the server says.
                 count, special = count_words, verified
-        known = endpoint.name, endpoint.revision, encode, measuring, count, special, 0, stated, SERVER, tokenizer
-        return cls(*known, is_experiment=bool(client.fields.query or client.fields.passage))
+        return cls(
+            endpoint.name,
+            endpoint.revision,
+            encode,
+            measuring,
+            count,
+            special,
+            0,
+            claimed,
+            SERVER,
+            tokenizer,
+            is_experiment=bool(client.fields.query or client.fields.passage),
+            seconds_per_word=speed,
+        )
 
     @property
     def added_tokens(self) -> int:
@@ -97,7 +126,8 @@ class MeasuredModel:
         Documents are put together from the texts, by default from frequent English words. At least the tokens that are required
         are tried, at most `max_tokens`: by default a quarter more than the model claims, at most 32,768.
         """
-        with self.measuring(), track("Finding how far the model reads") as advance:
+        description = f"Finding how far the model reads{self._estimate_cost(max(required, max_tokens or MAX_TOKENS))}"
+        with self.measuring(), track(description) as advance:
             try:
                 reading = measure_reading_length(
                     self.encode,
@@ -119,6 +149,15 @@ class MeasuredModel:
         if not self.is_experiment:
             keep_measured(self.name, self.revision, reading.stored_part(self.added_tokens))
         return reading
+
+    def _estimate_cost(self, longest: int) -> str:
+        """Return the most requests to a server, and the time that they take with texts of the claimed or longest length."""
+        if not self.seconds_per_word:
+            return ""
+        is_verified = self.claimed_tokens is not None and self.count_tokens is not None
+        requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
+        seconds = requests * TEXTS * (self.claimed_tokens or longest) * self.seconds_per_word
+        return f" (at most {MAX_REQUESTS} requests, up to about {format_seconds(seconds)})"
 
 
 def load_embedder(name: str) -> ReadPart | MTEBModels:

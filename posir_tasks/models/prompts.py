@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import unwrap
 from typing import TYPE_CHECKING, Any
@@ -40,28 +40,37 @@ class PromptText:
     """None if the model chooses."""
 
 
-def replace_prompts(model: Any, query: str, document: str | None = None) -> bool:
+def find_encode(model: Any) -> Any:
+    """Return the function that encodes texts of a loaded model, without what is around it; None if it has none."""
+    # A method around another one, of `functools.wraps`, calls it with the same texts and task.
+    encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
+    return encode and unwrap(encode)
+
+
+def has_model_prompts(model: Any) -> bool:
+    """Return whether the class of a loaded model puts a prompt of `model_prompts` before each text, and nothing else."""
+    return find_encode(model) in PROMPT_METHODS or type(model) is MultiVectorWrapper
+
+
+def replace_prompts(model: Any, query: str | None, document: str | None = None) -> bool:
     """Let a loaded model put texts before queries and documents in place of its own prompts; return False if its class cannot.
 
-    Without a text for documents, their prompts are left as they are.
+    Without a text for queries or for documents, their prompts are left as they are.
     """
     if any(getattr(inner, REPLACED, None) == (query, document) for inner in [model, *vars(model).values()]):
         return True
-    # A method around another one, of `functools.wraps`, calls it with the same texts and task.
-    encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
-    encode = encode and unwrap(encode)
-    of_documents = {} if document is None else {PromptType.document.value: document}
+    given = {PromptType.query.value: query, PromptType.document.value: document}
+    texts = {kind: text for kind, text in given.items() if text is not None}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
-        model.query_prefix = query
+        model.query_prefix = model.query_prefix if query is None else query
         model.passage_prefix = model.passage_prefix if document is None else document
-    elif encode in PROMPT_METHODS or type(model) is MultiVectorWrapper:
-        others = _keep_document_prompts(model.model_prompts or {}) if document is None else of_documents
-        model.model_prompts = others | {PromptType.query.value: query}
-    elif encode is InstructSentenceTransformerModel.encode:
-        model.instruction_template = _build_template({PromptType.query.value: query} | of_documents, model.instruction_template)
+    elif has_model_prompts(model):
+        model.model_prompts = _keep_prompts(model.model_prompts or {}, texts) | texts
+    elif find_encode(model) is InstructSentenceTransformerModel.encode:
+        model.instruction_template = _build_template(texts, model.instruction_template)
         model.apply_instruction_to_passages = model.apply_instruction_to_passages if document is None else bool(document)
     elif isinstance(model, AbsEncoder):
-        _answer_with_prompts(model, {PromptType.query.value: query} | of_documents)
+        _answer_with_prompts(model, texts)
     else:
         return False
     setattr(model, REPLACED, (query, document))
@@ -89,8 +98,11 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
     def encode_asking(*inputs: Any, prompt_type: PromptType | None = None, **options: Any) -> Any:
         asked.clear()
         embeddings = encode(*inputs, prompt_type=prompt_type, **options)
-        if prompt_type == PromptType.query and not asked:
-            raise PosirError(f"the query prompt of the run cannot be given to the class {type(model).__name__}. Unset it.")
+        kind = prompt_type.value if prompt_type else ""
+        # A protocol gives documents no text, and a class that does not ask for one puts none there.
+        is_needed = kind in prompts and (kind == PromptType.query.value or bool(prompts[kind]))
+        if is_needed and not asked:
+            raise PosirError(f"the {kind} prompt of the run cannot be given to the class {type(model).__name__}. Unset it.")
         return embeddings
 
     for method in ("get_task_instruction", "get_instruction", "get_prompt"):
@@ -101,12 +113,19 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
     model.encode = encode_asking
 
 
-def _keep_document_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
-    """Return prompts that queries do not get: mteb prefers `<task>-document` to `<task>`, and that to `document`."""
-    query, document = PromptType.query.value, PromptType.document.value
-    of_documents = {name: text for name, text in prompts.items() if name == document or name.endswith(f"-{document}")}
-    of_both = {name: text for name, text in prompts.items() if name not in of_documents and name.split("-")[-1] != query}
-    return {f"{name}-{document}": text for name, text in of_both.items()} | of_documents
+def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict[str, str]:
+    """Return the prompts of the kind, `query` or `document`, that is not replaced; none if both are.
+
+    The other kind does not get them: mteb prefers `<task>-document` to `<task>`, and that to `document`.
+    """
+    kinds = (PromptType.query.value, PromptType.document.value)
+    kept = next((kind for kind in kinds if kind not in replaced), None)
+    if kept is None:
+        return {}
+    other = next(kind for kind in kinds if kind != kept)
+    of_kind = {name: text for name, text in prompts.items() if name == kept or name.endswith(f"-{kept}")}
+    of_both = {name: text for name, text in prompts.items() if name not in of_kind and name.split("-")[-1] != other}
+    return {f"{name}-{kept}": text for name, text in of_both.items()} | of_kind
 
 
 def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str]:
@@ -124,11 +143,9 @@ def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str
 
 def find_prompt(model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> PromptText | None:
     """Return the prompt with which an mteb model encodes texts of a task; None if its class may use anything in the task."""
-    encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
-    encode = encode and unwrap(encode)
-    if encode in PROMPT_METHODS or type(model) is MultiVectorWrapper:
+    if has_model_prompts(model):
         return PromptText(get_prompt(model.model_prompts, task_metadata, prompt_type))
-    if encode is not InstructSentenceTransformerModel.encode:
+    if find_encode(model) is not InstructSentenceTransformerModel.encode:
         return None
     if prompt_type == PromptType.document and not model.apply_instruction_to_passages:
         return PromptText(None)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from posir_tasks.digests import digest
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.errors import NoAnswerError, PosirError, summarize_error
 from posir_tasks.files import atomic_write, cache_folder
 from posir_tasks.gate import read_json
 from posir_tasks.models.reading_probe import (
@@ -369,6 +369,8 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
             complete = survey.look([(size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS])
             if last and complete:
                 complete = survey.look([(0, 1), (size - 1, size)]) and survey.look(divide(0, size, LONGEST_BLOCKS))
+        except NoAnswerError:
+            raise
         except Exception as error:
             raise _RefusedError(size, accepted, error) from error
         if last or not complete:

@@ -32,22 +32,41 @@ if TYPE_CHECKING:
 FIRST_STAGE_VARIABLE = "POSIR_FIRST_STAGE"
 #: The text before each query, `\n` for a line break; without it the model's own.
 PROMPT_VARIABLE = "POSIR_QUERY_PROMPT"
+#: The text before each document, likewise.
+DOCUMENT_PROMPT_VARIABLE = "POSIR_DOCUMENT_PROMPT"
 #: The number of tokens of a text that the model reads; without it the model's own.
 WINDOW_VARIABLE = "POSIR_WINDOW"
 #: The paper whose protocol models are run with; without it mteb's settings.
 PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
 #: Fields of the requests to an endpoint for queries and for documents, `KEY=VALUE`, one a line.
 QUERY_FIELD_VARIABLE, PASSAGE_FIELD_VARIABLE = "POSIR_QUERY_FIELD", "POSIR_PASSAGE_FIELD"
+#: The tokenizer that counts the tokens of an endpoint's window; without it the server's count, or an estimate.
+TOKENIZER_VARIABLE = "POSIR_TOKENIZER"
+#: 1 to leave out texts that the server of an endpoint cannot embed.
+SKIP_FAILED_VARIABLE = "POSIR_SKIP_FAILED"
 #: Keys of the settings in mteb's `experiment_kwargs`.
 FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL = "first_stage", "query_prompt", "window", "protocol"
+TOKENIZER, SKIP_FAILED = "tokenizer", "skip_failed"
+DOCUMENT_PROMPT = "document_prompt"
 #: The key of the digest of settings that mteb changes or shortens when it names an experiment.
 DIGEST, DIGEST_BYTES = "settings_digest", 4
 #: What mteb keeps of a text in the name of an experiment, and from which length of all of them it keeps a digest alone.
 KEPT_TEXT, MAX_EXPERIMENT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*"), 100
 FIELDS = {"query_field": QUERY_FIELD_VARIABLE, "passage_field": PASSAGE_FIELD_VARIABLE}
-SETTINGS = (FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL, *FIELDS, DIGEST)
+#: The variable of each setting.
+SETTING_VARIABLES: Mapping[str, str] = {
+    FIRST_STAGE: FIRST_STAGE_VARIABLE,
+    QUERY_PROMPT: PROMPT_VARIABLE,
+    DOCUMENT_PROMPT: DOCUMENT_PROMPT_VARIABLE,
+    WINDOW: WINDOW_VARIABLE,
+    PROTOCOL: PROTOCOL_VARIABLE,
+    TOKENIZER: TOKENIZER_VARIABLE,
+    SKIP_FAILED: SKIP_FAILED_VARIABLE,
+    **FIELDS,
+}
+SETTINGS = (*SETTING_VARIABLES, DIGEST)
 #: All of these variables.
-VARIABLES = (FIRST_STAGE_VARIABLE, PROMPT_VARIABLE, WINDOW_VARIABLE, PROTOCOL_VARIABLE, *FIELDS.values())
+VARIABLES = tuple(SETTING_VARIABLES.values())
 
 _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
@@ -67,12 +86,19 @@ def with_settings(
     *,
     protocol: str | None = None,
     window: int | None = None,
+    tokenizer: str | None = None,
+    skip_failed: bool = False,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     rotated: int | None = None,
 ) -> Iterator[None]:
     """Set the settings of a run that are not None, for this process and those that it starts meanwhile."""
-    values: dict[str, object] = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window, ROTATED_VARIABLE: rotated}
+    values: dict[str, object] = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window, TOKENIZER_VARIABLE: tokenizer}
+    values[SKIP_FAILED_VARIABLE] = 1 if skip_failed else None
+    values[ROTATED_VARIABLE] = rotated
+    values |= {PROMPT_VARIABLE: query_prompt, DOCUMENT_PROMPT_VARIABLE: document_prompt}
     for variable, field in ((QUERY_FIELD_VARIABLE, query_field), (PASSAGE_FIELD_VARIABLE, passage_field)):
         values[variable] = field if field is None or isinstance(field, str) else "\n".join(field)
     given = {name: str(value) for name, value in values.items() if value is not None}
@@ -92,7 +118,7 @@ def find_run_protocol(meta: ModelMeta) -> Protocol | None:
     if not paper or (_is_own.get() and meta.name == BM25_BASELINE):
         return None
     protocol = find_protocol(paper, str(meta.name))
-    for name in (PROMPT_VARIABLE, FIRST_STAGE_VARIABLE, WINDOW_VARIABLE):
+    for name in (PROMPT_VARIABLE, DOCUMENT_PROMPT_VARIABLE, FIRST_STAGE_VARIABLE, WINDOW_VARIABLE):
         if os.environ.get(name):
             raise PosirError(f"{PROTOCOL_VARIABLE} and {name}: a protocol sets prompts, window and first stage. Unset one.")
     return protocol
@@ -119,10 +145,45 @@ def _read_window() -> int | None:
     return int(given) if given else None
 
 
+def _reads_skip_failed() -> bool:
+    """Return whether the run leaves out texts that a server cannot embed; raise PosirError if that is neither 0 nor 1."""
+    given = os.environ.get(SKIP_FAILED_VARIABLE, "").strip()
+    if given not in ("", "0", "1"):
+        raise PosirError(f"{SKIP_FAILED_VARIABLE}={given}: must be 1 or 0. Write 1 to leave out texts, or unset it.")
+    return given == "1"
+
+
 def find_request_fields() -> RequestFields:
     """Return the fields of the run for requests to an endpoint; raise PosirError if one is not `KEY=VALUE`."""
     given = ((f"--{name.replace('_', '-')}", os.environ.get(variable, "")) for name, variable in FIELDS.items())
     return RequestFields(*(read_overrides(filter(str.strip, text.splitlines()), option) for option, text in given))
+
+
+def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
+    """Return the settings of the run for requests to an endpoint; raise PosirError if the model is behind none."""
+    settings: dict[str, str | int] = {}
+    is_endpoint = model_origin(str(meta.name)) == ENDPOINT
+    tokenizer = os.environ.get(TOKENIZER_VARIABLE, "").strip()
+    # Other models have their own tokenizer, and without a window none is needed.
+    if tokenizer and is_endpoint and _read_window() is not None:
+        settings[TOKENIZER] = tokenizer
+    if _reads_skip_failed():
+        if not is_endpoint or CROSS_ENCODER in meta.model_type:
+            raise PosirError(f"{SKIP_FAILED_VARIABLE}: {meta.name} is not an encoder behind an endpoint. Unset it.")
+        settings[SKIP_FAILED] = 1
+    for name, variable in FIELDS.items():
+        fields = os.environ.get(variable, "").strip()
+        if not fields:
+            continue
+        if not is_endpoint:
+            raise PosirError(f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. Unset it.")
+        collect_secrets()
+        if redact_collected(fields) != fields:
+            raise PosirError(
+                f"{variable}: has a key or a password. Fields are written into results; set the key as OPENAI_API_KEY."
+            )
+        settings[name] = fields
+    return settings
 
 
 def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
@@ -135,18 +196,14 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     settings: dict[str, str | int] = {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
     if (window := _read_window()) is not None:
         settings[WINDOW] = window
-    for name, variable in FIELDS.items():
-        if fields := os.environ.get(variable, "").strip():
-            if model_origin(str(meta.name)) != ENDPOINT:
-                raise PosirError(f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. Unset it.")
-            collect_secrets()
-            if redact_collected(fields) != fields:
-                raise PosirError(
-                    f"{variable}: has a key or a password. Fields are written into results; set the key as OPENAI_API_KEY."
-                )
-            settings[name] = fields
-    given = os.environ.get(PROMPT_VARIABLE)
-    return settings if given is None else settings | {QUERY_PROMPT: given.replace("\\n", "\n")}
+    settings |= _find_endpoint_settings(meta)
+    return settings | _read_prompts()
+
+
+def _read_prompts() -> dict[str, str]:
+    """Return the texts before queries and documents that are set, by the keys of their settings."""
+    given = {QUERY_PROMPT: os.environ.get(PROMPT_VARIABLE), DOCUMENT_PROMPT: os.environ.get(DOCUMENT_PROMPT_VARIABLE)}
+    return {name: text.replace("\\n", "\n") for name, text in given.items() if text is not None}
 
 
 def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
@@ -197,16 +254,21 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta | None = None) ->
         from posir_tasks.models.window import set_window
 
         set_window(model, settings[WINDOW])
-    if QUERY_PROMPT in settings:
+    if TOKENIZER in settings and (use_tokenizer := getattr(model, "use_tokenizer", None)):
+        use_tokenizer(settings[TOKENIZER])
+    if SKIP_FAILED in settings and hasattr(model, "skips_failed"):
+        vars(model)["skips_failed"] = True
+    if not settings.keys().isdisjoint((QUERY_PROMPT, DOCUMENT_PROMPT)):
+        variable = PROMPT_VARIABLE if QUERY_PROMPT in settings else DOCUMENT_PROMPT_VARIABLE
         try:
             # It imports mteb's classes of models, which may be about to be imported before.
             from posir_tasks.models.prompts import replace_prompts
         except ImportError as error:
-            raise PosirError(f"{PROMPT_VARIABLE}: the installed mteb has no such prompts ({error}). Unset it.") from error
-        if not replace_prompts(model, settings[QUERY_PROMPT]):
+            raise PosirError(f"{variable}: the installed mteb has no such prompts ({error}). Unset it.") from error
+        if not replace_prompts(model, settings.get(QUERY_PROMPT), settings.get(DOCUMENT_PROMPT)):
             raise PosirError(
-                f"{PROMPT_VARIABLE}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset "
-                "the variable."
+                f"{variable}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset the "
+                "variable."
             )
     vars(model)["mteb_model_meta"] = with_run_settings(meta)
     return model

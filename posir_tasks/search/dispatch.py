@@ -93,7 +93,17 @@ def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[
         results: dict[str, dict[str, float]] = search.search(
             request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **shared
         )
-    return results
+    return drop_unfound(results)
+
+
+def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
+    """Return hits in the form of mteb's results."""
+    return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
+
+
+def drop_unfound(results: Results) -> dict[str, dict[str, float]]:
+    """Return results without those whose score is minus infinity: of a text without an embedding, nothing is found."""
+    return {query: {name: score for name, score in scores.items() if score != -np.inf} for query, scores in results.items()}
 
 
 def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
@@ -101,7 +111,7 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
         return hits, rank_results(hits, request.positives)
-    results = as_results(hits, request)
+    results = by_query(hits, request)
     # Queries with several places of evidence are not among the positives.
     are_all = len(results) == len(request.positives)
     return results, rank_hits(hits, request.positives) if are_all else rank_results(results, request.positives)
@@ -109,9 +119,7 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
 
 def as_results(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> Results:
     """Return hits in the form of mteb's results."""
-    if not isinstance(hits, Hits):
-        return hits
-    return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
+    return by_query(hits, request) if isinstance(hits, Hits) else hits
 
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:
@@ -122,7 +130,8 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, d
             arguments = {**context.task_arguments, "encode_kwargs": context.encode_kwargs}
             return search_bm25(model, *texts, top_k=request.top_k, num_proc=context.num_proc, **arguments)
     if request.top_ranked is None and isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
-        return search_dense(model, *texts, context, top_k=request.top_k, timer=request.timer)
+        hits = search_dense(model, *texts, context, top_k=request.top_k, timer=request.timer)
+        return drop_unfound(by_query(hits, request)) if np.isneginf(hits.scores).any() else hits
     return search_results(model, request)
 
 

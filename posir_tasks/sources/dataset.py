@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -112,6 +113,8 @@ class Dataset(Presentable):
     count_repeated: Callable[[], RepeatedTexts] | None = None
     """Reads the questions and counts those with a text that several documents share; None if the use is known."""
     rules: ScoringRules = field(default_factory=ScoringRules)
+    reference: str = ""
+    """What a command takes for it: a name, or the absolute path of a file or folder; empty of texts in memory."""
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
@@ -140,8 +143,8 @@ class Dataset(Presentable):
             shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
                 f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within each document: `posir score "
-                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`. If each stands alone, --scope corpus of "
-                "import, score and stats asks it of the whole corpus."
+                f"--model MODEL --chunker MODULE:FUNCTION --data {shlex.quote(self.location)}`. If each stands alone, --scope "
+                "corpus of import, score and stats asks it of the whole corpus."
             )
 
     @property

@@ -124,6 +124,11 @@ def open_data(
 
 def _open_reference(data: str | Path, options: ReadOptions) -> Dataset:
     path = Path(data).expanduser()
+    reference = str(path.absolute()) if path.exists() else str(data)
+    return replace(_open_named(data, path, options), reference=reference)
+
+
+def _open_named(data: str | Path, path: Path, options: ReadOptions) -> Dataset:
     if path.is_dir():
         return _open_folder(path, options)
     if path.exists():

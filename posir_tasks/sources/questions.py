@@ -270,8 +270,9 @@ class ImportedData:
             places=self.places,
         )
         sentences = [rows.sentence for rows in blank]
-        warnings = [moved if self.repaired else "", *self.notes, *sentences, count_repeated(data).warning]
-        return replace(data, warnings=tuple(filter(None, warnings)))
+        warnings = [moved if self.repaired else "", *sentences, *self.notes, count_repeated(data).warning]
+        # The notes of an import have some of them.
+        return replace(data, warnings=tuple(dict.fromkeys(filter(None, warnings))))
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:

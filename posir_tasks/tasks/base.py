@@ -21,6 +21,7 @@ from posir_tasks.host.retrieval_task import LazySubsets, RetrievalTask
 from posir_tasks.ranks import Results
 from posir_tasks.result_schema import (
     DIGEST_KEY,
+    REFERENCE_KEY,
     REVISION_KEY,
     RUN_KEY,
     SPLIT,
@@ -38,6 +39,7 @@ from posir_tasks.sources.repository import (
     LocalRepository,
     Repository,
     check_repository_name,
+    data_folder,
     name_version,
     open_repository,
 )
@@ -155,6 +157,14 @@ class PositionTask(RetrievalTask):
         """Return where the files of a subset are, and their paths there; None if they are part of a package."""
         return None
 
+    def describe_data_reference(self, subset: str) -> dict[str, Any]:
+        """Return what the record of a run adds so that a command finds the data of a subset by the task's name."""
+        location = self.locate_subset(subset)
+        if location is None or not isinstance(location[0], LocalRepository):
+            return {}
+        folder = data_folder()
+        return {"variables": {DATA_VARIABLE: str(folder.absolute())}} if folder else {}
+
     def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:
         """Return how the present data of a subset relates to that of a saved result.
 
@@ -259,7 +269,17 @@ class PositionTask(RetrievalTask):
         searched, record = search_subset(model, data, request, self.scheme, first_stage_model=self.first_stage_model, save=save)
         scores = self.build_scorer().score(searched, timer)
         scores[RUN_KEY] |= record
+        if reference := self._describe_reference(model, hf_subset):
+            scores[RUN_KEY][REFERENCE_KEY] = reference
         return scores
+
+    def _describe_reference(self, model: MTEBModels, subset: str) -> dict[str, Any]:
+        """Return what a result records of the references to a model, its settings and the data."""
+        from posir_tasks.models.command_reference import describe_reference
+
+        of_model, of_data = describe_reference(model.mteb_model_meta), self.describe_data_reference(subset)
+        variables = {**of_model.get("variables", {}), **of_data.get("variables", {})}
+        return of_model | of_data | ({"variables": variables} if variables else {})
 
     def task_specific_scores(
         self,
@@ -313,10 +333,16 @@ class LayoutTask(PositionTask):
     readers: ClassVar[Mapping[str, Callable[[], PositionData]]]
     #: Whether the class was created for an instance in this process, and so may be replaced.
     replaceable: ClassVar[bool] = False
+    #: What a command takes for the data: the path of a file or folder, or a dataset of the Hub; empty if it takes none.
+    reference: ClassVar[str] = ""
 
     def read_subset(self, subset: str) -> PositionData:
         """Read one subset; raise DataError if it is missing or invalid."""
         return replace(self.readers[subset](), revision=self.metadata.revision)
+
+    def describe_data_reference(self, subset: str) -> dict[str, Any]:  # noqa: ARG002
+        """Return what a command takes for the data: the task's name is known in this process alone."""
+        return {"data": self.reference}
 
     def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:  # noqa: ARG002
         """Return how the present data of a subset relates to that of a saved result: the subset's name carries its revision."""
@@ -341,20 +367,31 @@ def build_task(
     languages: Mapping[str, Sequence[str]],
     readers: Sequence[Callable[[], PositionData]],
     scheme: PositionScheme = POSIR_SCHEME,
+    reference: str = "",
     **fields: Any,
 ) -> type[LayoutTask]:
-    """Create the class of a task on one set of data, from the language codes and the reader of each subset."""
+    """Create the class of a task on one set of data, from the language codes and the reader of each subset.
+
+    `reference` is what a command takes for the data, a path absolute; empty if it takes none.
+    """
     codes = {name_version(subset, revision): spoken for subset, spoken in languages.items()}
     metadata = build_metadata(name, dataset=location, revision=revision, languages=codes, **fields)
-    attributes = {"metadata": metadata, "scheme": scheme, "readers": dict(zip(codes, readers, strict=True))}
+    attributes: dict[str, Any] = {"metadata": metadata, "scheme": scheme, "reference": reference}
+    attributes["readers"] = dict(zip(codes, readers, strict=True))
     return type(name, (LayoutTask,), {"__doc__": metadata.description, "__module__": __name__, **attributes})
 
 
 def _build_layout_task(repository: Repository, *, name: str, language: str, **fields: Any) -> type[LayoutTask]:
     domains = require_domains(repository, language)
+    if isinstance(repository, HubRepository):
+        location = reference = repository.repo_id
+    else:
+        location = repository.location
+        reference = str(repository.root.absolute())
     return build_task(
         name,
-        location=repository.repo_id if isinstance(repository, HubRepository) else repository.location,
+        location=location,
+        reference=reference,
         revision=repository.revision(
             list_present_files(repository, [SubsetKey(language, language, domain) for domain in domains])
         ),

@@ -137,6 +137,26 @@ def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_re
     assert mteb.get_model("mteb/baseline-bm25s").mteb_model_meta.experiment_kwargs is None
 
 
+def test_the_document_prompt_of_a_run_replaces_the_models_own_and_queries_keep_theirs(tiny, tmp_path, monkeypatch):
+    SentenceTransformer(tiny(), prompts={"query": "own: ", "Retrieval": "any: "}).save(str(tmp_path / "model"))
+    monkeypatch.setenv("POSIR_DOCUMENT_PROMPT", "passage: ")
+    model = mteb.get_model(str(tmp_path / "model"))
+    texts = {kind: find_prompt(model, PosIRMini.metadata, kind).text for kind in PromptType}
+    assert texts == {PromptType.query: "any: ", PromptType.document: "passage: "}
+    assert dict(model.mteb_model_meta.experiment_kwargs)["document_prompt"] == "passage: "
+    monkeypatch.setenv("POSIR_QUERY_PROMPT", "")
+    both = mteb.get_model(str(tmp_path / "model"))
+    texts = {kind: find_prompt(both, PosIRMini.metadata, kind).text for kind in PromptType}
+    assert texts == {PromptType.query: "", PromptType.document: "passage: "}
+    assert both.mteb_model_meta.experiment_name != model.mteb_model_meta.experiment_name
+
+
+def test_a_reranker_takes_the_document_prompt(tiny, monkeypatch):
+    monkeypatch.setenv("POSIR_DOCUMENT_PROMPT", r"Text:\n")
+    model = mteb.get_model(tiny("cross-encoder"))
+    assert (model.query_prefix, model.passage_prefix) == ("", "Text:\n")
+
+
 def test_a_run_with_a_protocol_is_an_experiment_that_records_what_the_model_got(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_PROTOCOL", "bias-learning")
     protocol = find_protocol("bias-learning", "e5-large-v2")
@@ -187,6 +207,14 @@ def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents
     assert find_prompt(model, PosIRMini.metadata, PromptType.document) == documents
 
 
+def test_an_instruction_model_takes_the_document_prompt_and_keeps_that_of_queries(tiny):
+    model = InstructSentenceTransformerModel(tiny(), "main", instruction_template="Do: {instruction} ")
+    queries = find_prompt(model, PosIRMini.metadata, PromptType.query)
+    assert replace_prompts(model, None, "Text: ")
+    assert find_prompt(model, PosIRMini.metadata, PromptType.document).text == "Text: "
+    assert find_prompt(model, PosIRMini.metadata, PromptType.query) == queries
+
+
 class AskingEncoder(AbsEncoder):
     """An encoder of a class of its own, which asks for an instruction or does not."""
 
@@ -206,6 +234,17 @@ def test_a_model_of_a_class_of_its_own_is_given_the_query_prompt_if_it_asks_for_
     with pytest.raises(PosirError, match="cannot be given to the class AskingEncoder"):
         silent.encode([], **task, prompt_type=PromptType.query)
     assert not replace_prompts(mteb.get_model("mteb/baseline-bm25s"), "Find: ")
+
+
+def test_a_model_of_a_class_of_its_own_is_given_the_document_prompt_if_it_asks_for_one():
+    model, silent, task = AskingEncoder(asks=True), AskingEncoder(asks=False), {"task_metadata": PosIRMini.metadata}
+    queries = model.encode([], **task, prompt_type=PromptType.query)
+    assert all(replace_prompts(value, None, "Text: ") for value in (model, silent))
+    assert model.encode([], **task, prompt_type=PromptType.document) == "Text: "
+    assert model.encode([], **task, prompt_type=PromptType.query) == queries != "Text: "
+    assert silent.encode([], **task, prompt_type=PromptType.query) == ""
+    with pytest.raises(PosirError, match="the document prompt of the run cannot be given to the class AskingEncoder"):
+        silent.encode([], **task, prompt_type=PromptType.document)
 
 
 def test_a_task_used_by_a_cross_encoder_searches_the_full_corpus_for_the_next_model(tiny, tmp_path, monkeypatch):

@@ -97,6 +97,17 @@ def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path
     assert store.commits == ["0" * 40]
 
 
+def test_a_submission_names_no_folder_and_no_server_of_its_sender(tmp_path):
+    task = "PosIR-English"
+    file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
+    run = {"schema": 1, "reference": {"model": "/home/me/model", "variables": {"POSIR_DATA": "/home/me"}}}
+    file.write_text(file.read_text().replace('"test": []', f'"test": [{json.dumps({"position_run": run})}]'))
+    sent = build_submission([entry_of(tmp_path, task)], LEADERBOARD).files
+    assert not any(b"/home/me" in content for content in sent.values())
+    (result,) = (json.loads(content) for path, content in sent.items() if path.endswith(f"{task}.json"))
+    assert result["scores"]["test"] == [{"position_run": {"schema": 1}}]
+
+
 def entry_of(folder, task):
     """Return an entry without anything but names, for what does not look into scores."""
     file = folder / "results" / "org__model" / "rev1" / f"{task}.json"

@@ -29,7 +29,8 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 }
 #: Variables that nothing reads while it is imported.
 READ_LATE = {
-    f"POSIR_{name}" for name in ("DATA", "EMBEDDINGS", "CACHE", "FIRST_STAGE", "PROTOCOL", "QUERY_PROMPT", "WINDOW")
+    f"POSIR_{name}"
+    for name in ("DATA", "EMBEDDINGS", "CACHE", "FIRST_STAGE", "PROTOCOL", "QUERY_PROMPT", "DOCUMENT_PROMPT", "WINDOW")
 } | {*("OPENAI_API_KEY", "OPENAI_BASE_URL", "TMPDIR", "COLUMNS")}
 #: Variables that a fork with HF_ENDPOINT reads again.
 HUB_VARIABLES = {"HF_DEBUG", "HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN"}

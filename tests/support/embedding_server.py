@@ -105,6 +105,10 @@ class EmbeddingServer:
     """Makes the answer to a request that fails."""
     check: Callable[[dict[str, Any]], str | None] = lambda _: None
     """Returns why a request is refused; None if it is not."""
+    fail: Callable[[list[str]], "Failure | None"] = lambda _: None
+    """Returns the failure for the texts of a request; None if there is none."""
+    mix: Callable[[list[str], list[Any]], list[Any]] = lambda _, vectors: vectors
+    """Changes the vectors of the texts of a request."""
     key: str | None = None
     """The only accepted key; None to accept requests without one."""
     window: Window = None
@@ -219,6 +223,7 @@ class Handler(BaseHTTPRequestHandler):
             failure = failure or Failure(400, message=refused)
         elif state.max_words and (longest := max(len(text.split()) + state.special for text in texts)) > state.max_words:
             failure = failure or Failure(400, message=state.refusal.format(limit=state.max_words, sent=longest))
+        failure = failure or state.fail(texts)
         if failure:
             self.fail(failure)
             return
@@ -229,6 +234,7 @@ class Handler(BaseHTTPRequestHandler):
             noise = state.noise * state.random.standard_normal((len(texts), DIMENSIONS))
         window = state.window - state.special if isinstance(state.window, int) else state.window
         read = [pool(text, state.pooling, window, row) for text, row in zip(texts, noise, strict=True)]
+        read = state.mix(texts, read)
         if request.get("late_chunking") or (sent is not texts and served.answer is answer_nested):
             read = add_context([texts] if request.get("late_chunking") else documents, read)
         vectors: list[Any] = [state.encode(vector) for vector in read]

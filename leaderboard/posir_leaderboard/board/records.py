@@ -193,7 +193,7 @@ class BoardRow(ReportRow):
     @property
     def code(self) -> str:
         """The commands of the next steps, a line each."""
-        return "\n".join(build_commands(self.findings, self.reference, self.task)) if self.findings else ""
+        return "\n".join(build_commands(self.findings, self.reference)) if self.findings else ""
 
     def verdict_columns(self) -> dict[str, Any]:
         """Return the columns of the verdict, as of a row of a report; a published row is not tested."""
@@ -221,9 +221,9 @@ class BoardRow(ReportRow):
 
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
-        """Return a row of a report as plain JSON."""
+        """Return a row of a report as plain JSON, with the reference that others can use."""
         kept = {name: getattr(row, name) for name in ("model", "task", "revision", "length", "findings")}
-        return cls(**kept, scores=dict(row.scores))
+        return cls(**kept, scores=dict(row.scores), reference=row.reference.for_others())
 
 
 @dataclass(frozen=True)

@@ -201,9 +201,8 @@ def _read_qrels(file: Path) -> pl.DataFrame:
     frame = read_delimited(file)
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
-        raise DataError(
-            f"{file}: missing column(s) {', '.join(missing)}; the file has {sanitized(', '.join(frame.columns), 300)}."
-        )
+        known = sanitized(", ".join(frame.columns), 300) or "none"
+        raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {known}.")
     frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns)
     grades = pl.Series("grade", map(_find_grade, frame["score"]), pl.Float64)
     integers = {name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN}

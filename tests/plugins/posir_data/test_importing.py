@@ -165,7 +165,7 @@ def test_a_disk_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch,
 
 
 def test_the_rest_of_a_killed_import_is_no_domain_and_is_removed_after_a_day(tmp_path):
-    old, new = (tmp_path / "eng-Latn" / f".sports.{name}.part" for name in ("old", "new"))
+    old, new = (tmp_path / "eng-Latn" / f".sports.{name}.posir-part" for name in ("oldolder", "newnewer"))
     for folder in (old, new):
         folder.mkdir(parents=True)
         (folder / "corpus.parquet").write_bytes(b"PAR1")

@@ -272,3 +272,20 @@ def test_the_command_prints_what_the_function_returns(tmp_path: Path, monkeypatc
             posir.inspect(**arguments)
     with pytest.raises(PosirError, match="max-time"):
         posir.inspect("x", texts, max_time=3)
+
+
+@pytest.mark.parametrize("form", ["/srv/kb/{}.txt", "{}.txt", "https://example.org/kb/{}.html", r"C:\kb\{}.md", "kb/{}.txt#0"])
+def test_hits_are_named_by_their_files(inspect, form: str):
+    inspection = inspect(lambda query, k: [form.format(name) for name in find(query, DOCUMENTS, k)])
+    assert set(shares(inspection).values()) == {1}
+    assert any("matched by file name" in problem for problem in inspection.problems)
+    # Without matching, no hit is a document.
+    assert not any("are no document" in problem for problem in inspection.problems)
+
+
+def test_files_that_fit_one_document_are_refused_and_asked_for_anew(inspect):
+    folders = iter(("old", "new") * 1000)
+    with pytest.raises(PosirError, match="both fit document"):
+        inspect(lambda query, k: [f"/kb/{next(folders)}/{name}.txt" for name in find(query, DOCUMENTS, k)])
+    mended = inspect(lambda query, k: find(query, DOCUMENTS, k))
+    assert set(shares(mended).values()) == {1}

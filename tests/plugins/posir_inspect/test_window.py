@@ -1,6 +1,7 @@
 """`posir window`: how many tokens a model reads, without texts."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -17,9 +18,11 @@ from posir_inspect.model_window import describe_model
 from posir_inspect.window import measure_window
 from posir_tasks.command.app import build_app, run_app
 from posir_tasks.embeddings.encoding import load_encoder
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import NoAnswerError, PosirError
+from posir_tasks.models import connection, endpoint_client
+from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.reading_length import Bounds
-from posir_tasks.models.references import ModelReference
+from posir_tasks.models.references import ModelReference, find_endpoint
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.window import find_read_part
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
@@ -238,6 +241,59 @@ def test_a_server_without_a_limit_reads_all_of_texts_that_are_shorter_than_what_
         assert find_read_part(model) == ReadPart.at_least(3000)
         (result,) = posir.evaluate(reference, "PosIR-Mini", output_folder=tmp_path / "results")
     assert result.values.read == ReadPart.all(KnownBy.MEASURED)
+
+
+def longest_words(server):
+    return max(len(text.split()) for batch in server.batches for text in batch)
+
+
+def sleep_beyond(words: int, seconds: float):
+    def sleep(texts):
+        if max(len(text.split()) for text in texts) > words:
+            time.sleep(seconds)
+
+    return sleep
+
+
+@pytest.mark.parametrize("words", [1, 300])
+def test_a_server_that_does_not_answer_in_time_is_no_refusal_and_ends_soon(words: int, monkeypatch):
+    monkeypatch.setattr(endpoint_client, "FIRST_SECONDS", 0.3)
+    with serve_embeddings(fail=sleep_beyond(words, 1.5)) as server:
+        started = time.perf_counter()
+        with pytest.raises(NoAnswerError, match=r"no answer within 0 seconds.*(576 words|loading)"):
+            posir.window(server.reference)
+        assert time.perf_counter() - started < 3
+
+
+def test_a_server_that_stops_to_answer_while_it_is_measured_is_not_taken_to_refuse(monkeypatch):
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
+    with serve_embeddings(fail=sleep_beyond(2000, 2), counts=lambda *_: 0) as server:
+        with pytest.raises(NoAnswerError, match="no answer within"):
+            posir.window(server.reference)
+        assert len(server.times) < 10
+
+
+def test_a_slow_server_gets_no_long_text_to_count_and_its_time_is_estimated(monkeypatch, capsys):
+    monkeypatch.setattr(endpoint_client, "MAX_COUNT_SECONDS", 0.3)
+    with serve_embeddings(seconds=0.1) as server:
+        model = MeasuredModel.connect(find_endpoint(server.reference))
+        assert longest_words(server) == 576
+        assert 0.1 / 576 < model.seconds_per_word < 1 / 576
+        server.seconds = 0
+        monkeypatch.setattr(sys, "argv", ["posir", "window", server.reference, "--max-tokens", "2000"])
+        with pytest.raises(SystemExit) as ended:
+            run_app()
+    assert ended.value.code in (0, None)
+    assert re.search(r"Asking the server\n.*at most 35 requests, up to about \d:\d\d:\d\d", capsys.readouterr().err, re.DOTALL)
+
+
+@pytest.mark.parametrize(("window", "longest"), [(256, 576), (512, 576), (2048, 2112), (8192, 8256)])
+def test_counts_are_asked_of_longer_and_longer_texts_until_one_is_cut(window: int, longest: int):
+    with serve_embeddings(window=window, special=2) as server:
+        model = MeasuredModel.connect(find_endpoint(server.reference))
+        counted = [batch for batch in server.batches if len(batch) == 1]
+    assert model.claimed_tokens == window
+    assert max(len(text.split()) for (text,) in counted) == longest
 
 
 def test_a_server_that_answers_nothing_is_one_message():

@@ -19,15 +19,16 @@ from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import (
     ProbeMeasurements,
-    ProbeSubject,
     build_differences,
     choose_lead,
     describe_sample,
     list_published,
+    write_commands,
 )
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
+from posir_tasks.models.command_reference import CommandReference
 
 PROBES = {probe.name: probe for probe in builtin_probes()}
 #: Probes whose values are shares of counts.
@@ -157,10 +158,9 @@ def test_the_sample_is_described_with_what_is_truncated():
 
 def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
     """Each command is parsed by the application that it is for: its options exist."""
-    options = (("--revision", "main"), ("--window", 128), ("--protocol", None))
-    task = ProbeSubject("./my model", "PosIR-Mini", options, "my results").build_commands().splitlines()
-    texts = ProbeSubject("all-MiniLM-L6-v2@http://localhost:1", "my texts").build_commands().splitlines()
-    named = ["posir", "run", "-t", "PosIR-Mini", "-m", "./my model", "--revision", "main", "--window", "128"]
+    task = write_commands(CommandReference("./my model", "PosIR-Mini"), Path("my results")).splitlines()
+    texts = write_commands(CommandReference("all-MiniLM-L6-v2@http://localhost:1", "my texts"), Path("results")).splitlines()
+    named = ["posir", "run", "-t", "PosIR-Mini", "-m", "./my model"]
     assert [shlex.split(line) for line in task] == [[*named, "--output", "my results"], ["posir", "report", "my results"]]
     assert [shlex.split(line) for line in texts] == [["posir", "inspect", "all-MiniLM-L6-v2@http://localhost:1", "my texts"]]
     for line in (*task, *texts):
@@ -168,8 +168,8 @@ def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
         command = typer.main.get_command(build_app()).commands[name]
         command.make_context(name, arguments, resilient_parsing=False).close()
     measured = ProbeMeasurements((measure("permutation"),), tmp_path)
-    assert replace(measured, subject=ProbeSubject("m", "d")).sections()[1].code == "posir inspect m d"
-    assert (measured.subject.build_commands(), measured.sections()[1].code) == ("", "")
+    assert replace(measured, reference=CommandReference("m", "d")).sections()[1].code == "posir inspect m d"
+    assert measured.sections()[1].code == ""
 
 
 def test_published_values_are_those_of_the_first_stated_summary():
@@ -182,7 +182,7 @@ def test_published_values_are_those_of_the_first_stated_summary():
 
 def test_page_terminal_and_notebook_have_the_measures_and_no_verdict(tmp_path):
     results = (measure("segment_similarity_3"), measure("needle_insertion"))
-    shown = ProbeMeasurements(results, tmp_path, subject=ProbeSubject("mine", "words"))
+    shown = ProbeMeasurements(results, tmp_path, reference=CommandReference("mine", "words"))
     first = shown.sections()[0]
     assert str(shown).startswith(f"{shown.title}\n")
     assert repr(shown).startswith(f"ProbeMeasurements: {shown.title}\n{first.sentences[0]}")

@@ -18,6 +18,7 @@ from posir_significance.findings import ChangeState, Quantity, Reason, State, Su
 from posir_significance.intervals import student_difference
 from posir_significance.observations import Observations
 from posir_tasks.errors import UsageError
+from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.read_part import UNKNOWN
 from posir_tasks.scores import Estimate
 from tests.support.rotations import READS_FIRST, build_group, build_test
@@ -188,9 +189,9 @@ def test_advice_follows_from_codes(group, steps):
 
 def test_commands_have_the_reference_that_the_user_gave_quoted():
     findings = decide(build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST))
-    commands = build_commands(findings, "my model@http://127.0.0.1:8000", "PosIR-Mini")
+    commands = build_commands(findings, CommandReference("my model@http://127.0.0.1:8000", "PosIR-Mini"))
     assert commands[0] == "posir mitigate 'my model@http://127.0.0.1:8000' PosIR-Mini"
-    assert build_commands(findings, "", "PosIR-Mini") == ()
+    assert build_commands(findings, CommandReference("", "PosIR-Mini")) == ()
 
 
 def test_a_larger_task_is_named_only_if_it_has_enough_questions():

@@ -181,6 +181,7 @@ def test_wrong_settings_are_one_sentence(monkeypatch):
         ({"POSIR_PROTOCOL": "posk"}, "protocol 'posk': no such paper. There are posq, myopic-trap, posir"),
         ({"POSIR_PROTOCOL": "built-in-or-learned"}, "the paper's authors did not run BAAI/bge-m3. They ran google-bert/bert-"),
         ({"POSIR_PROTOCOL": "posq", "POSIR_QUERY_PROMPT": "x"}, "POSIR_PROTOCOL and POSIR_QUERY_PROMPT: .* Unset one"),
+        ({"POSIR_PROTOCOL": "posq", "POSIR_DOCUMENT_PROMPT": "x"}, "POSIR_PROTOCOL and POSIR_DOCUMENT_PROMPT: .* Unset one"),
         ({"POSIR_PROTOCOL": "posq", "POSIR_WINDOW": "9"}, "POSIR_PROTOCOL and POSIR_WINDOW: .* Unset one"),
         ({"POSIR_PROTOCOL": "posq", "POSIR_FIRST_STAGE": "x"}, "POSIR_PROTOCOL and POSIR_FIRST_STAGE: .* Unset one"),
     ):

@@ -19,7 +19,6 @@ from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.declared import DISTRACTORS
 from posir_tasks.sources.nano import DomainSample, choose_questions, find_lists, share_questions
 from posir_tasks.sources.opening import open_data
-from posir_tasks.tasks import nano
 from posir_tasks.tasks.catalog import find_task
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
@@ -112,7 +111,7 @@ def test_a_task_selects_its_sample_once_and_refuses_it_for_other_data(root, monk
     assert len(open_data(NAME).subsets[0].read().queries) == 48
     assert measure_subsets([(task, "sports")])[0].queries == 48
     with monkeypatch.context() as patched:
-        patched.setattr(nano, "load_first_stage", None)
+        patched.setattr("posir_tasks.search.first_stage.load_first_stage", None)
         assert task.read_subset("sports").queries["id"][:] == sample.queries["id"][:]
         write_domain(root, make_tables(seed=1))
         with pytest.raises(DataError, match=f"`posir study nano {NAME}`"):

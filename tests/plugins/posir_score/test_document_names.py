@@ -1,0 +1,77 @@
+"""Documents that an index names by their files: found if one alone fits, refused if several do, else left as they are."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_score.document_names import DocumentNames, FileName
+from posir_tasks.errors import PosirError
+
+CORPUS = ("guide.md", "sub/intro.txt", "other/intro.txt", "42", "report.v2", "Fuß note.html")
+
+
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        ("/srv/docs/guide.md", "guide.md"),
+        ("guide", "guide.md"),
+        (r"C:\docs\guide.md", "guide.md"),
+        ("https://example.org/docs/guide.md?page=2", "guide.md"),
+        ("https://example.org/docs/guide/", "guide.md"),
+        ("s3://bucket/sub/intro.txt", "sub/intro.txt"),
+        ("./other/intro.txt", "other/intro.txt"),
+        ("/data/sub/intro", "sub/intro.txt"),
+        ("https://example.org/articles/42", "42"),
+        ("file:///docs/Fu%C3%9F%20note.html", "Fuß note.html"),
+        ("Fuß note.pdf", "Fuß note.html"),
+        # Chunks of these.
+        ("/srv/docs/guide.md#3", "guide.md#3"),
+        ("guide.md#3", "guide.md#3"),
+        ("sub/intro#1#2", "sub/intro.txt#1#2"),
+        # No document.
+        ("report.v1", "report.v1"),
+        ("report", "report"),
+        ("introduction", "introduction"),
+        ("", ""),
+        ("/", "/"),
+        ("#", "#"),
+        ("http://[::1", "http://[::1"),
+    ],
+)
+def test_a_name_is_the_document_of_which_it_is_the_file(name: str, document: str):
+    assert DocumentNames().translate(name, CORPUS, "#") == document
+
+
+@pytest.mark.parametrize("name", ["intro.txt", "intro", "/elsewhere/intro.txt", "https://example.org/intro.html", "intro#7"])
+def test_a_name_of_several_documents_is_refused_with_both(name: str):
+    with pytest.raises(PosirError, match=r"sub/intro.txt and other/intro.txt|other/intro.txt and sub/intro.txt"):
+        DocumentNames().translate(name, CORPUS, "#")
+
+
+def test_an_id_of_the_data_is_no_file_name():
+    names = DocumentNames()
+    assert names.translate("intro.txt", (*CORPUS, "intro.txt"), "#") == "intro.txt"
+    assert (names.matched, names.describe()) == ({}, "")
+
+
+def test_two_files_of_the_index_that_fit_one_document_are_refused_with_both():
+    names = DocumentNames()
+    names.translate("new/guide.md", CORPUS, "#")
+    # The same file by a longer path.
+    names.translate("/srv/new/guide.md", CORPUS, "#")
+    with pytest.raises(PosirError, match=r"new/guide.md and old/guide.md"):
+        names.translate("old/guide.md", CORPUS, "#")
+
+
+def test_what_was_matched_is_counted():
+    names = DocumentNames()
+    for name in ("/a/guide.md#1", "/a/guide.md#2", "x/42"):
+        names.translate(name, CORPUS, "#")
+    assert names.matched == {"/a/guide.md": "guide.md", "x/42": "42"}
+    assert "2 documents" in names.describe()
+
+
+@given(st.text())
+def test_any_text_has_a_name(text: str):
+    assert isinstance(FileName.parse(text), FileName)
+    assert DocumentNames().translate(text, frozenset([text]), "#") == text

@@ -1,0 +1,256 @@
+"""Texts that a server refuses, fails for, or embeds differently in batches: cut, found, left out and counted."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from mteb.types import PromptType
+from transformers import AutoTokenizer
+
+import posir
+from posir_tasks.errors import PosirError
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import find_model, load_model
+from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.window import find_read_part
+from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.tasks.posir import PosIRMini
+from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve_embeddings
+from tests.support.encode import encode
+from tests.support.models import write_tiny_model
+
+pytestmark = pytest.mark.usefixtures("short_waits")
+#: What a text has that a server fails for.
+BROKEN = "zx7k1"
+
+
+def expected(texts):
+    return np.array([embed(text) for text in texts], np.float32)
+
+
+def load(server, **settings):
+    with with_settings(**settings):
+        return load_model(ModelReference(server.reference))
+
+
+LONG = [" ".join(f"word{i * j % 97}" for i in range(600)) for j in range(1, 11)]
+SHORT = [f"entry {i} on a lamp" for i in range(30)]
+
+
+@pytest.mark.parametrize("special", [0, 2])
+def test_texts_are_cut_by_the_servers_own_count_special_tokens_included(server_of, special):
+    with server_of(max_words=300, special=special) as server:
+        model = load(server, window=200)
+        vectors = encode(model, SHORT + LONG)
+        assert vectors.shape == (40, DIMENSIONS)
+        assert np.array_equal(vectors[:30], expected(SHORT))
+        assert 196 <= max(len(text.split()) for batch in server.batches for text in batch if "word" in text) + special <= 200
+        assert model.search_record == {"window_counted_by": "server"}
+        assert find_read_part(model) == ReadPart.first(200, KnownBy.CLASS)
+        assert len(server.times) < 60
+
+
+@pytest.fixture
+def server_of():
+    return serve_embeddings
+
+
+#: Counts that are none of tokens, and servers without one.
+UNCOUNTED = {
+    "0": {"counts": lambda *_: 0},
+    "characters": {"counts": lambda _, texts: sum(map(len, texts))},
+    "billed": {"kind": "cohere"},
+    "no count": {"kind": "tei"},
+}
+
+
+@pytest.mark.parametrize("name", UNCOUNTED)
+def test_without_a_count_of_tokens_the_window_is_estimated_and_said_so(name, caplog):
+    with serve_embeddings(max_words=300, **UNCOUNTED[name]) as server:
+        with with_settings(window=200):
+            model = load_model(ModelReference(f"tiny@{server.kind}+{server.url}"))
+        with caplog.at_level(logging.WARNING):
+            encode(model, LONG)
+        # Further requests find out whether the server reads all of it.
+        texts = max(server.batches, key=len)
+        assert all(700 <= len(text.encode()) <= 800 for text in texts)
+        assert all(any(long.startswith(text + " ") for long in LONG) for text in texts)
+        assert model.search_record == {"window_counted_by": "estimate"}
+        assert "--tokenizer" in caplog.text
+
+
+def test_a_tokenizer_cuts_to_the_token_and_is_part_of_the_experiment(tmp_path):
+    folder = write_tiny_model(tmp_path / "tiny")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = ["the river rises in the hills and what is it " * 9, "a mill", "漢字かな交じり文" * 40]
+    with serve_embeddings(max_words=100) as server:
+        with with_settings(window=40, tokenizer=str(folder)):
+            model = load_model(ModelReference(server.reference))
+            encode(model, texts)
+        sent = server.batches[1]
+        lengths = [len(tokenizer(text)["input_ids"]) for text in sent]
+        assert (lengths[0], sent[1]) == (40, "a mill")
+        assert 38 <= lengths[2] <= 40
+        assert all(text.startswith(cut) for text, cut in zip(texts, sent, strict=True))
+        assert model.mteb_model_meta.experiment_kwargs["tokenizer"] == str(folder)
+        assert model.search_record == {"window_counted_by": "tokenizer"}
+
+
+def test_a_server_that_reads_less_than_it_is_sent_has_no_known_window(caplog):
+    with serve_embeddings(window=100) as server:
+        model = load(server, window=400)
+        with caplog.at_level(logging.WARNING):
+            encode(model, LONG[:2])
+        assert "reads only about the first" in caplog.text
+        assert find_read_part(model) == UNKNOWN
+
+
+@pytest.mark.parametrize("window", [1, 5])
+def test_a_window_that_no_text_fits_in_is_refused(window):
+    with serve_embeddings(special=6) as server:
+        model = load(server, window=window)
+        with pytest.raises(PosirError, match=f"window {window}: .*larger"):
+            encode(model, LONG[:1])
+
+
+#: How servers fail for a batch and not for its texts.
+BATCH_LIMITS = {
+    "texts": lambda texts: Failure(422, message="batch size 32 > maximum allowed batch size 8") if len(texts) > 8 else None,
+    "no number": lambda texts: Failure(400, message="invalid input") if len(texts) > 5 else None,
+    "tokens": lambda texts: (
+        Failure(400, message="max allowed tokens per submitted batch is 100")
+        if sum(len(text.split()) for text in texts) > 100
+        else None
+    ),
+    "body": lambda texts: Failure(413, message="Payload Too Large") if sum(map(len, texts)) > 200 else None,
+    "memory": lambda texts: Failure(500, message="CUDA out of memory") if len(texts) > 3 else None,
+}
+
+
+@pytest.mark.parametrize("name", BATCH_LIMITS)
+def test_a_batch_that_is_refused_for_its_size_is_halved(name):
+    with serve_embeddings(fail=BATCH_LIMITS[name]) as server:
+        assert np.array_equal(encode(load(server), SHORT), expected(SHORT))
+
+
+def fail_for(status, message):
+    return {"fail": lambda texts: Failure(status, message=message) if any(BROKEN in text for text in texts) else None}
+
+
+def make_nan(texts, vectors):
+    return [[float("nan")] * DIMENSIONS if BROKEN in text else v for text, v in zip(texts, vectors, strict=True)]
+
+
+#: How servers fail for a text.
+TEXT_FAILURES = {
+    "500": fail_for(500, "failed to encode response: json: unsupported value: NaN"),
+    "400": fail_for(400, "'$.input' is invalid"),
+    "422": fail_for(422, "batch item is not valid"),
+    "NaN": {"mix": make_nan},
+    "no vector": {"mix": lambda texts, vectors: [v for text, v in zip(texts, vectors, strict=True) if BROKEN not in text]},
+    "empty vector": {
+        "mix": lambda texts, vectors: [[] if BROKEN in text else v for text, v in zip(texts, vectors, strict=True)]
+    },
+}
+
+
+@pytest.mark.parametrize("name", TEXT_FAILURES)
+def test_a_text_that_cannot_be_embedded_is_named_or_left_out_and_counted(name, caplog):
+    texts = [*SHORT[:17], f"{BROKEN} in a text", *SHORT[17:]]
+    with serve_embeddings(**TEXT_FAILURES[name]) as server:
+        named = r"begins 'zx7k1 in a text'" if name not in ("no vector", "empty vector") else "vector"
+        with pytest.raises(PosirError, match=named):
+            encode(load(server), texts)
+        model = load(server, skip_failed=True)
+        with caplog.at_level(logging.WARNING):
+            vectors = encode(model, texts)
+        assert np.array_equal(vectors, np.where(np.arange(31)[:, None] == 17, 0, expected(texts)))
+        left_out = model.search_record["left_out"]
+        assert (left_out["documents"]["texts"], left_out["documents"]["named"][0]["begins"]) == (1, f"{BROKEN} in a text")
+        assert "1 of 31 documents" in caplog.text
+        assert model.mteb_model_meta.experiment_kwargs == {"skip_failed": 1}
+        scores = np.asarray(model.similarity(expected(["lamp"]), vectors))
+        assert np.flatnonzero(np.isneginf(scores[0])).tolist() == [17]
+
+
+@pytest.mark.parametrize("name", TEXT_FAILURES)
+def test_no_more_than_a_fifth_of_the_texts_is_left_out(name):
+    broken = [f"{BROKEN} {i}" for i in range(7)]
+    with serve_embeddings(**TEXT_FAILURES[name]) as server:
+        model = load(server, skip_failed=True)
+        assert len(encode(model, SHORT + broken)) == 37
+        with pytest.raises(PosirError, match="would be left out"):
+            encode(load(server, skip_failed=True), SHORT[:20] + broken)
+
+
+def test_one_vector_for_all_texts_is_refused_also_if_failed_ones_are_left_out():
+    with serve_embeddings(mix=lambda _, vectors: [[1.0] * DIMENSIONS for _ in vectors]) as server:
+        server.mix, mix = (lambda _, vectors: vectors), server.mix
+        model = load(server, skip_failed=True)
+        server.mix = mix
+        with pytest.raises(PosirError, match="same vector"):
+            encode(model, SHORT)
+
+
+@pytest.mark.parametrize("least", [2, 16])
+def test_vectors_that_depend_on_the_batch_are_found_and_texts_are_then_sent_alone(least, caplog):
+    def mix(texts, vectors):
+        mean = np.mean(vectors, axis=0) * 3
+        return [list(np.array(vector) + mean) for vector in vectors] if len(texts) >= least else vectors
+
+    with serve_embeddings() as server:
+        model = load(server)
+        server.mix = mix
+        with caplog.at_level(logging.WARNING):
+            assert np.array_equal(encode(model, SHORT * 2), expected(SHORT * 2))
+            encode(model, SHORT, PromptType.query)
+        (warning,) = caplog.messages
+        assert "depends on the texts that it is sent with" in warning
+        assert model.search_record["cosine_within_batch"] < 0.999
+
+
+def test_rounding_in_half_precision_and_noise_are_no_dependence_on_the_batch(caplog):
+    with serve_embeddings(noise=1e-3) as server, caplog.at_level(logging.WARNING):
+        model = load(server)
+        encode(model, SHORT)
+        assert (caplog.messages, model.search_record) == ([], None)
+        server.noise = 0.5
+        model = load(server)
+        encode(model, SHORT)
+        assert "another vector in each answer" in caplog.text
+        assert max(map(len, server.batches)) == 30
+
+
+def test_skip_failed_and_tokenizer_are_refused_where_they_have_no_meaning(monkeypatch):
+    monkeypatch.setenv("POSIR_SKIP_FAILED", "yes")
+    with serve_embeddings() as server:
+        with pytest.raises(PosirError, match="POSIR_SKIP_FAILED=yes: must be 1 or 0"):
+            load_model(ModelReference(server.reference))
+        monkeypatch.setenv("POSIR_SKIP_FAILED", "1")
+        with pytest.raises(PosirError, match="not an encoder behind an endpoint"):
+            find_model(ModelReference(f"rerank@{server.url}"))
+        monkeypatch.delenv("POSIR_SKIP_FAILED")
+        with pytest.raises(PosirError, match="--tokenizer counts the tokens of --window"):
+            posir.run(model=server.reference, task="PosIR-Mini", tokenizer="x")
+
+
+def test_what_is_left_out_is_not_found_and_stated_in_the_result(tmp_path):
+    def fail(texts):
+        return Failure(400, message="invalid text") if any("Ada" in text for text in texts) else None
+
+    with serve_embeddings(fail=fail) as server:
+        (result,) = posir.evaluate(server.reference, "PosIR-Mini", skip_failed=True, output_folder=tmp_path / "failed")
+        server.fail = lambda _: None
+        (plain,) = posir.evaluate(server.reference, "PosIR-Mini", output_folder=tmp_path / "plain")
+    (file,) = (tmp_path / "failed").rglob("PosIR-Mini.json")
+    (entry,) = json.loads(file.read_text())["scores"]["test"]
+    left_out = entry["position_run"]["search"]["left_out"]
+    assert (result.experiment, left_out["documents"]["texts"], plain.experiment) == ("skip_failed_1", 5, None)
+    assert all("Ada" in named["begins"] or named["reason"] == "invalid text" for named in left_out["documents"]["named"])
+    data = PosIRMini().read_subset("default")
+    missing = {row["id"] for row in data.corpus if "Ada" in row["text"]}
+    is_missing = np.isin(data.evidence.document_ids, list(missing))
+    assert (len(missing), result.values.profile.queries) == (5, plain.values.profile.queries)
+    # Not found, though the corpus has fewer documents than are searched for.
+    assert entry["recall_at_100"] == pytest.approx(1 - is_missing.mean(), abs=1e-4)
