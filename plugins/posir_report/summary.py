@@ -102,7 +102,7 @@ class TaskSummary:
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
     reference: CommandReference = NO_REFERENCE
-    """What a command names the model and the task by."""
+    """The names of the model and the task in commands."""
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
@@ -147,7 +147,7 @@ class ReportRow:
     decision: Decision | None = None
     """The decision on its position bias; None of a position bin and of published results."""
     reference: CommandReference = NO_REFERENCE
-    """What a command names the model and the task by."""
+    """The names of the model and the task in commands."""
     subsets: int = 0
     missing_subsets: int = 0
     published_curve: tuple[float, ...] = ()
