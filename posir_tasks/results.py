@@ -84,7 +84,7 @@ class StoredResult:
 
     @property
     def reference(self) -> CommandReference:
-        """What a command names the model, the data and the settings by."""
+        """The names of the model, the data and the settings in commands."""
         return CommandReference.from_run(self.model, self.task, self.run)
 
     @property

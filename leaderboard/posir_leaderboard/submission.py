@@ -24,10 +24,11 @@ from posir_tasks.display.logs import sanitize_log
 from posir_tasks.display.secrets import add_secret
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
+from posir_tasks.gate import read_json
 from posir_tasks.models.connection import read_retry_after
 from posir_tasks.profile import pool
 from posir_tasks.result_schema import REFERENCE_KEY, RUN_KEY
-from posir_tasks.results import EXPERIMENTS, META_FILE, rounded
+from posir_tasks.results import EXPERIMENTS, META_FILE, NAN_PREFIX, rounded
 from posir_tasks.sources.repository import check_repository_name
 from posir_tasks.tasks.catalog import find_task
 
@@ -347,7 +348,7 @@ def _read_public(file: Path) -> bytes:
     content = file.read_bytes()
     if f'"{REFERENCE_KEY}"'.encode() not in content:
         return content
-    result = json.loads(content)
+    result = read_json(file, nan_prefix=NAN_PREFIX)
     runs = [entry.get(RUN_KEY, {}) for entries in result.get("scores", {}).values() for entry in entries]
     removed = [run.pop(REFERENCE_KEY) for run in runs if REFERENCE_KEY in run]
     return json.dumps(result, indent=2).encode() if removed else content

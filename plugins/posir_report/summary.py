@@ -103,7 +103,7 @@ class TaskSummary:
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
     reference: CommandReference = NO_REFERENCE
-    """What a command names the model and the task by."""
+    """The names of the model and the task in commands."""
 
     @cached_property
     def findings(self) -> tuple[GroupFindings, ...]:

@@ -209,7 +209,7 @@ class QueryAnswers:
         self.foreign: list[list[str]] = []
         self.has_documents = False
         self.problem = ""
-        """Why the ids of hits cannot be matched to documents; empty if they can."""
+        """The reason why ids of hits cannot be matched to documents; empty if they can."""
         # Hits without a score are kept if ranks decide; if scores do, their queries are asked for again.
         journal.answers = {key: answer for key, answer in journal.answers.items() if not has_gap(answer.hits, settings.order)}
         for answer in journal.answers.values():

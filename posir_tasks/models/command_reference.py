@@ -1,4 +1,4 @@
-"""What a command names a model and its data by: what its results record, so that the commands that posir prints run."""
+"""The names of a model and its data in commands, as results record them, so that the commands that posir prints run."""
 
 from __future__ import annotations
 

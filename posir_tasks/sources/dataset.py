@@ -114,7 +114,7 @@ class Dataset(Presentable):
     """Reads the questions and counts those with a text that several documents share; None if the use is known."""
     rules: ScoringRules = field(default_factory=ScoringRules)
     reference: str = ""
-    """What a command takes for it: a name, or the absolute path of a file or folder; empty of texts in memory."""
+    """Its name in commands, or the absolute path of a file or folder; empty of texts in memory."""
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
