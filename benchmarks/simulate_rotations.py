@@ -142,9 +142,9 @@ def measure_equal_systems(documents: int, questions: int, draws: int) -> float:
     for seed in range(draws):
         rng = np.random.default_rng([seed, documents, 3])
         drawn = draw(Setting(documents, questions), rng)
-        other = Draw(drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:])
-        one = Draw(drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:])
-        a, b = (build_group(build_test(part, part.gains(0.0))) for part in (one, other))
+        second = Draw(drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:])
+        first = Draw(drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:])
+        a, b = (build_group(build_test(part, part.gains(0.0))) for part in (first, second))
         change = compare_groups(a, b, paired=True).position_effect_in_window
         differing += change.state in (ChangeState.BETTER, ChangeState.WORSE)
     return differing / draws

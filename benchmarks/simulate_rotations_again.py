@@ -39,8 +39,8 @@ EXPECTED = sum(gain * poisson.pmf(rank, ABOVE) for rank, gain in enumerate(NDCG_
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What is simulated.
+class Scenario:
+    """The documents, questions and effects that are simulated.
 
     `sizes` are the questions of each document; `jitter` is the standard deviation of the share at which a version begins;
     `moved` the mean cost of a moved text; `opening` the cost of an opening that lies at the end; `places` the beta distribution
@@ -70,7 +70,7 @@ class World:
     competitors: Floats
 
     @classmethod
-    def draw(cls, setting: Setting, rng: np.random.Generator) -> World:
+    def draw(cls, setting: Scenario, rng: np.random.Generator) -> World:
         """Draw documents and questions."""
         document = np.repeat(np.arange(len(setting.sizes)), setting.sizes)
         count, questions = len(setting.sizes), len(document)
@@ -83,7 +83,7 @@ class World:
         competitors = -np.log(np.cumsum(rng.exponential(1, (questions, COMPETITORS)), axis=1))
         return cls(document, hard, places, present, competitors)
 
-    def score(self, setting: Setting, strength: float, rng: np.random.Generator, places: Floats | None = None) -> Floats:
+    def score(self, setting: Scenario, strength: float, rng: np.random.Generator, places: Floats | None = None) -> Floats:
         """Draw the scores of a system, shape (n, 3); `places` stand for those of the evidence."""
         count = len(self.present)
         slopes = rng.gamma(2, 0.5, count) * (rng.choice([-1, 1], count) if setting.opposed else 1)
@@ -97,9 +97,9 @@ class World:
         return np.asarray(setting.level - self.difficulty[:, None] - costs - effects + errors)
 
 
-def find_effect(setting: Setting, strength: float) -> float:
+def find_effect(setting: Scenario, strength: float) -> float:
     """Return the true effect, from expected gains."""
-    many = Setting(**{**vars(setting), "sizes": (1,) * 20_000})
+    many = Scenario(**{**vars(setting), "sizes": (1,) * 20_000})
     world = World.draw(many, np.random.default_rng(1))
     inside = np.random.default_rng(2).random(world.places.shape) / 3
     scores = [world.score(many, strength, np.random.default_rng(3), inside + third / 3) for third in (0, 2)]
@@ -107,7 +107,7 @@ def find_effect(setting: Setting, strength: float) -> float:
     return float(first - last)
 
 
-def build_values(world: World, scores: Floats, setting: Setting, rng: np.random.Generator) -> ResultValues:
+def build_values(world: World, scores: Floats, setting: Scenario, rng: np.random.Generator) -> ResultValues:
     """Return the project's own value of a result."""
     own, others = np.round(10 * scores), np.round(10 * world.competitors)
     tied = (others[:, None] == own[..., None]) & (rng.random(len(own)) < 0.5)[:, None, None]
@@ -137,7 +137,7 @@ def build_values(world: World, scores: Floats, setting: Setting, rng: np.random.
     return ResultValues(ranks, ReadPart.all(KnownBy.CLASS), rotations=RotationRanks((rotation,)))
 
 
-def draw_groups(setting: Setting, strength: float, seed: int) -> list[GroupAnalysis]:
+def draw_groups(setting: Scenario, strength: float, seed: int) -> list[GroupAnalysis]:
     """Draw the analyses of two systems on the same data."""
     rng = np.random.default_rng(seed)
     world = World.draw(setting, rng)
@@ -145,7 +145,7 @@ def draw_groups(setting: Setting, strength: float, seed: int) -> list[GroupAnaly
     return [analyze.__wrapped__(value).overall for value in values]
 
 
-def measure(setting: Setting, draws: int) -> str:
+def measure(setting: Scenario, draws: int) -> str:
     """Return the rates of a setting, a line for each true effect."""
     lines = []
     for effect in (0.0,) if setting.opposed else (0.0, 0.05, 0.1):
@@ -173,22 +173,22 @@ def measure(setting: Setting, draws: int) -> str:
 
 
 SETTINGS = (
-    Setting("72 x 4", (4,) * 72),
-    Setting("300 x 1", (1,) * 300),
-    Setting("100 x 3, borders uneven", (3,) * 100, jitter=0.12),
-    Setting("100 x 3, evidence at the start", (3,) * 100, places=(0.7, 2.0)),
-    Setting("100 x 3, a moved text costs much", (3,) * 100, moved=0.8),
-    Setting("100 x 3, openings matter", (3,) * 100, opening=0.9),
-    Setting("100 x 3, openings, evidence early", (3,) * 100, opening=0.9, places=(0.7, 2.0)),
-    Setting("100 x 3, articles of 4", (3,) * 100, article=4),
-    Setting("100 x 3, documents differ, mean 0", (3,) * 100, opposed=True),
-    Setting("60 documents of 90 to 1", tuple(max(1, round(90 * 0.93**number)) for number in range(60))),
-    Setting("two lengths, weights 1 : 12.5", (2,) * 1250, sampled=50),
-    Setting("20 x 4", (4,) * 20),
-    Setting("60 x 1", (1,) * 60),
-    Setting("14 x 1", (1,) * 14),
-    Setting("100 x 3, nearly all found", (3,) * 100, level=3.5),
-    Setting("100 x 3, nearly none found", (3,) * 100, level=-4.2),
+    Scenario("72 x 4", (4,) * 72),
+    Scenario("300 x 1", (1,) * 300),
+    Scenario("100 x 3, borders uneven", (3,) * 100, jitter=0.12),
+    Scenario("100 x 3, evidence at the start", (3,) * 100, places=(0.7, 2.0)),
+    Scenario("100 x 3, a moved text costs much", (3,) * 100, moved=0.8),
+    Scenario("100 x 3, openings matter", (3,) * 100, opening=0.9),
+    Scenario("100 x 3, openings, evidence early", (3,) * 100, opening=0.9, places=(0.7, 2.0)),
+    Scenario("100 x 3, articles of 4", (3,) * 100, article=4),
+    Scenario("100 x 3, documents differ, mean 0", (3,) * 100, opposed=True),
+    Scenario("60 documents of 90 to 1", tuple(max(1, round(90 * 0.93**number)) for number in range(60))),
+    Scenario("two lengths, weights 1 : 12.5", (2,) * 1250, sampled=50),
+    Scenario("20 x 4", (4,) * 20),
+    Scenario("60 x 1", (1,) * 60),
+    Scenario("14 x 1", (1,) * 14),
+    Scenario("100 x 3, nearly all found", (3,) * 100, level=3.5),
+    Scenario("100 x 3, nearly none found", (3,) * 100, level=-4.2),
 )
 
 

@@ -40,7 +40,7 @@ MAX_SAMPLE = 2**31
 
 
 class Window(StrEnum):
-    """What test R rotates."""
+    """The text that test R rotates."""
 
     WHOLE = "whole"
     """The document: all of it is read, so that both tests have the same rows."""
@@ -51,7 +51,7 @@ class Window(StrEnum):
 
 
 class Untested(StrEnum):
-    """Why a result has no rows of rotated versions."""
+    """The reason why a result has no rows of rotated versions."""
 
     ORDER_BLIND = "order_blind"
     """The order of words plays no part in the scores, so that every version has the rank of the text itself."""
@@ -66,7 +66,7 @@ class Untested(StrEnum):
 
 
 class LeftOut(StrEnum):
-    """Why a question or a document of the sample has no rows. Counted in documents or questions, as the name says."""
+    """The reason why a question or document of the sample has no rows. The name says which of the two is counted."""
 
     DOCUMENTS_OF_ONE_UNIT = "documents_of_one_unit"
     DOCUMENTS_WITHOUT_EXCERPT = "documents_without_excerpt"
@@ -184,7 +184,7 @@ class RotationRanks:
 
     @property
     def untested(self) -> Untested | None:
-        """Why no set has rows; None if one has."""
+        """The reason why no set has rows; None if one has."""
         reasons = [part.untested for part in self.sets]
         return None if None in reasons else next(iter(reasons), None)
 
@@ -195,7 +195,7 @@ class RotationRanks:
 
     @property
     def window(self) -> Window:
-        """What test R rotates; unknown if sets differ in that, or in the room of their excerpts."""
+        """The text that test R rotates; unknown if sets differ in that, or in the room of their excerpts."""
         kinds = {(part.window, part.room) for part in self.sets if part.untested is None}
         return next(iter(kinds))[0] if len(kinds) == 1 else Window.UNKNOWN
 

@@ -19,7 +19,7 @@ from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_needed
 from posir_build.cluster import Recall, Reranker, StartEngine
 from posir_build.dataset_files import list_answering_models, read_constructions, write_card, write_dataset
 from posir_build.records import LOG_FILE, StageResult, by_id
-from posir_build.sample import digest_source, open_source, sample_documents
+from posir_build.sample import digest_source, draw_documents, open_source
 from posir_build.settings import BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
 from posir_tasks.digests import digest_json
@@ -144,7 +144,7 @@ def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
     match stage:
         case "sample":
             items = open_source(settings).read_texts()
-            return sample_documents(items, settings.sample, settings.language, settings.seed, tools.count_tokens)
+            return draw_documents(items, settings.sample, settings.language, settings.seed, tools.count_tokens)
         case "ask" if settings.ask.method == "given":
             return ask.take_questions(before.documents, settings)
         case "ask":

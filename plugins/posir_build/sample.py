@@ -85,7 +85,7 @@ class NearDuplicates:
         return None
 
 
-def sample_documents(
+def draw_documents(
     items: Iterable[Item], settings: SampleSettings, language: str, seed: int, count_tokens: Callable[[str], int]
 ) -> StageResult:
     """Sample documents in a language, in order of their ids. What is drawn depends on seed and id, not on the source's order.

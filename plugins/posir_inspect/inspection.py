@@ -326,7 +326,7 @@ class InspectionRun:
         model = division.build_search(self.model, self.memory) if division else self.whole
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
         scores = {wording: evaluate(task, model, self.options) for wording, task in tasks.items()}
-        values = {wording: ResultValues.from_json(found) for wording, found in scores.items()}
+        values = {wording: ResultValues.from_json(result) for wording, result in scores.items()}
         # The model also counts the vectors of rotated versions.
         vectors = scores[wordings[0]][RUN_KEY][INDEX_KEY]["vectors"]
         return splitting.ChunkSearch(division, vectors, values, tasks)
@@ -369,10 +369,11 @@ def evaluate(task: asking.PseudoQuestionTask, model: MaximumSearch, options: Enc
 def _summarize_fading(search: splitting.ChunkSearch, wording: asking.Wording, read: ReadPart) -> Fading:
     values = search.values[wording]
     group = analyze(values).overall
-    findings = [replace(found, read=read) for found in decide_result(values)]
+    findings = [replace(group_findings, read=read) for group_findings in decide_result(values)]
     profile = values.profile
     titles = profile.axes.length_titles if len(findings) > 1 else ()
-    lengths = {title: found for title, found in zip(titles, findings[1:], strict=True) if found.questions}
+    by_length = zip(titles, findings[1:], strict=True)
+    lengths = {title: of_length for title, of_length in by_length if of_length.questions}
     observations = group.observations
     unread = observations.twelfths >= TWELFTHS
     return Fading(

@@ -26,7 +26,7 @@ from posir_score.hits import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_significance.decision import DEFAULT_MARGINS, MetricChange, decide_change
 from posir_significance.intervals import LEVEL, estimate_mean
-from posir_significance.messages import describe_recall
+from posir_significance.messages import describe_recall_change
 from posir_significance.regression import Regression
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
@@ -212,7 +212,7 @@ class RecallChange:
 
     def describe(self) -> str:
         """Return the state as a sentence, with the interval that it follows from."""
-        return describe_recall(self.of, self.parts, self.change)
+        return describe_recall_change(self.of, self.parts, self.change)
 
 
 def summarize_recall(

@@ -198,7 +198,7 @@ class Inspection(Presentable):
         if not cut:
             return f"{self.name} reads {these} to the end"
         if unread.interval and unread.interval[0] >= 0.01 and unread.interval[1] <= min(unread.interval[0] + 0.2, 0.99):
-            return f"{self.name} never reads {messages.format_share(unread.value)} of the words of {these}"
+            return f"{self.name} never reads {messages.format_evidence_share(unread.value)} of the words of {these}"
         return f"{self.name} does not read all of {cut:,} of {these}"
 
     def strips(self) -> list[Strip]:
@@ -289,7 +289,7 @@ def _draw_fading(inspection: Inspection, fading: Fading, name: str) -> Strip:
     unread = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions
     counted = f"{unread:,.0f} of {pluralize(findings.questions, 'sentence')}"
     codes = tuple((of.kind, of.sentence, of.code, of is inspection.snippet) for of in inspection.snippets if of.code)
-    finding = messages.describe_findings(findings)
+    finding = messages.describe_group(findings)
     searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     return replace(
         strip,
@@ -407,7 +407,7 @@ def _describe_texts(inspection: Inspection) -> str:
 def _describe_averages(fading: Fading) -> str:
     """Return how well all sentences are found, and those that are not read beside what is found without the model."""
     score, baseline, findings = fading.ndcg_at_10_not_read, fading.not_read_without_model, fading.findings
-    average = messages.format_estimate(findings[Quantity.NDCG_AT_10].estimate)
+    average = messages.format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)
     observed = messages.describe_observed(findings)
     known = f"How well: nDCG@10 {average} over {pluralize(findings.questions, 'sentence')}. {observed}".rstrip()
     if not baseline or score is None:

@@ -114,7 +114,7 @@ def run_trials(
 
 @dataclass(frozen=True)
 class MethodCost:
-    """What a method costs."""
+    """The cost of a method: vectors, time, and a sentence on both."""
 
     vectors_per_document: float
     seconds: float
@@ -132,9 +132,9 @@ class MitigationOutcome:
     queries: int
     ndcg_at_10: Estimate | None
     position_effect: Estimate | None
-    """Of whole documents."""
+    """The position effect in whole documents."""
     findings: GroupFindings
-    """What is found of the method, whose window may differ from that of the plain model."""
+    """The findings of the method, whose window may differ from that of the plain model."""
     change: Change | None
     """The change from the plain model to the method, by the same questions; None for the plain model."""
     vectors_per_document: float

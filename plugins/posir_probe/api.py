@@ -202,7 +202,7 @@ def correlate(
         title="Which probe predicts retrieval?",
         rows=rows,
         tables=[correlation.build_table(rows)],
-        sentences=correlation.describe_findings(rows),
+        sentences=correlation.describe_correlations(rows),
         notes=correlation.NOTES,
         further=correlation.FURTHER,
     )

@@ -197,7 +197,7 @@ def judge(rho: Estimate | None, independent: int, p_value: float | None, units: 
     return PREDICTS if rho.value > 0 else OPPOSITE
 
 
-def describe_findings(rows: Sequence[ProbeCorrelation]) -> list[str]:
+def describe_correlations(rows: Sequence[ProbeCorrelation]) -> list[str]:
     """Return a sentence for each retrieval score: which probes predict it on all tasks, which on some."""
     findings = []
     for score in dict.fromkeys(row.score for row in rows):

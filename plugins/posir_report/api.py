@@ -121,7 +121,7 @@ class Results(Presentable, Sequence[SubsetResult]):
     def page_title(self) -> str:
         """The finding on at most two models."""
         overall = list_overall([*self.rows, *self.place_rows])
-        return tables.describe_models(overall) if overall else self.title
+        return tables.title_models(overall) if overall else self.title
 
     def page_sections(self) -> list[DisplaySection]:
         """Return what a notebook shows below its title."""

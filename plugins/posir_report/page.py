@@ -27,7 +27,7 @@ from posir_report.summary import (
 )
 from posir_significance.advice import build_commands
 from posir_significance.findings import Quantity
-from posir_significance.messages import ALL_IS_READ, describe_findings, format_margin, label_state, name_common_state
+from posir_significance.messages import ALL_IS_READ, describe_group, format_margin, label_state, name_common_state
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
@@ -54,7 +54,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     return render_page(
         __package__,
         "report.html",
-        title=tables.describe_models(overall),
+        title=tables.title_models(overall),
         lead=" ".join(filter(None, [tables.describe_data(overall), tables.describe_ranking(overall), *counts[:1]])),
         summary=tables.summary_table(overall, tables.known_columns()) if several or many else None,
         notes=[*counts[1:], *tables.place_notes(ordered)],
@@ -87,7 +87,7 @@ def describe_saved(file: Path) -> Iterator[str]:
     for row in list_overall(row for summary in saved for row in build_rows(summary)):
         if row.findings:
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
-            yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{describe_findings(row.findings)}"
+            yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{describe_group(row.findings)}"
 
 
 def _task_section(
@@ -121,7 +121,7 @@ def _find_shared(rows: Sequence[ReportRow]) -> tuple[str, dict[str, str]]:
     states = set(map(label_state, findings))
     common = list[str]()
     shared = dict[str, str]()
-    if findings and all(found.value(Quantity.UNREAD_SHARE) == 0 for found in findings):
+    if findings and all(result.value(Quantity.UNREAD_SHARE) == 0 for result in findings):
         common.append(ALL_IS_READ)
         shared = {"Truncated": "", "Effect within the window": ""}
     if len(states) == 1 and rows[1:]:

@@ -14,8 +14,8 @@ import numpy as np
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
 from posir_significance.analysis import MIN_QUERIES, GroupAnalysis, analyze, analyze_places
 from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places, decide_result
-from posir_significance.findings import GroupFindings, Quantity, Subject, Unit
-from posir_significance.messages import describe_findings
+from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Subject
+from posir_significance.messages import describe_group
 from posir_significance.strips import build_strip
 from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.display.strip import Strip, sketch_strip
@@ -146,7 +146,7 @@ class ReportRow:
     scores: GroupScores = field(default_factory=dict)
     """Scores by key."""
     findings: GroupFindings | None = None
-    """What is found of it; None of a position bin and of published results."""
+    """The findings of the row; None for a position bin and for published results."""
     load_group: Callable[[], GroupAnalysis] | None = field(default=None, repr=False, compare=False)
     """Returns the analysis that the findings follow from."""
     reference: CommandReference = NO_REFERENCE
@@ -185,10 +185,10 @@ class ReportRow:
         verdict = self.findings.verdict
         values: dict[str, Any] = {"state": verdict.state, "reason": verdict.reason}
         values |= {"margin": verdict.margin, "level": verdict.level}
-        for unit in Unit:
+        for unit in NeededUnit:
             is_needed = verdict.needed is not None and verdict.needed.unit is unit
             values[f"{unit.value}_needed"] = verdict.needed.number if verdict.needed and is_needed else None
-        return values | {"answer": describe_findings(self.findings)}
+        return values | {"answer": describe_group(self.findings)}
 
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV and charts; an estimate has three."""

@@ -199,10 +199,10 @@ def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
     """Return the findings, and on a line of its own the next step."""
     if findings is None:
         return messages.NOT_KNOWN
-    return f"{messages.describe_findings(findings)}\n{messages.describe_advice(findings, task)}"
+    return f"{messages.describe_group(findings)}\n{messages.describe_advice(findings, task)}"
 
 
-def describe_models(rows: Sequence[ReportRow]) -> str:
+def title_models(rows: Sequence[ReportRow]) -> str:
     """Return the title of rows of all lengths: the findings on at most two models of a task, or how many there are."""
     tasks = list(dict.fromkeys(row.task for row in rows))
     models = len({row.model for row in rows})
@@ -332,7 +332,7 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
     findings = [row.findings for row in rows if row.findings]
     if not findings:
         return task
-    return messages.describe_sample(max(findings, key=lambda found: found.tested_documents), task)
+    return messages.describe_sample(max(findings, key=lambda result: result.tested_documents), task)
 
 
 def _length_section(rows: Sequence[ReportRow], task: str) -> Iterator[DisplaySection]:

@@ -1,17 +1,17 @@
-"""What to do next, derived from findings by one table. A step is named only where it can answer."""
+"""Next steps, derived from findings by one table. A step is named only where it can answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from posir_significance.findings import GroupFindings, Quantity, Reason, State, Unit
+from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Reason, State
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.sources.declared import BUILTIN, format_size
 from posir_tasks.tasks.catalog import name_larger_task
 
 
-class Step(StrEnum):
+class NextStep(StrEnum):
     """A next step."""
 
     CHUNK = "chunk"
@@ -34,7 +34,7 @@ class Step(StrEnum):
 class Advice:
     """A next step, with the number of questions or documents that it needs."""
 
-    step: Step
+    step: NextStep
     number: int | None = None
 
 
@@ -42,27 +42,27 @@ class Advice:
 CHUNK_COMMAND = "posir mitigate"
 #: Reasons for which nothing is tested, and what helps.
 REMEDIES = {
-    Reason.WINDOW_UNKNOWN: Step.MEASURE_WINDOW,
-    Reason.NOT_STORED: Step.RUN_AGAIN,
-    Reason.PARTLY_STORED: Step.RUN_AGAIN,
-    Reason.NO_TEXTS: Step.GIVE_EMBEDDER,
-    Reason.SCORES_DIFFER: Step.GIVE_EMBEDDER,
+    Reason.WINDOW_UNKNOWN: NextStep.MEASURE_WINDOW,
+    Reason.NOT_STORED: NextStep.RUN_AGAIN,
+    Reason.PARTLY_STORED: NextStep.RUN_AGAIN,
+    Reason.NO_TEXTS: NextStep.GIVE_EMBEDDER,
+    Reason.SCORES_DIFFER: NextStep.GIVE_EMBEDDER,
 }
 
 
 def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     """Return the next steps, the most important first; one step `NONE` if there is nothing to do."""
-    steps = [Advice(Step.CHUNK)] if loses_by_truncation(findings) else []
+    steps = [Advice(NextStep.CHUNK)] if loses_by_truncation(findings) else []
     verdict = findings.verdict
     if verdict.state in (State.FAVORS_START, State.FAVORS_END):
-        steps += [] if steps else [Advice(Step.CHUNK)]
-        steps.append(Advice(Step.TRAIN))
+        steps += [] if steps else [Advice(NextStep.CHUNK)]
+        steps.append(Advice(NextStep.TRAIN))
     elif verdict.state is State.NOT_TESTED and verdict.reason in REMEDIES:
         steps.append(Advice(REMEDIES[verdict.reason]))
     elif verdict.needed is not None:
-        step = Step.MORE_DOCUMENTS if verdict.needed.unit is Unit.DOCUMENTS else Step.MORE_QUESTIONS
+        step = NextStep.MORE_DOCUMENTS if verdict.needed.unit is NeededUnit.DOCUMENTS else NextStep.MORE_QUESTIONS
         steps.append(Advice(step, verdict.needed.number))
-    return tuple(steps) or (Advice(Step.NONE),)
+    return tuple(steps) or (Advice(NextStep.NONE),)
 
 
 def loses_by_truncation(findings: GroupFindings) -> bool:
@@ -84,13 +84,13 @@ def build_commands(findings: GroupFindings, reference: CommandReference) -> tupl
     commands = list[str]()
     for advice in advise(findings):
         match advice.step:
-            case Step.CHUNK if task:
+            case NextStep.CHUNK if task:
                 commands.append(reference.write("posir", "mitigate", model, task))
-            case Step.MEASURE_WINDOW:
+            case NextStep.MEASURE_WINDOW:
                 commands.append(reference.write("posir", "window", model))
-            case Step.RUN_AGAIN if task:
+            case NextStep.RUN_AGAIN if task:
                 commands.append(reference.write("posir", "run", "-t", task, "-m", model))
-            case Step.MORE_QUESTIONS | Step.MORE_DOCUMENTS:
+            case NextStep.MORE_QUESTIONS | NextStep.MORE_DOCUMENTS:
                 larger = find_larger_task(task, advice.number or 0)
                 commands += [reference.write("posir", "run", "-t", larger, "-m", model)] if larger else []
     return tuple(commands)

@@ -44,7 +44,7 @@ class GroupAnalysis:
     observations: Observations
     """The queries."""
     not_tested: Reason | None = None
-    """Why there are no rotated versions; None if there are."""
+    """The reason why there are no rotated versions; None if there are."""
     whole: ControlledTest | None = None
     """Test W of the group; None without rotated versions."""
     within: ControlledTest | None = None

@@ -69,7 +69,7 @@ class SampleSize:
     effect: float | None
     """True position effect, or its difference between two models; None in rows of mean differences."""
     questions: int | None
-    """Of each length."""
+    """The number of questions of each length."""
     documents: int | None
     ndcg_at_10: float | None = None
     """Difference of two models in mean nDCG@10; None in rows of position effects."""

@@ -192,20 +192,20 @@ class ControlledTest:
         value = float(1 - levels.min() / levels.max()) if levels.max() > 0 else 0.0
         low = 0.0
         high = value
-        for one, two in combinations(range(THIRDS), 2):
-            ends = self._interval_between(one, two)
-            higher = max(levels[one], levels[two])
+        for first, second in combinations(range(THIRDS), 2):
+            ends = self._interval_between(first, second)
+            higher = max(levels[first], levels[second])
             if ends is None or higher <= 0:
                 return None
             low = max(low, max(ends[0], -ends[1], 0.0) / float(higher))
             high = max(high, max(abs(ends[0]), abs(ends[1])) / float(higher))
         return Estimate(value, (min(low, value), min(max(high, value), 1.0)))
 
-    def _interval_between(self, one: int, two: int) -> tuple[float, float] | None:
+    def _interval_between(self, first: int, second: int) -> tuple[float, float] | None:
         """Return the interval of the difference of two thirds, of three such differences together 95%."""
         weights = np.zeros(THIRDS)
         # The second column of the design is no third.
-        for third, sign in ((one, 1.0), (two, -1.0)):
+        for third, sign in ((first, 1.0), (second, -1.0)):
             if third != 1:
                 weights[third] = sign
         contrast = self._contrast(tuple(weights))

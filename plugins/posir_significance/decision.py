@@ -20,10 +20,10 @@ from posir_significance.findings import (
     Finding,
     GroupFindings,
     Needed,
+    NeededUnit,
     Quantity,
     Reason,
     State,
-    Unit,
 )
 from posir_significance.intervals import LEVEL, estimate_difference, subtract_means
 from posir_significance.observations import Floats, Integers, subtract_observations
@@ -155,7 +155,7 @@ def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) ->
     if state is not State.INCONCLUSIVE:
         return replace(undecided, state=state)
     number = need_number(test.effect.standard_error, margin, level, test.question_count)
-    return replace(undecided, reason=Reason.WIDE_INTERVAL, needed=Needed(number, Unit.QUESTIONS) if number else None)
+    return replace(undecided, reason=Reason.WIDE_INTERVAL, needed=Needed(number, NeededUnit.QUESTIONS) if number else None)
 
 
 def decide_state(estimate: Estimate, margin: float) -> State:
@@ -181,7 +181,7 @@ def _explain_untested(group: GroupAnalysis) -> Reason:
 
 def _need_documents(test: ControlledTest) -> Needed:
     times = MIN_DOCUMENTS / max(test.documents_at_ends, 1)
-    return Needed(max(ceil(times * test.document_count), MIN_DOCUMENTS), Unit.DOCUMENTS)
+    return Needed(max(ceil(times * test.document_count), MIN_DOCUMENTS), NeededUnit.DOCUMENTS)
 
 
 def need_number(error: float, margin: float, level: float, number: int) -> int | None:
@@ -250,7 +250,7 @@ class Change:
     """Independent documents (articles, where known), or what else is counted; of unpaired results the fewer."""
     ndcg_at_10: MetricChange
     position_effect: MetricChange
-    """Of whole documents. Better is nearer to 0."""
+    """The change in whole documents. Better is nearer to 0."""
     position_effect_in_window: MetricChange
     """Better is nearer to 0."""
     level: float = CHANGE_LEVEL
@@ -363,7 +363,7 @@ def _compare_effects(pair: _Pair, margin: float, level: float) -> MetricChange:
     # System B is nearer to 0 if and only if the difference B - A and the sum have opposite signs.
     sign = int(high < 0) - int(low > 0)
     few = difference.documents_at_ends < MIN_DOCUMENTS
-    change = decide_change(difference.effect, margin, difference.question_count, sign, level, Unit.QUESTIONS)
+    change = decide_change(difference.effect, margin, difference.question_count, sign, level, NeededUnit.QUESTIONS)
     if few and change.state is not ChangeState.NOT_TESTED:
         needed = _need_documents(difference)
         return replace(change, state=ChangeState.INCONCLUSIVE, reason=Reason.FEW_DOCUMENTS, needed=needed)
@@ -402,7 +402,7 @@ def decide_change(
     number: int,
     sign: int,
     level: float = CHANGE_LEVEL,
-    unit: Unit = Unit.DOCUMENTS,
+    unit: NeededUnit = NeededUnit.DOCUMENTS,
 ) -> MetricChange:
     """Return the change of a metric.
 
@@ -415,12 +415,12 @@ def decide_change(
         unit: What `number` counts; of documents, `MIN_DOCUMENTS` are needed.
     """
     if difference is None or difference.interval_at is None:
-        few = Needed(MIN_DOCUMENTS, Unit.DOCUMENTS)
+        few = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
         return MetricChange(ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS, margin, difference, few)
     low, high = difference.interval_at(level)
     shown = replace(difference, interval=(low, high))
-    if unit is Unit.DOCUMENTS and number < MIN_DOCUMENTS:
-        few = Needed(MIN_DOCUMENTS, Unit.DOCUMENTS)
+    if unit is NeededUnit.DOCUMENTS and number < MIN_DOCUMENTS:
+        few = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
         return MetricChange(ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS, margin, shown, few)
     if -margin < low and high < margin:
         return MetricChange(ChangeState.EQUIVALENT, None, margin, shown)

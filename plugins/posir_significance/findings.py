@@ -16,7 +16,7 @@ LEVEL = 0.95
 
 
 class Quantity(StrEnum):
-    """What a finding is about."""
+    """The quantity that a finding estimates."""
 
     NDCG_AT_10 = "ndcg_at_10"
     UNREAD_SHARE = "unread_share"
@@ -60,7 +60,7 @@ class ChangeState(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a state is inconclusive or not tested, or why there is no bias."""
+    """The reason why a state is inconclusive or not tested, or why there is no bias."""
 
     WINDOW_UNKNOWN = "window_unknown"
     NOT_STORED = "not_stored"
@@ -89,8 +89,8 @@ class Reason(StrEnum):
     """The systems were not tested on the same versions."""
 
 
-class Unit(StrEnum):
-    """What is needed for a state."""
+class NeededUnit(StrEnum):
+    """The unit in which the data that a state needs are counted."""
 
     QUESTIONS = "questions"
     DOCUMENTS = "documents"
@@ -98,15 +98,15 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class Needed:
-    """How much data a state needs."""
+    """The number of questions or documents that a state needs."""
 
     number: int
-    unit: Unit
+    unit: NeededUnit
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a finding is of."""
+    """The model and the data that a finding describes."""
 
     model: str = ""
     task: str = ""
@@ -218,7 +218,7 @@ class GroupFindings:
             "tested_documents": self.tested_documents,
             "read": self.read.to_json(),
         }
-        for unit in Unit:
+        for unit in NeededUnit:
             needed = verdict.needed if verdict.needed and verdict.needed.unit is unit else None
             values[f"{unit.value}_needed"] = needed and needed.number
         for finding in self.findings.values():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from posir_significance.advice import Advice, Step, advise, find_larger_task, loses_by_truncation
+from posir_significance.advice import Advice, NextStep, advise, find_larger_task, loses_by_truncation
 from posir_significance.decision import Change, MetricChange
 from posir_significance.findings import LEVEL, ChangeState, Finding, GroupFindings, Needed, Quantity, Reason, State
 from posir_tasks.display import numbers
@@ -66,14 +66,14 @@ NEEDED = {
 }
 #: Next steps in a sentence.
 STEPS = {
-    Step.CHUNK: "search in chunks that fit the window",
-    Step.TRAIN: "train on evidence at all positions (`posir train`)",
-    Step.MORE_QUESTIONS: "test on about {number} questions",
-    Step.MORE_DOCUMENTS: "test on at least {number} documents",
-    Step.MEASURE_WINDOW: "measure the window",
-    Step.RUN_AGAIN: "run the model again, so that rotated versions are stored",
-    Step.GIVE_EMBEDDER: "name the model behind the run with `--embedder`",
-    Step.NONE: "nothing to do",
+    NextStep.CHUNK: "search in chunks that fit the window",
+    NextStep.TRAIN: "train on evidence at all positions (`posir train`)",
+    NextStep.MORE_QUESTIONS: "test on about {number} questions",
+    NextStep.MORE_DOCUMENTS: "test on at least {number} documents",
+    NextStep.MEASURE_WINDOW: "measure the window",
+    NextStep.RUN_AGAIN: "run the model again, so that rotated versions are stored",
+    NextStep.GIVE_EMBEDDER: "name the model behind the run with `--embedder`",
+    NextStep.NONE: "nothing to do",
 }
 TRUNCATED = "The same evidence scores {size} points {lower} where it is truncated {ends}."
 TRUNCATION_OPEN = "Whether truncated evidence scores lower is inconclusive: {points}."
@@ -144,7 +144,7 @@ def label_state(findings: GroupFindings) -> str:
     return name_state(findings.state, findings.margin, findings.reason)
 
 
-def describe_findings(findings: GroupFindings) -> str:
+def describe_group(findings: GroupFindings) -> str:
     """Return what is truncated, the verdict and, where the middle differs from the ends, that, as sentences."""
     parts = (describe_truncation(findings), describe_verdict(findings), describe_middle(findings))
     return " ".join(part for part in parts if part)
@@ -210,7 +210,7 @@ def describe_truncation(findings: GroupFindings) -> str:
         return f"{reads} No evidence is truncated."
     loss = findings[Quantity.TRUNCATION_LOSS]
     if loss.estimate is None:
-        return reads if share is None else f"{reads} {format_share(share)} of the evidence is truncated."
+        return reads if share is None else f"{reads} {format_evidence_share(share)} of the evidence is truncated."
     if not loss.excludes_zero:
         return f"{reads} {TRUNCATION_OPEN.format(points=format_finding(loss))}"
     lower = "lower" if loss.estimate.value > 0 else "higher"
@@ -241,7 +241,7 @@ def describe_advice(findings: GroupFindings, task: str = "") -> str:
     """Return the next steps as a sentence; a larger task is named if it has as many questions as are needed."""
     steps = [_describe_step(advice, task) for advice in advise(findings)]
     text = ", or ".join(steps)
-    return f"Next: {text}." if advise(findings)[0].step is not Step.NONE else "Nothing to do."
+    return f"Next: {text}." if advise(findings)[0].step is not NextStep.NONE else "Nothing to do."
 
 
 def _describe_step(advice: Advice, task: str) -> str:
@@ -284,7 +284,8 @@ def phrase_finding(findings: GroupFindings) -> str:
     if findings.reason is Reason.ORDER_BLIND:
         return "has no position bias: word order plays no part in its scores"
     if share:
-        return f"truncates {format_share(share)} of the evidence; within its window {_phrase_state(findings.state, state)}"
+        truncated = f"truncates {format_evidence_share(share)} of the evidence"
+        return f"{truncated}; within its window {_phrase_state(findings.state, state)}"
     return {
         State.NO_BIAS: f"shows {state}",
         State.INCONCLUSIVE: "may or may not have a position bias: inconclusive",
@@ -300,7 +301,7 @@ def _phrase_state(state: State, label: str) -> str:
 
 def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[str, str]]:
     """Yield the answer in five parts, a title and a sentence each."""
-    yield "How well", f"nDCG@10 {format_estimate(findings[Quantity.NDCG_AT_10].estimate)}."
+    yield "How well", f"nDCG@10 {format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)}."
     effect = findings[Quantity.POSITION_EFFECT]
     yield "Position effect", f"{format_finding(effect)}." if effect.estimate else "Not tested."
     yield "Truncated", describe_truncation(findings) or _describe_reading(findings.read)
@@ -320,12 +321,12 @@ def _describe_reading(read: ReadPart) -> str:
 
 def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
     """Yield what a picture rests on: a name with its definition in parentheses, and a value."""
-    yield "nDCG@10 (100: always ranked first)", format_estimate(findings[Quantity.NDCG_AT_10].estimate)
+    yield "nDCG@10 (100: always ranked first)", format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)
     effect = findings[Quantity.POSITION_EFFECT]
     yield "Position effect (same evidence, first minus last third of the document)", format_finding(effect)
     share = findings.value(Quantity.UNREAD_SHARE)
     if share:
-        yield "Truncated", f"{format_share(share)} of the evidence"
+        yield "Truncated", f"{format_evidence_share(share)} of the evidence"
         yield "Truncation loss (same evidence, read minus truncated)", format_finding(findings[Quantity.TRUNCATION_LOSS])
     elif findings.read.kind is ReadKind.UNKNOWN:
         yield "Truncated", "unknown"
@@ -402,12 +403,12 @@ def format_level(level: float) -> str:
     return f"{level * 100:.4g}%"
 
 
-def format_share(share: float) -> str:
+def format_evidence_share(share: float) -> str:
     """Return a share of the evidence: `59%`, or `0.4%` below one percent."""
     return f"{numbers.format_percent(share, '.0f' if share >= 0.01 else '.1g')}%"
 
 
-def format_estimate(estimate: Estimate | None) -> str:
+def format_score_in_percent(estimate: Estimate | None) -> str:
     """Return a score in percent with its interval: `58.3 [55.1, 61.4]`."""
     return numbers.format_estimate(estimate, numbers.format_percent)
 
@@ -517,7 +518,7 @@ def count_truncation(shares: Sequence[float], results: int) -> str:
     """Return how many results have truncated evidence, given the shares above 0, sorted."""
     if not shares:
         return f"No evidence is truncated in {pluralize(results, 'result')}."
-    ends = " to ".join(dict.fromkeys(map(format_share, (shares[0], shares[-1]))))
+    ends = " to ".join(dict.fromkeys(map(format_evidence_share, (shares[0], shares[-1]))))
     return f"{len(shares):,} of {results:,} truncate {ends} of the evidence."
 
 
@@ -558,7 +559,7 @@ RECALL: dict[ChangeState, str] = {
 }
 
 
-def describe_recall(of: str, parts: tuple[str, str], change: MetricChange) -> str:
+def describe_recall_change(of: str, parts: tuple[str, str], change: MetricChange) -> str:
     """Return how recall, of documents or of chunks, differs between two parts of the documents, as a sentence."""
     needed = f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide." if change.needed else ""
     points = format_difference(change)

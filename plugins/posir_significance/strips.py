@@ -7,7 +7,7 @@ from functools import partial
 from posir_significance.analysis import GroupAnalysis, estimate_parts
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.intervals import MeanEstimate, estimate_mean
-from posir_significance.messages import describe_findings, format_finding, list_facts, phrase_finding
+from posir_significance.messages import describe_group, format_finding, list_facts, phrase_finding
 from posir_tasks.display.strip import Strip
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import Part, ReadKind
@@ -29,7 +29,7 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Str
         unread,
         _score_unread(group) if unread else None,
         round(len(parts) * heads[read.part]) if read.part in heads else None,
-        describe_findings(findings),
+        describe_group(findings),
         partial(list_facts, findings),
     )
 

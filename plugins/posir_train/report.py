@@ -140,7 +140,7 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Traini
 
 def _build_effect_change(name: str, findings: Sequence[GroupFindings], change: Change) -> TrainingChange:
     quantity = Quantity(METRICS[name])
-    before, after = (found[quantity].estimate for found in findings)
+    before, after = (result[quantity].estimate for result in findings)
     return _build_change(name, before, after, change)
 
 

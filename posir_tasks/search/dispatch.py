@@ -184,8 +184,8 @@ class HybridSearch:
         request = SearchRequest(self._corpus, queries, {}, top_ranked, top_k + 1, context, TimingStack())
         fitted = [fit_to_script(with_cache(model), context.corpus_language) for model in self.models]
         hits = [search_hits(model, request) for model in fitted]
-        self.searched = [(model, as_results(found, request)) for model, found in zip(fitted, hits, strict=True)]
-        rankings = [order_hits(found, request) for found in hits]
+        self.searched = [(model, as_results(batch, request)) for model, batch in zip(fitted, hits, strict=True)]
+        rankings = [order_hits(batch, request) for batch in hits]
         self._corpus = None
         fused = {query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings) for query in queries["id"]}
         return {

@@ -160,7 +160,7 @@ class RotatedDocument:
 
 @dataclass(frozen=True)
 class ExcerptReader:
-    """What decides which excerpts a model reads whole."""
+    """The tokenizer and the room that decide which excerpts a model reads whole."""
 
     tokenizer: Tokenizer
     room: int
@@ -201,7 +201,7 @@ class RotationTest:
     """The test of a model on rotated versions of documents of one subset."""
 
     model: MTEBModels
-    """As it was searched."""
+    """The model as it was searched."""
     request: SearchRequest
     results: Results
     """The ordinary search."""
@@ -280,7 +280,7 @@ class SubsetRotation:
 
     @cached_property
     def window(self) -> Window:
-        """What test R rotates."""
+        """The text that test R rotates."""
         if self.read.kind is ReadKind.ALL:
             return Window.WHOLE
         if self.read.kind is ReadKind.UNKNOWN or self.read.part is Part.CHUNKS:
@@ -294,7 +294,7 @@ class SubsetRotation:
 
     @cached_property
     def reader(self) -> ExcerptReader | None:
-        """What decides on excerpts; None if nothing is excerpted."""
+        """The reader that decides on excerpts; None if nothing is excerpted."""
         if self.window is not Window.EXCERPT:
             return None
         return ExcerptReader.of_model(self.test.model, self.test.request, self.read)
@@ -366,8 +366,8 @@ class SubsetRotation:
         ranker = VersionRanker(self.test, Dataset.from_list(list(rows.values())), pairs, owners, self.documents)
         stated = [self.test.results[question][name] for question, name in owners.items()]
         scores = ranker.score(self.test.model)
-        found = [scores[question, name] for question, name in owners.items()]
-        close = np.isclose(found, stated, rtol=SCORE_TOLERANCE, atol=0.0)
+        computed = [scores[question, name] for question, name in owners.items()]
+        close = np.isclose(computed, stated, rtol=SCORE_TOLERANCE, atol=0.0)
         return bool(close.mean() >= REPRODUCED_SHARE)
 
     def _digest_window(self, rotated: Sequence[RotatedDocument]) -> str:
@@ -592,11 +592,11 @@ class VersionRanker:
         """Ids of documents with the text of a question's document, among its results, by question."""
         hits = {question: set(self.test.results.get(question, {})) - {name} for question, name in self.owners.items()}
         texts = _read_texts(self.test.request.corpus, set().union(*hits.values()))
-        found = {}
+        copies = {}
         for question, names in hits.items():
             text = str(self.documents[self.owners[question]]["text"])
-            found[question] = {name for name in names if texts.get(name) == text}
-        return found
+            copies[question] = {name for name in names if texts.get(name) == text}
+        return copies
 
     def count_copies(self) -> int:
         """Return how many hits are copies of a question's document."""
@@ -628,8 +628,8 @@ class VersionRanker:
         queries = self._select_queries()
         candidates = {question: list(names) for question, names in self.pairs.items()}
         narrowed = replace(request, corpus=self.versions, queries=queries, top_ranked=candidates, top_k=2 * VERSIONS)
-        found = search_results(model, narrowed)
-        return {(question, name): found[question][name] for question, names in self.pairs.items() for name in names}
+        results = search_results(model, narrowed)
+        return {(question, name): results[question][name] for question, names in self.pairs.items() for name in names}
 
     def _select_queries(self) -> Dataset:
         queries = self.test.request.queries
@@ -641,13 +641,15 @@ class VersionRanker:
         context = self.test.request.context
         queries = self._select_queries()
         asked = DistinctEmbeddings(_number(queries["id"][:]), context.encode(model, queries, PromptType.query))
-        found = DistinctEmbeddings(_number(self.versions["id"][:]), context.encode(model, self.versions, PromptType.document))
+        versions = DistinctEmbeddings(
+            _number(self.versions["id"][:]), context.encode(model, self.versions, PromptType.document)
+        )
         together: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for question, names in self.pairs.items():
             together[tuple(names)].append(question)
         scores = dict[Pair, float]()
         for names, questions in together.items():
-            block = torch.as_tensor(model.similarity(asked.select(questions), found.select(names))).float().cpu()
+            block = torch.as_tensor(model.similarity(asked.select(questions), versions.select(names))).float().cpu()
             for question, row in zip(questions, block.tolist(), strict=True):
                 scores |= {(question, name): score for name, score in zip(names, row, strict=True)}
         return scores

@@ -25,12 +25,12 @@ def write_result(
     revision: str = REVISION,
     experiment: str | None = None,
     read: ReadPart = UNKNOWN,
-    found: tuple[float, float, float] | None = None,
+    hit_rates: tuple[float, float, float] | None = None,
     **scores: object,
 ) -> Path:
     """Write one task's result as mteb lays it out: ranks for each subset, and further scores; return the file.
 
-    A profile stands for ranks in which every query has a document of its own. With `found`, the documents are rotated, and
+    A profile stands for ranks in which every query has a document of its own. With `hit_rates`, the documents are rotated, and
     moved evidence is ranked first with that probability in each third.
     """
     ranks = {
@@ -50,7 +50,7 @@ def write_result(
             "languages": ["eng-Latn"],
             "main_score": round(value.profile.score(), 6),
             "ndcg_at_10": round(value.profile.score(), 6),
-            **ResultValues(value, read, rotations=rotate_ranks(value, found) if found else None).to_json(),
+            **ResultValues(value, read, rotations=rotate_ranks(value, hit_rates) if hit_rates else None).to_json(),
             "position_run": {"schema": SCHEMA, "data_revision": "local", "missing_subsets": []},
             **scores,
         }

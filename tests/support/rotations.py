@@ -84,21 +84,21 @@ def build_group(test=None, whole=None, read=READS_ALL, reason=None, documents=40
     return GroupAnalysis(observations, reason, whole=whole if whole is not None else test, within=test, **fields)
 
 
-def rotate_ranks(ranks: DocumentRanks, found=(0.6, 0.6, 0.6), seed=0) -> RotationRanks:
+def rotate_ranks(ranks: DocumentRanks, hit_rates=(0.6, 0.6, 0.6), seed=0) -> RotationRanks:
     """The rotations of all documents of a result by a model that reads all.
 
-    The evidence of a moved version is ranked first with the probability `found` of its third, else not at all.
+    The evidence of a moved version is ranked first with the probability in `hit_rates` of its third, else not at all.
     """
-    return RotationRanks(tuple(_rotate_set(part, np.array(found), seed) for part in ranks.sets))
+    return RotationRanks(tuple(_rotate_set(part, np.array(hit_rates), seed) for part in ranks.sets))
 
 
-def _rotate_set(part: DocumentSet, found, seed) -> RotationSet:
+def _rotate_set(part: DocumentSet, hit_rates, seed) -> RotationSet:
     documents, questions = len(part.document_sizes), len(part.ranks)
     # The same versions for all models.
     places = np.random.default_rng(0).integers(0, 12, questions)
     start = 4 * part.thirds + places % 4 if len(part.thirds) else places
     twelfths = (start[:, None] - 4 * np.arange(VERSIONS)) % 12
-    is_found = np.random.default_rng(seed).random(twelfths.shape) < found[twelfths // 4]
+    is_found = np.random.default_rng(seed).random(twelfths.shape) < hit_rates[twelfths // 4]
     columns = np.where(is_found, 0, len(RANKS) - 1)
     columns[:, 0] = part.ranks
     return RotationSet(

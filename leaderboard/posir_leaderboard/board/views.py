@@ -280,16 +280,16 @@ class View:
             elif not (self.rows[first].model.published or self.rows[second].model.published):
                 end = " (no interval: other queries or few documents)"
             lead += [names[first], f" is {format_percent(gap)} points ahead of ", names[second], f"{end}. "]
-        found = {at: findings for at in scores if (row := rows[at]) and (findings := row.findings)}
-        if found and len(scores) <= MAX_DESCRIBED:
+        group_findings = {at: findings for at in scores if (row := rows[at]) and (findings := row.findings)}
+        if group_findings and len(scores) <= MAX_DESCRIBED:
             # The lead continues the sentence about the best, whose name it begins with.
             joins = bool(others) and not ties
             ahead = [f",{lead[2].removeprefix(' is')}", *lead[3:]] if joins else [f". {lead[0]}", *lead[1:]]
             lead = [*headline[:-1], headline[-1] + ahead[0], *ahead[1:]]
-            headline = [*describe_models([(names[at], findings) for at, findings in found.items()])]
+            headline = [*describe_models([(names[at], findings) for at, findings in group_findings.items()])]
             return {"headline": headline, "lead": lead}
-        if found:
-            lead[-1] += self._count_findings(found.values())
+        if group_findings:
+            lead[-1] += self._count_findings(group_findings.values())
         if not self.own:
             *parts, last = describe_ends([(names[at], rows[at]) for at in scores])
             lead = [*parts, last + lead[0], *lead[1:]]
@@ -297,12 +297,12 @@ class View:
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}. "
         return {"headline": headline, "lead": lead}
 
-    def _count_findings(self, found: Iterable[GroupFindings]) -> str:
+    def _count_findings(self, groups: Iterable[GroupFindings]) -> str:
         """Return how many of one's own results truncate evidence, and how many have each state, as sentences."""
-        found = list(found)
-        truncating = sum(bool(findings.value(Quantity.UNREAD_SHARE)) for findings in found)
-        states = Counter(label_state(findings) for findings in found)
-        return f"{count_truncating(truncating, len(found))}. {count_states(states)} "
+        results = list(groups)
+        truncating = sum(bool(findings.value(Quantity.UNREAD_SHARE)) for findings in results)
+        states = Counter(label_state(findings) for findings in results)
+        return f"{count_truncating(truncating, len(results))}. {count_states(states)} "
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
@@ -343,7 +343,7 @@ def describe_ends(rows: Sequence[tuple[str, BoardRow | None]]) -> list[str]:
     Left out are rows whose interval includes 0.
     """
     shown = [(name, row.difference) for name, row in rows if row and row.difference]
-    clear = [(name, found.value) for name, found in shown if not _includes_zero(found)]
+    clear = [(name, difference.value) for name, difference in shown if not _includes_zero(difference)]
     high = max(clear, key=itemgetter(1), default=("", 0.0))
     low = min(clear, key=itemgetter(1), default=("", 0.0))
     points = [(high, "higher")] if high[1] > 0 else []

@@ -18,7 +18,7 @@ from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
 from posir_build.records import Discarded, QuestionVerdict, StageResult
-from posir_build.sample import check_source, open_source, sample_documents, share_out
+from posir_build.sample import check_source, draw_documents, open_source, share_out
 from posir_build.settings import (
     BalanceSettings,
     FalseNegativeSettings,
@@ -54,7 +54,7 @@ def texts(*rows):
 
 def sample(rows, seed=1, **fields):
     options = SampleSettings.model_validate({"lengths": "any"} | fields)
-    return sample_documents(rows, options, "eng-Latn", seed, estimate_tokens)
+    return draw_documents(rows, options, "eng-Latn", seed, estimate_tokens)
 
 
 def test_sample_discards_empty_foreign_and_near_duplicate_texts():

@@ -16,8 +16,8 @@ EVEN, FALLING = (0.5, 0.5, 0.5), (0.8, 0.6, 0.4)
 
 @pytest.fixture
 def folder(tmp_path):
-    for model, seed, found in (("org/a", 1, EVEN), ("org/b", 5, FALLING)):
-        write_run(tmp_path, model, seed, found=found)
+    for model, seed, hit_rates in (("org/a", 1, EVEN), ("org/b", 5, FALLING)):
+        write_run(tmp_path, model, seed, hit_rates=hit_rates)
     return tmp_path
 
 
@@ -60,8 +60,8 @@ def test_rows_have_the_scores_of_the_models(folder):
 
 
 def test_a_model_does_not_differ_from_itself(tmp_path):
-    write_run(tmp_path, "org/a", 1, found=FALLING)
-    write_run(tmp_path, "org/b", 1, found=FALLING)
+    write_run(tmp_path, "org/a", 1, hit_rates=FALLING)
+    write_run(tmp_path, "org/b", 1, hit_rates=FALLING)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
         assert row.difference.value == pytest.approx(0, abs=1e-12)
         assert row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
@@ -78,9 +78,9 @@ def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tm
 
 
 def test_two_folders_and_one_folder_give_the_same(tmp_path):
-    for model, seed, found in (("org/a", 1, EVEN), ("org/b", 5, FALLING)):
-        write_run(tmp_path / "both", model, seed, found=found)
-        write_run(tmp_path / model[-1], model, seed, found=found)
+    for model, seed, hit_rates in (("org/a", 1, EVEN), ("org/b", 5, FALLING)):
+        write_run(tmp_path / "both", model, seed, hit_rates=hit_rates)
+        write_run(tmp_path / model[-1], model, seed, hit_rates=hit_rates)
     first, second = (compare_pairs(pair_runs(*f)) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
     assert first == second
     assert [row.length for row in first.rows if row.metric is Metric.IN_WINDOW] == ["all", "Q1", "Q2", "Q3", "Q4"]
@@ -95,14 +95,14 @@ def test_two_folders_and_one_folder_give_the_same(tmp_path):
 def test_models_that_find_nothing_do_not_differ(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.support.comparison.draw_ranks", lambda queries, _: np.zeros(queries, np.int64))
     for model in ("org/a", "org/b"):
-        write_run(tmp_path, model, 1, found=(0, 0, 0))
+        write_run(tmp_path, model, 1, hit_rates=(0, 0, 0))
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
         assert row.difference.value == 0
         assert row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
 
 
 def test_effects_are_not_tested_without_rotated_versions_of_both(tmp_path):
-    write_run(tmp_path, "org/a", 1, found=EVEN)
+    write_run(tmp_path, "org/a", 1, hit_rates=EVEN)
     write_run(tmp_path, "org/b", 5)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
         if row.metric is not Metric.NDCG:

@@ -15,8 +15,8 @@ from tests.support.simulation import separate_documents
 
 @pytest.fixture
 def common(tmp_path):
-    for model, seed, found in (("org/a", 1, (0.5, 0.5, 0.5)), ("org/b", 5, (0.8, 0.6, 0.4))):
-        write_run(tmp_path, model, seed, found=found)
+    for model, seed, hit_rates in (("org/a", 1, (0.5, 0.5, 0.5)), ("org/b", 5, (0.8, 0.6, 0.4))):
+        write_run(tmp_path, model, seed, hit_rates=hit_rates)
     return find_common_results(only_pair(tmp_path))
 
 

@@ -33,11 +33,11 @@ EVEN, FALLING = (0.5, 0.5, 0.5), (0.9, 0.5, 0.3)
 def folder(tmp_path_factory):
     """A baseline, the same model once more, and one that finds hardly anything."""
     output = tmp_path_factory.mktemp("gate")
-    write_run(output / "base", "org/a", 1, found=EVEN)
-    write_run(output / "same", "org/a", 1, found=EVEN)
+    write_run(output / "base", "org/a", 1, hit_rates=EVEN)
+    write_run(output / "same", "org/a", 1, hit_rates=EVEN)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.support.comparison.draw_ranks", lambda count, seed: np.arange(count) % 7 + 3 + seed % 2)
-        write_run(output / "worse", "org/b", 1, found=FALLING)
+        write_run(output / "worse", "org/b", 1, hit_rates=FALLING)
     return output
 
 

@@ -136,7 +136,7 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
         ranks = draw_ranks(600, seed)
         gains.append(NDCG_AT_10[rank_columns(ranks)])
         places = PlaceRanks.from_ranks(SCHEME, evidence, [f"q{row // 2}" for row in range(600)], ranks, subset="game")
-        write_run(tmp_path, model, seed, {"game": draw_evidence(300, 1)}, places=places.to_json(), found=(0.5, 0.5, 0.5))
+        write_run(tmp_path, model, seed, {"game": draw_evidence(300, 1)}, places=places.to_json(), hit_rates=(0.5, 0.5, 0.5))
     comparison = posir.compare(tmp_path)
     rows = {row.metric: row for row in comparison.rows if row.task == "PosIR-English, several places"}
     assert [(metric.key, row.queries, row.method) for metric, row in rows.items()] == [("ndcg_at_10", 300, "paired by query")]

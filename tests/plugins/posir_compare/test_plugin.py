@@ -18,7 +18,7 @@ from tests.support.comparison import read_model_runs, write_run
 def folder(tmp_path_factory):
     output = tmp_path_factory.mktemp("output")
     for model, seed in (("org/a", 1), ("org/b", 5), ("other/b", 9)):
-        write_run(output / "results", model, seed, found=(0.5, 0.5, 0.5 - seed / 30))
+        write_run(output / "results", model, seed, hit_rates=(0.5, 0.5, 0.5 - seed / 30))
     return output
 
 

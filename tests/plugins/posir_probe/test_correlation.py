@@ -126,13 +126,13 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
         assert row.p_value <= first[row.task, row.score].p_value
         if row.score == correlation.START_MINUS_END:
             assert first[row.task, row.score].p_value == pytest.approx(2 * row.p_value)
-    findings = correlation.describe_findings(rows)
+    findings = correlation.describe_correlations(rows)
     assert len(findings) == 3, "position effect, start minus end, PSI"
     sentence = next(finding for finding in findings if correlation.START_MINUS_END in finding)
     assert "on all 2 tasks: evidence_moving." in sentence
     assert sentence.endswith("Inconclusive: segment_similarity_10.")
     flipped = [replace(row, verdict=correlation.OPPOSITE) if row.probe == "segment_similarity_10" else row for row in rows]
-    assert "With the opposite sign: segment_similarity_10 (2 of 2)." in correlation.describe_findings(flipped)[0]
+    assert "With the opposite sign: segment_similarity_10 (2 of 2)." in correlation.describe_correlations(flipped)[0]
     # Data of no task is correlated with every task; what is equal for all models says nothing.
     other = [result_of(f"m{number}", value, "C") for number, value in enumerate(values)]
     assert {(row.data, row.task) for row in correlation.correlate_probes(other, summaries, PROBES)} == {("C", "A"), ("C", "B")}

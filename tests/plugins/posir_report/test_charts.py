@@ -25,7 +25,7 @@ from posir_report.page import describe_saved, render_latex, render_report
 from posir_report.summary import model_labels, summarize
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.messages import describe_findings
+from posir_significance.messages import describe_group
 from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.strip import FigureStyle
@@ -430,7 +430,7 @@ def test_a_saved_result_is_a_line_of_its_task_model_score_and_state(raw, tmp_pat
     (summary,) = summarize([result for result in read_results(tmp_path) if result.task == "PosIR-French"])
     assert f" · PosIR-French, nDCG@10 {raw.ndcg.mean() * 100:.1f}\n" in line
     assert line.startswith(summary.model)
-    assert line.endswith(describe_findings(summary.findings[0]))
+    assert line.endswith(describe_group(summary.findings[0]))
 
 
 def test_short_forms_are_those_of_format(folder):

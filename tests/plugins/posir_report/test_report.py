@@ -122,7 +122,7 @@ def raw():
 def folder(raw, tmp_path_factory):
     output = tmp_path_factory.mktemp("output")
     profiles = {name: profile_of(part) for name, part in raw.groupby("domain")}
-    write_result(output, profiles, read=ReadPart.all(KnownBy.CLASS), found=(0.8, 0.6, 0.5))
+    write_result(output, profiles, read=ReadPart.all(KnownBy.CLASS), hit_rates=(0.8, 0.6, 0.5))
     return output
 
 

@@ -44,12 +44,13 @@ def test_the_loss_by_truncation_is_within_questions():
 
 
 def test_differences_are_of_the_same_rows():
-    one, two = build_test(effect=0.1), build_test(effect=0.3, seed=0)
-    difference = two.subtract(one)
-    assert difference.effect.value == pytest.approx(two.effect.value - one.effect.value)
-    assert one.has_same_rows(two)
-    assert not one.has_same_rows(build_test(documents=39))
-    assert one.without_effect().effect.value == 0
+    first = build_test(effect=0.1)
+    second = build_test(effect=0.3, seed=0)
+    difference = second.subtract(first)
+    assert difference.effect.value == pytest.approx(second.effect.value - first.effect.value)
+    assert first.has_same_rows(second)
+    assert not first.has_same_rows(build_test(documents=39))
+    assert first.without_effect().effect.value == 0
 
 
 def test_controlled_psi_is_of_the_levels():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posir_significance.advice import Step, advise, build_commands, find_larger_task
+from posir_significance.advice import NextStep, advise, build_commands, find_larger_task
 from posir_significance.decision import (
     Margins,
     compare_groups,
@@ -14,7 +14,7 @@ from posir_significance.decision import (
     decide_state,
     need_number,
 )
-from posir_significance.findings import ChangeState, Quantity, Reason, State, Subject, Unit
+from posir_significance.findings import ChangeState, NeededUnit, Quantity, Reason, State, Subject
 from posir_significance.intervals import student_difference
 from posir_significance.observations import Observations
 from posir_tasks.errors import UsageError
@@ -71,7 +71,7 @@ def test_what_is_needed_would_decide():
     test = build_test(documents=12, spread=0.4, seed=4)
     findings = decide(build_group(test))
     error = test.effect.standard_error
-    assert findings.verdict.needed.unit is Unit.QUESTIONS
+    assert findings.verdict.needed.unit is NeededUnit.QUESTIONS
     assert findings.verdict.needed.number == pytest.approx((3.2416 * error / 0.05) ** 2 * 60, rel=0.05)
     assert need_number(0.01, 0.05, 0.95, 100) is None
     # One of four lengths.
@@ -80,7 +80,7 @@ def test_what_is_needed_would_decide():
 
 def test_few_documents_need_as_many_more():
     needed = decide(build_group(build_test(documents=5))).verdict.needed
-    assert (needed.unit, needed.number) == (Unit.DOCUMENTS, 10)
+    assert (needed.unit, needed.number) == (NeededUnit.DOCUMENTS, 10)
 
 
 def test_findings_know_what_they_are_of():
@@ -172,15 +172,15 @@ def test_few_documents_have_no_change():
 @pytest.mark.parametrize(
     ("group", "steps"),
     [
-        (build_group(reason=Reason.ORDER_BLIND), [Step.NONE]),
-        (build_group(build_test(documents=200, spread=0.1)), [Step.NONE]),
-        (build_group(build_test(effect=0.3)), [Step.CHUNK, Step.TRAIN]),
-        (build_group(reason=Reason.NOT_STORED), [Step.RUN_AGAIN]),
-        (build_group(reason=Reason.NO_TEXTS), [Step.GIVE_EMBEDDER]),
-        (build_group(whole=build_test(), read=UNKNOWN), [Step.MEASURE_WINDOW]),
-        (build_group(build_test(documents=12, spread=0.4, seed=4)), [Step.MORE_QUESTIONS]),
-        (build_group(build_test(documents=5)), [Step.MORE_DOCUMENTS]),
-        (build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST), [Step.CHUNK, Step.MORE_QUESTIONS]),
+        (build_group(reason=Reason.ORDER_BLIND), [NextStep.NONE]),
+        (build_group(build_test(documents=200, spread=0.1)), [NextStep.NONE]),
+        (build_group(build_test(effect=0.3)), [NextStep.CHUNK, NextStep.TRAIN]),
+        (build_group(reason=Reason.NOT_STORED), [NextStep.RUN_AGAIN]),
+        (build_group(reason=Reason.NO_TEXTS), [NextStep.GIVE_EMBEDDER]),
+        (build_group(whole=build_test(), read=UNKNOWN), [NextStep.MEASURE_WINDOW]),
+        (build_group(build_test(documents=12, spread=0.4, seed=4)), [NextStep.MORE_QUESTIONS]),
+        (build_group(build_test(documents=5)), [NextStep.MORE_DOCUMENTS]),
+        (build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST), [NextStep.CHUNK, NextStep.MORE_QUESTIONS]),
     ],
 )
 def test_advice_follows_from_codes(group, steps):

@@ -6,7 +6,7 @@ import pytest
 
 from posir_significance import messages
 from posir_significance.decision import MetricChange, compare_groups, decide
-from posir_significance.findings import ChangeState, Needed, Reason, State, Unit
+from posir_significance.findings import ChangeState, Needed, NeededUnit, Reason, State
 from posir_tasks.read_part import UNKNOWN
 from posir_tasks.scores import Difference
 from tests.support.rotations import READS_FIRST, build_group, build_test
@@ -30,7 +30,7 @@ BRACKETS = re.compile(r"[{}]|None|nan")
 def test_every_verdict_is_told(name):
     findings = decide(GROUPS[name])
     texts = [
-        messages.describe_findings(findings),
+        messages.describe_group(findings),
         messages.describe_observed(findings),
         messages.describe_advice(findings, "PosIR-Mini"),
         messages.label_state(findings),
@@ -57,7 +57,7 @@ def test_every_verdict_is_told(name):
     ],
 )
 def test_verdicts_have_the_words_of_the_specification(name, pattern):
-    assert re.search(pattern, messages.describe_findings(decide(GROUPS[name])))
+    assert re.search(pattern, messages.describe_group(decide(GROUPS[name])))
 
 
 def test_the_observed_difference_is_a_description():
@@ -67,7 +67,7 @@ def test_the_observed_difference_is_a_description():
 def test_every_change_that_can_occur_is_told():
     difference = Difference(0.03, (0.01, 0.05))
     for state, reason in messages.CHANGES:
-        needed = Needed(120, Unit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
+        needed = Needed(120, NeededUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
         change = MetricChange(state, reason, 0.05, difference, needed)
         for key in messages.METRICS:
             text = messages.describe_change(key, change, "A", "B")

@@ -129,8 +129,8 @@ def test_a_version_is_ranked_as_in_a_corpus_that_has_it_in_place_of_its_document
         request = SearchRequest(
             corpus, data.queries.select([row]), {question: positives[question]}, None, 100, test.request.context, TimingStack()
         )
-        found = rank_results(search_results(test.model, request), request.positives).ranks[0]
-        assert ranks[question, f"{positives[question]}\0w1"] == found
+        rank = rank_results(search_results(test.model, request), request.positives).ranks[0]
+        assert ranks[question, f"{positives[question]}\0w1"] == rank
 
 
 def test_early_words_that_weigh_more_favor_the_start():
