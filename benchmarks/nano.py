@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from operator import add
 from pathlib import Path
@@ -21,7 +20,8 @@ import polars as pl
 from measure import measure
 from scipy import sparse
 
-from posir_significance.decision import Decision, decide_result
+from posir_significance.decision import decide_result
+from posir_significance.findings import GroupFindings, Quantity
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.languages import DOMAINS
@@ -44,8 +44,8 @@ EVERY = 4
 Search = Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: Rows of the questions and the documents of a sample, sorted.
 Sample = tuple[np.ndarray, np.ndarray]
-#: Estimates that are compared: the last two of systems that read a part of a text.
-METRICS = ("ndcg_at_10", "start_to_end", "bias_within_read", "not_read_difference")
+#: Estimates that are compared. Nothing is rotated, so no state follows.
+METRICS = (Quantity.NDCG_AT_10, Quantity.START_MINUS_END)
 
 
 def build_bm25(
@@ -109,24 +109,24 @@ def print_table(name: str, systems: dict[str, list[ResultValues]]) -> None:
     """Print a row for each system: of the full set, then of the sample; and how often samples agree with the full set."""
     decided = {system: [decide_result(part)[0] for part in values] for system, values in systems.items()}
 
-    def show(decision: Decision, metric: str) -> str:
-        estimate = getattr(decision, metric)
+    def show(findings: GroupFindings, metric: Quantity) -> str:
+        estimate = findings[metric].estimate
+        if estimate is None or estimate.interval is None:
+            return "-"
         return f"{100 * estimate.value:.1f} [{100 * estimate.interval[0]:.1f}, {100 * estimate.interval[1]:.1f}]"
 
-    def agree(full: Decision, samples: list[Decision], metric: str) -> str:
-        # None where the evidence that is read is in too few documents.
-        value, estimates = getattr(full, metric).value, [*filter(None, (getattr(sample, metric) for sample in samples))]
-        inside = sum(estimate.interval[0] <= value <= estimate.interval[1] for estimate in estimates)
+    def agree(full: GroupFindings, samples: list[GroupFindings], metric: Quantity) -> str:
+        value = full.value(metric) or 0.0
+        estimates = [estimate for sample in samples if (estimate := sample[metric].estimate) and estimate.interval]
+        inside = sum(estimate.low <= value <= estimate.high for estimate in estimates)
         difference = np.mean([estimate.value for estimate in estimates]) - value
         return f"{metric} in {inside} of {len(estimates)}, mean difference {100 * difference:+.1f}"
 
     for system, (full, *samples) in decided.items():
-        metrics = METRICS if full.read.kind is ReadKind.PART else METRICS[:2]
-        cells = [f"{metric} {show(full, metric)}, {show(samples[0], metric)}" for metric in metrics]
-        print("|", " | ".join([name, system, *cells, f"{full.state}, {samples[0].state}"]), "|", flush=True)
-        states = dict(Counter(str(sample.state) for sample in samples))
-        print("   ", "; ".join(agree(full, samples, metric) for metric in metrics), states, flush=True)
-    scores = [[decision.ndcg_at_10.value for decision in side] for side in zip(*decided.values(), strict=True)]
+        cells = [f"{metric} {show(full, metric)}, {show(samples[0], metric)}" for metric in METRICS]
+        print("|", " | ".join([name, system, *cells]), "|", flush=True)
+        print("   ", "; ".join(agree(full, samples, metric) for metric in METRICS), flush=True)
+    scores = [[findings.value(Quantity.NDCG_AT_10) for findings in side] for side in zip(*decided.values(), strict=True)]
     full, *orders = (np.argsort(side, kind="stable")[::-1].tolist() for side in scores)
     print(f"{name}: order {[[*decided][row] for row in full]} in {orders.count(full)} of {len(orders)} samples", flush=True)
 

@@ -189,6 +189,12 @@ class RotationRanks:
         return None if None in reasons else next(iter(reasons), None)
 
     @property
+    def is_partly_tested(self) -> bool:
+        """Whether some sets have rows, and others have none though their documents may be divided."""
+        reasons = {part.untested for part in self.sets}
+        return None in reasons and not reasons.isdisjoint((Untested.NO_TEXTS, Untested.SCORES_DIFFER))
+
+    @property
     def is_order_blind(self) -> bool:
         """Whether word order plays no part in the scores of any set."""
         return bool(self.sets) and all(part.untested is Untested.ORDER_BLIND for part in self.sets)

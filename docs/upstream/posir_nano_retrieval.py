@@ -75,7 +75,7 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
             hf_subset: Name of the subset.
 
         Returns:
-            `ndcg_at_10_first_third`, `_middle_third` and `_last_third` for thirds that have queries, and `start_to_end`,
+            `ndcg_at_10_first_third`, `_middle_third` and `_last_third` for thirds that have queries, and `start_minus_end`,
             the first minus the last.
         """
         queries = self.dataset[hf_subset][hf_split]["queries"]
@@ -85,7 +85,7 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
             gains[third].append(_gain(qrels[query_id], results.get(query_id, {})))
         found = {f"ndcg_at_10_{third}_third": float(np.mean(values)) for third, values in gains.items() if values}
         if gains["first"] and gains["last"]:
-            found["start_to_end"] = found["ndcg_at_10_first_third"] - found["ndcg_at_10_last_third"]
+            found["start_minus_end"] = found["ndcg_at_10_first_third"] - found["ndcg_at_10_last_third"]
         return found
 
 

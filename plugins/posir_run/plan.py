@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
+from math import ceil
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize
 from posir_tasks.embeddings.cache import EmbeddingFormat
 from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.errors import PosirError, summarize_error
@@ -36,6 +38,7 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.result_schema import SPLIT
+from posir_tasks.rotation_ranks import ROTATED_VARIABLE, read_sample_size
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.checks import read_columns
 from posir_tasks.sources.declared import DISTRACTORS, REPO_ID, REVISION, SUFFIX
@@ -44,6 +47,7 @@ from posir_tasks.sources.nano import share_questions
 from posir_tasks.sources.repository import HubRepository, Repository, open_repository
 from posir_tasks.tasks.nano import NanoTask
 from posir_tasks.tasks.posir import PosirTask
+from posir_tasks.text.rotations import VERSIONS
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -324,9 +328,35 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
         tables=list(map(build_table, plans)),
         values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
         sentences=list(map(describe_plan, plans)),
-        notes=["Time: of encoding, from a short benchmark on this machine; in parentheses, the range of its rounds."],
+        notes=[
+            "Time: of encoding, from a short benchmark on this machine; in parentheses, the range of its rounds.",
+            *describe_rotations(sizes),
+        ],
         further=[f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)],
     )
+
+
+def describe_rotations(sizes: Sequence[SubsetSize]) -> Iterator[str]:
+    """Yield how many rotated versions are encoded beside the texts, at most; nothing if none are."""
+    if not (versions := count_rotations(sizes, read_sample_size())):
+        return
+    documents = sum(sum(size.documents.texts) for size in sizes)
+    yield (
+        f"Rotated versions of a sample of the documents: at most {versions:,} more texts for each model, beside "
+        f"{pluralize(documents, 'document')}, not in the time. `{ROTATED_VARIABLE}=0` leaves them out."
+    )
+
+
+def count_rotations(sizes: Sequence[SubsetSize], sample_size: int) -> int:
+    """Return the largest number of rotated versions of a sample of the documents, of so many of each length."""
+    versions = 0
+    for task in {size.task for size in sizes}:
+        subsets = [size.documents.texts for size in sizes if size.task == task]
+        quota = ceil(sample_size / len(subsets))
+        sampled = sum(min(texts, quota) for subset in subsets for texts in subset)
+        # The whole text is encoded anyway; of a truncated one there is an excerpt in each third, too.
+        versions += sampled * (2 * VERSIONS - 1)
+    return versions
 
 
 def _measure_model(

@@ -149,7 +149,7 @@ def _analyze_group(values: ResultValues, observations: Observations, length: int
     rotations = values.rotations
     if rotations is None:
         return GroupAnalysis(observations, Reason.NOT_STORED)
-    if not rotations.covers(values.ranks):
+    if not rotations.covers(values.ranks) or rotations.is_partly_tested:
         return GroupAnalysis(observations, Reason.PARTLY_STORED)
     if rotations.untested is not None:
         return GroupAnalysis(observations, Reason(rotations.untested.value))

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from posir_significance.sentences import format_change
 
 from posir_compare.api import compare
 from posir_compare.comparison import Metric
+from posir_significance.messages import format_change
 from tests.support.commands import BIN, CLEAN, run_process
 from tests.support.comparison import write_run
 
@@ -46,16 +46,16 @@ def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
     for name, model, seed in (("base", "org/a", 1), ("new", "org/b", 5)):
         write_run(tmp_path / "all results" / name, model, seed)
     folders = {name: str(tmp_path / "all results" / name) for name in ("base", "new")}
-    limits = {"fail-if": "psi > -0.99\n\n  start_to_end > 99\n", "tasks": "PosIR-English", "junit": "reports/gate.xml"}
+    limits = {"fail-if": "ndcg_at_10 < 99\n\n  ndcg_at_10 > 99\n", "tasks": "PosIR-English", "junit": "reports/gate.xml"}
     done, outputs, summary = run_step(COMPARE, tmp_path, folders | limits)
     assert (done.returncode, outputs) == (1, {"verdict": "fails"}), done.stderr
     printed, error, rest = done.stdout.rpartition("::error title=")
     assert (summary, "::error" in printed) == (printed, False)
-    assert (error + rest).startswith("::error title=psi > -0.99%2C all (PosIR-English%2C org/b)::change ")
+    assert (error + rest).startswith("::error title=ndcg_at_10 < 99%2C all (PosIR-English%2C org/b)::change ")
     assert "\n" not in rest.rstrip("\n")
     assert summary.startswith("### The gate fails · org/b against org/a")
     compared = compare([Path(folder) for folder in folders.values()], lengths="all", task="PosIR-English")
-    states = [format_change(row.metric_change, row.change) for row in compared.rows if row.metric is not Metric.NDCG]
+    states = [format_change(row.metric_change) for row in compared.rows if row.metric is not Metric.NDCG]
     assert [state for state in states if f"| {state} |" not in summary] == []
     suite = ElementTree.parse(tmp_path / "reports" / "gate.xml").getroot()
     assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]
@@ -65,7 +65,7 @@ def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
 def test_inputs_become_options_and_nothing_in_them_is_run(tmp_path, status, verdict):
     posir = write_command(tmp_path, "posir", f"exit {status}")
     (posir.parent / "python").symlink_to(sys.executable)
-    limit = "psi > 0.1'; touch pwned; $(touch pwned) `touch pwned`"
+    limit = "position_effect > 5'; touch pwned; $(touch pwned) `touch pwned`"
     inputs = {"base": "--help", "new": "a b", "fail-if": f"{limit}\n \npsi < 1", "lengths": "all\nQ4", "strict": "true"}
     done, outputs, summary = run_step(COMPARE, tmp_path, inputs, path=posir.parent)
     limits = f"--fail-if={limit}|--fail-if=psi < 1|--lengths=all|--lengths=Q4"

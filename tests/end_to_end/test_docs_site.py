@@ -47,7 +47,7 @@ def test_links_lead_to_files(page: Path):
 def test_the_reference_has_every_command_and_declared_score(site: Path):
     commands = (site / "reference" / "commands.html").read_text()
     assert {"posir report", "posir compare", "posir build"} <= set(re.findall(r"<code>(posir [a-z-]+)</code>", commands))
-    assert "start_to_end" in (site / "reference" / "scores.html").read_text()
+    assert "position_effect" in (site / "reference" / "scores.html").read_text()
 
 
 @pytest.mark.slow

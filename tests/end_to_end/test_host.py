@@ -211,7 +211,7 @@ def outcome(model):
         result = mteb.evaluate(model, mteb.get_task("PosIR-Mini"), cache=None, show_progress_bar=False)
     except PosirError as error:
         return "error" if "Not available without it" in str(error) else str(error)
-    return "scores" if result.task_results[0].scores["test"][0]["psi"] >= 0 else "no scores"
+    return "scores" if result.task_results[0].scores["test"][0]["psi_as_published"] >= 0 else "no scores"
 
 models = mteb.get_model("mteb/baseline-bm25s"), Encoder(), Reranker()
 loaders = sys.modules["mteb._create_dataloaders"]

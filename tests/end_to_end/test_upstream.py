@@ -86,5 +86,5 @@ def test_the_task_reports_thirds_as_pytrec_eval_has_them(tmp_path):
     assert scores["ndcg_at_10_first_third"] == pytest.approx(first, abs=1e-5)
     assert scores["ndcg_at_10_middle_third"] == pytest.approx(middle, abs=1e-5)
     assert scores["ndcg_at_10_last_third"] == pytest.approx(last, abs=1e-5)
-    assert scores["start_to_end"] == pytest.approx(first - last, abs=1e-5)
+    assert scores["start_minus_end"] == pytest.approx(first - last, abs=1e-5)
     assert scores["main_score"] == pytest.approx(gain.mean(), abs=1e-4)

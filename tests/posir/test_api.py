@@ -171,8 +171,8 @@ def walk_numbers(value: object) -> Iterator[float]:
 
 
 COMMANDS = {
-    "power --psi 0.1 --psi 0.2 --difference 5": lambda: posir.power(psi=[0.1, 0.2], difference=5),
-    "report results --columns psi": lambda: posir.read_results("results", columns=["psi"]),
+    "power --difference 8 --difference 10": lambda: posir.power(difference=[8, 10]),
+    "report results --columns psi_as_published": lambda: posir.read_results("results", columns=["psi_as_published"]),
     "report results --recall": lambda: posir.read_results("results").recall(),
     "compare results": lambda: posir.compare("results"),
     "published --task SQuAD-PosQ": lambda: posir.published(task="SQuAD-PosQ"),

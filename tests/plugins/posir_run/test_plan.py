@@ -18,6 +18,7 @@ from posir_run.plan import (
     TextCounts,
     build_plan,
     build_table,
+    count_rotations,
     describe_plan,
     explain_estimates,
     measure_speed,
@@ -122,6 +123,16 @@ def test_the_command_plans_for_every_model_from_the_data():
     assert 0 < low <= mean <= high
     assert (dense["counted"], dense["sampled"]) == (True, True)
     assert (sparse["model"]["problem"], sparse["total"]["duration"]) == ("not a dense encoder", None)
+
+
+@pytest.mark.parametrize(("sample", "versions"), [(0, 0), (1, 5 * 4), (2, 5 * 6), (400, 5 * 15)])
+def test_rotated_versions_of_a_sample_of_each_length_are_counted(sample, versions):
+    """At most five for a document: two of the whole text, and three of an excerpt."""
+    one_subset = SubsetSize("A", "a", TextCounts.from_buckets({0: (3, 300), 2: (2, 2_000)}), 9, counted=True)
+    first, second = (
+        SubsetSize("B", corpus, TextCounts.from_buckets({1: (5, 3_000)}), 9, counted=True) for corpus in ("b", "c")
+    )
+    assert count_rotations([one_subset, first, second], sample) == versions
 
 
 @pytest.mark.usefixtures("data")

@@ -91,7 +91,7 @@ BUILDERS = {
     "report": lambda results: posir.read_results(results).to_html(),
     "stats": lambda _: posir.stats("PosIR-Mini").to_html(),
     "published": lambda _: posir.published().to_html(),
-    "power": lambda _: posir.power(psi=0.3).to_html(),
+    "power": lambda _: posir.power(difference=8).to_html(),
 }
 
 #: The first chart may be in a fold of a fold.
