@@ -282,6 +282,8 @@ def _score_problems(
         keys.SCORE_NAMES_KEY: sorted(added),
     }
     rest = {name: value for name, value in scores.items() if name not in low and name not in others}
+    # What commands name the model by is no score, and `build_submission` removes it.
+    rest[keys.RUN_KEY] = {name: value for name, value in scores[keys.RUN_KEY].items() if name != keys.REFERENCE_KEY}
     yield from differences({**fixed, **values, keys.RUN_KEY: run, **added}, rest)
     for name, least in low.items():
         value: Any = scores.get(name)

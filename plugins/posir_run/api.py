@@ -173,6 +173,10 @@ def run(
         benchmark: One or more benchmarks.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder, that counts the tokens of `window`;
+            without it the server's count, or an estimate.
+        skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth: counted, named and not
+            found. An experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
         document_prompt: Text before each document, likewise.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.models.folder import is_model_folder
 from posir_tasks.models.references import ENDPOINT_REFERENCE, RUN, model_origin, portable_name
-from posir_tasks.models.registry import split_reference
 from posir_tasks.models.run_settings import SETTING_VARIABLES, VARIABLES
 from posir_tasks.result_schema import REFERENCE_KEY
 from posir_tasks.sources.repository import DATA_VARIABLE
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
+
+
+#: A name of the Hub or of mteb, which is no path, endpoint or combination.
+PLAIN_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,9 @@ class CommandReference:
 
     def for_others(self) -> CommandReference:
         """Return the reference for a public page: without what only this machine has, a folder or an endpoint."""
+        # Reports need neither the registry nor a client of the Hub until they print a command.
+        from posir_tasks.models.registry import split_reference
+
         is_private = any(_is_path(part) or ENDPOINT_REFERENCE.fullmatch(part) for part in split_reference(self.model))
         variables = {name: value for name, value in self.variables.items() if name != DATA_VARIABLE}
         return CommandReference("" if is_private else self.model, "" if _is_path(self.data) else self.data, variables)
@@ -107,6 +114,10 @@ def shorten_path(path: str) -> str:
 
 def _locate_model(reference: str) -> str:
     """Return a reference as a command takes it here; empty if a folder in it is missing, or it names a run or no model."""
+    if PLAIN_NAME.fullmatch(reference) and model_origin(reference) is None:
+        return reference
+    from posir_tasks.models.registry import split_reference
+
     parts = split_reference(reference)
     missing = [part for part in parts if Path(part).is_absolute() and not is_model_folder(Path(part))]
     named_only = [part for part in parts if model_origin(part) is not None and not is_model_folder(Path(part))]
