@@ -160,7 +160,7 @@ def correlate(
         >>> posir.evaluate("./my-model", "PosIR-Mini", output_folder="my-results")[0].task
         'PosIR-Mini'
         >>> posir.correlate("my-results").to_polars()["rho"].to_list()
-        [None, None]
+        [None, None, None]
     """
     from posir_probe import correlation
     from posir_probe.probing import all_probes

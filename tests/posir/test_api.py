@@ -156,7 +156,7 @@ def assert_well_written(shown: Presentable) -> None:
     text = str(shown)
     assert not re.search(r"(?<![\w.,])-0(\.0+)?(?![\d.])", text)
     assert "\N{MINUS SIGN}" not in text
-    assert not re.search(r"\d%", text)
+    assert not re.search(r"\d\s%", text)
     assert sum(len(wrap(paragraph, 80)) for paragraph in shown.legend()) <= 6
     assert {len(decimals) for decimals in re.findall(r"nDCG@10 [-+]?\d+\.(\d+)", text)} <= {1}
 
@@ -190,8 +190,7 @@ def test_commands_print_what_functions_return(command: str, reader: Path, monkey
 
 MISTAKES = {
     "nowhere: no such folder": lambda: posir.read_results("nowhere"),
-    "Which effect": lambda: posir.power(),
-    "at most 1": lambda: posir.power(psi=10),
+    "at most 100": lambda: posir.power(difference=1_000),
     "divide percentages": lambda: posir.psi([58.3, 40.1]),
     "must be numbers": lambda: posir.psi(["a"]),
     "undefined": lambda: posir.psi([0, None]),
