@@ -40,9 +40,9 @@ ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
 #: Scores by title, by which outcomes and changes name them.
 SCORES = {"nDCG@10": "ndcg_at_10", "Position effect": "position_effect"}
 BRIEF = (
-    "nDCG@10 and position effect (the same evidence in the first third of its document minus in the last) x 100, each with its "
-    "95% interval for new documents. Change: from the plain model, on the same versions, at 98.33%, so that those of a method "
-    "hold together. Vectors: per document. Time: relative to the plain model."
+    "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, with 95% intervals for new "
+    "documents. Change: from the plain model, at 98.33%, so that those of a method hold together. Vectors: per document. Time: "
+    "relative to the plain model."
 )
 LEGEND = (
     "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the change is within the margin (2 "

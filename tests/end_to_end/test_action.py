@@ -55,7 +55,7 @@ def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
     assert "\n" not in rest.rstrip("\n")
     assert summary.startswith("### The gate fails · org/b against org/a")
     compared = compare([Path(folder) for folder in folders.values()], lengths="all", task="PosIR-English")
-    states = [format_change(row.metric_change) for row in compared.rows if row.metric is not Metric.NDCG]
+    states = [format_change(row.metric_change) for row in compared.rows if row.metric is Metric.NDCG]
     assert [state for state in states if f"| {state} |" not in summary] == []
     suite = ElementTree.parse(tmp_path / "reports" / "gate.xml").getroot()
     assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]
@@ -105,7 +105,7 @@ import sys
 from importlib.metadata import packages_distributions
 from posir_report.api import report
 from posir_tasks.command.app import main
-sys.argv = ["posir", "report", sys.argv[1], "--fail-if", "psi > 2", "--junit", "gate.xml", "--format", "markdown"]
+sys.argv = ["posir", "report", sys.argv[1], "--fail-if", "ndcg_at_10 < 2", "--junit", "gate.xml", "--format", "markdown"]
 sys.stdout, printed = sys.stderr, sys.stdout
 try:
     main()

@@ -115,7 +115,7 @@ def test_neither_the_import_nor_the_function_ever_raises():
 def test_the_readme_says_how_to_avoid_cuda_before_the_first_command():
     readme = (ROOT / "README.md").read_text()
     cpu_build = readme.index("pip install torch --index-url https://download.pytorch.org/whl/cpu")
-    assert cpu_build < readme.index("\npip install .") < readme.index("\nmteb run")
+    assert cpu_build < readme.index("\npip install '.[demo]'") < readme.index("\nposir window")
 
 
 @pytest.fixture(scope="module")

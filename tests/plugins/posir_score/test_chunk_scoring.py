@@ -75,7 +75,7 @@ def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     assert scoring.to_polars()["recall"].to_list()[0] == scoring.rows[0].recall.value
     assert scoring.notes == ("whole: 2 of 4 chunks are not in their text.",)
     assert len(scoring.changes) == 2
-    assert all("cannot be said" in change for change in scoring.changes)
+    assert all("inconclusive" in change for change in scoring.changes)
     assert sum(row.excerpts for row in scoring.places) == 2 * 2 * 3
 
 
@@ -88,10 +88,10 @@ def test_the_change_between_chunkers_counts_documents_and_not_questions():
     assert worse.startswith("worse is worse than best in recall: -21.0 [-21.")
     assert same == "best and same are equivalent within 2 points in recall: 0.0 [0.0, 0.0]."
     sentences = list(describe_changes("recall", scores, few))
-    assert all("5 documents are too few, at least 10" in sentence for sentence in sentences)
+    assert all("too few documents" in sentence for sentence in sentences)
     # All questions of a document change alike: there are as many observations as documents.
     by_document = rng.standard_normal(30)
-    (sentence,) = describe_changes("IoU", {"best": best + 1, "other": best + 1 + 0.1 * by_document[many] - 0.05}, many)
+    (sentence,) = describe_changes("iou", {"best": best + 1, "other": best + 1 + 0.1 * by_document[many] - 0.05}, many)
     low, high = map(float, re.search(r"\[(\S+), (\S+)\]", sentence).groups())
     half = stdtrit(29, 1 - 0.05 / 6) * 10 * by_document.std(ddof=1) / 30**0.5
     assert (high - low) / 2 == pytest.approx(half, abs=0.2)

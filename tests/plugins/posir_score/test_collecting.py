@@ -196,7 +196,12 @@ def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
 
 
 def test_an_interruption_says_what_is_kept(tmp_path: Path):
-    search, _ = fail_for("text 7", lambda: signal.raise_signal(signal.SIGINT))
+    def interrupt() -> None:
+        signal.raise_signal(signal.SIGINT)
+        # The main thread has time to notice.
+        time.sleep(1)
+
+    search, _ = fail_for("text 7", interrupt)
     with pytest.raises(KeyboardInterrupt, match=r"^interrupted: [78] of 20 answers are kept in .*; the same command goes on"):
         collect(search, tmp_path, replace(FAST, concurrency=1))
 

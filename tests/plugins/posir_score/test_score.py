@@ -52,7 +52,8 @@ def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path
     mine, other = (json.loads(file.read_text())["scores"]["test"][0] for file in files)
     # The model is known to ignore word order, a run is not.
     differing = ("position_run", "mteb_version", "document_ranks", "read", "rotations", "position_scores")
-    same = [name for name in other if name not in differing]
+    tested = ("position_effect", "truncation_loss", "controlled_psi", "middle_minus_ends", "state")
+    same = [name for name in other if name not in differing and not name.startswith(tested)]
     assert {name: mine[name] for name in same} == {name: other[name] for name in same}
     assert scored.runs[0].ndcg_at_10 == pytest.approx(other["ndcg_at_10"], abs=1e-6)
     assert mine["position_run"]["search"]["queries"] == 720

@@ -162,7 +162,7 @@ def test_another_error_of_the_system_is_no_mistake_of_the_user():
 
 
 def test_columns_are_listed_without_results():
-    assert "not_read: Share of the questions" in invoke("report", "--columns", "help")
+    assert "unread_share: Share of the questions" in invoke("report", "--columns", "help")
 
 
 def test_a_misspelled_path_is_no_dataset_of_the_hub(tmp_path, monkeypatch):
