@@ -99,7 +99,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 def test_every_printed_command_is_one_that_the_command_line_takes(session: Session):
     assert len(session.calls) >= 5, session.calls.keys()
-    assert {call.arguments[0] for call in session.calls.values()} == {*PROGRAMS}
+    assert {call.arguments[0] for call in session.calls.values()} <= {*PROGRAMS}
     problems = {text: problem for text, call in session.calls.items() if (problem := check_call(call.arguments))}
     assert not problems
 
