@@ -17,7 +17,7 @@ from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.sources.copies import count_repeated, describe_merged, find_copies
 from posir_tasks.sources.copies import merge_copies as merge_data_copies
-from posir_tasks.sources.data import Judgments
+from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
     Item,
@@ -152,17 +152,10 @@ def import_passages(
         questions, texts = imported.divide_skipped()
         listed = [*_list_causes(questions, len(questions)), *filter(None, [describe_skipped(texts)])]
         raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, advice]))
-    lost, total = _find_lost(imported)
-    if len(lost) > max_loss * total:
-        share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out, more than a fifth; nothing was written."
-        allow = "Correct them, or import the others with --allow-loss."
-        raise DataError("\n".join([share, *_list_causes(lost, total), allow]))
+    _refuse_loss(imported, max_loss)
     data = imported.to_position_data("", count_tokens)
-    if needs_corpus and (repeated := count_repeated(data)).use is not Use.CORPUS:
-        raise PosirError(
-            f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within each document "
-            "(`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or give --scope corpus if each stands alone."
-        )
+    if needs_corpus:
+        _refuse_repeats(data)
     originals: Mapping[str, str] = {}
     if is_merged:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
@@ -173,6 +166,27 @@ def import_passages(
     notes += [describe_merged(originals)] if originals else []
     notes += [copies.describe()] if copies else []
     return replace(imported.take(data), notes=tuple(notes))
+
+
+def _refuse_loss(imported: ImportedData, max_loss: float) -> None:
+    """Raise DataError with the causes if more than a part of the questions that have an answer are left out."""
+    lost, total = _find_lost(imported)
+    if len(lost) <= max_loss * total:
+        return
+    share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out, more than a fifth; nothing was written."
+    allow = "Correct them, or import the others with --allow-loss."
+    raise DataError("\n".join([share, *_list_causes(lost, total), allow]))
+
+
+def _refuse_repeats(data: PositionData) -> None:
+    """Raise PosirError if questions are asked of several documents, so that no search of the corpus answers them."""
+    repeated = count_repeated(data)
+    if repeated.use is Use.CORPUS:
+        return
+    raise PosirError(
+        f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within each document "
+        "(`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or give --scope corpus if each stands alone."
+    )
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
