@@ -1,9 +1,10 @@
 """Autoload: patches mteb when it is imported, so that it knows posir's tasks.
 
-Python imports this module at startup, through `posir.pth`, or calls its `start`, through `posir.start` (3.15 and later). It
-puts a finder on `sys.meta_path`, and nothing else happens until mteb is imported. Every start of Python reads this file, so it
-is small, imports only what is loaded anyway, and never raises; the rest is in `posir_tasks.host`. Where this module is gone,
-`posir.pth` does nothing; where the rest is, mteb goes on after one warning.
+Python imports this module at startup, through `posir.pth`, or calls its `start`, through
+`posir.start` (3.15 and later). It puts a finder on `sys.meta_path`, and nothing else happens until
+mteb is imported. Every start of Python reads this file, so it is small, imports only what is loaded
+anyway, and never raises; the rest is in `posir_tasks.host`. Where this module is gone, `posir.pth`
+does nothing; where the rest is, mteb goes on after one warning.
 """
 
 import os
@@ -41,10 +42,13 @@ class MtebFinder:
 
 
 def warn_once(error: Exception) -> None:
-    """Say on stderr that mteb goes on without posir's tasks: posir is incomplete, such as half uninstalled."""
+    """Say on stderr that mteb goes on without posir's tasks: posir is incomplete, such as half
+    uninstalled.
+    """
     if not warned and sys.stderr is not None:
         print(
-            f"posir: mteb goes on without posir's tasks, because posir cannot be imported ({type(error).__name__}: {error}). "
+            "posir: mteb goes on without posir's tasks, because posir cannot be imported "
+            f"({type(error).__name__}: {error}). "
             "Run `pip install --force-reinstall --no-deps posir`, or `pip uninstall posir`.",
             file=sys.stderr,
         )
@@ -57,7 +61,9 @@ def is_installed() -> bool:
 
 
 def install() -> None:
-    """Put the finder on `sys.meta_path`, and patch the modules of mteb that are already imported."""
+    """Put the finder on `sys.meta_path`, and patch the modules of mteb that are already
+    imported.
+    """
     if is_installed():
         return
     sys.meta_path.insert(0, MtebFinder)
@@ -73,7 +79,9 @@ def install() -> None:
 
 
 def start() -> None:
-    """Install the finder unless `POSIR_AUTOLOAD=0`. Called at every start of Python, so it never raises."""
+    """Install the finder unless `POSIR_AUTOLOAD=0`. Called at every start of Python, so it never
+    raises.
+    """
     try:
         if os.environ.get("POSIR_AUTOLOAD") != "0":
             install()

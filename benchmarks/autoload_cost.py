@@ -1,6 +1,7 @@
 """Cost of the autoload file for every user of mteb, with it and without it, alternating.
 
-`python -c pass` and `mteb --help` start; tasks and benchmarks are listed in a process that has imported mteb.
+`python -c pass` and `mteb --help` start; tasks and benchmarks are listed in a process that has
+imported mteb.
 
 Use: python benchmarks/autoload_cost.py
 """
@@ -48,9 +49,14 @@ def compare(measure_times: Callable[[str], Times], runs: int) -> None:
         for autoload, times in measured.items():
             times.append(measure_times(autoload))
     for name in measured["1"][0]:
-        on, off = (statistics.median(times[name] for times in measured[autoload][1:]) for autoload in "10")
+        on, off = (
+            statistics.median(times[name] for times in measured[autoload][1:]) for autoload in "10"
+        )
         ratio = f"ratio {on / off:.2f}" if off else ""
-        print(f"{name:24s} on {on * 1000:8.1f} ms, off {off * 1000:8.1f} ms: {(on - off) * 1000:+8.1f} ms, {ratio}")
+        print(
+            f"{name:24s} on {on * 1000:8.1f} ms, off {off * 1000:8.1f} ms: "
+            f"{(on - off) * 1000:+8.1f} ms, {ratio}"
+        )
 
 
 def time_command(*command: str) -> Callable[[str], Times]:

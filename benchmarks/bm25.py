@@ -1,6 +1,8 @@
-"""BM25 on a large domain: `mteb run` of a PosIR task, of the same data as a plain mteb task, and bm25s alone.
+"""BM25 on a large domain: `mteb run` of a PosIR task, of the same data as a plain mteb task, and
+bm25s alone.
 
-Use: python benchmarks/bm25.py DATA [LANGUAGE_CODE] [TASK], where DATA holds PosIR-Benchmark-v1/<code>/<one domain>.
+Use: python benchmarks/bm25.py DATA [LANGUAGE_CODE] [TASK], where DATA holds
+PosIR-Benchmark-v1/<code>/<one domain>.
 """
 
 import json
@@ -22,15 +24,25 @@ def main() -> None:
     here = Path(__file__).parent
     with tempfile.TemporaryDirectory() as output:
         run = ["run", "-m", BM25, "--output-folder", output, "-v", "0", "-t"]
-        ours = measure([str(Path(sys.executable).parent / "mteb"), *run, task], {"POSIR_DATA": str(data)})
+        ours = measure(
+            [str(Path(sys.executable).parent / "mteb"), *run, task], {"POSIR_DATA": str(data)}
+        )
         (result,) = Path(output).rglob(f"{task}.json")
         inside = json.loads(result.read_text())["evaluation_time"]
         plain = measure(
-            [sys.executable, str(here / "plain_mteb.py"), str(domain), code, *run, "Plain"], {"POSIR_AUTOLOAD": "0"}
+            [sys.executable, str(here / "plain_mteb.py"), str(domain), code, *run, "Plain"],
+            {"POSIR_AUTOLOAD": "0"},
         )
-    raw = float(measure([sys.executable, str(here / "raw_bm25s.py"), str(domain), code.split("-")[0]]).output)
+    raw = float(
+        measure(
+            [sys.executable, str(here / "raw_bm25s.py"), str(domain), code.split("-")[0]]
+        ).output
+    )
     print_rows([(f"mteb run -t {task}", ours), ("mteb run, plain task, default settings", plain)])
-    print(f"\nwithout imports: {task} {inside:.1f} s, bm25s alone {raw:.1f} s, ratio {inside / raw:.2f}")
+    print(
+        f"\nwithout imports: {task} {inside:.1f} s, bm25s alone {raw:.1f} s, ratio "
+        f"{inside / raw:.2f}"
+    )
 
 
 if __name__ == "__main__":

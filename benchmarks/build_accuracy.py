@@ -1,10 +1,12 @@
-"""Precision and recall of each stage of `posir build` at its default settings, against questions that people wrote.
+"""Precision and recall of each stage of `posir build` at its default settings, against questions
+that people wrote.
 
-A server speaks the chat protocol and answers with the questions and answers of XQuAD or JaQuAD, and fails as language models do
-(`tests/support/language_model_server.py` has the rates). `--judge-errors` sets how often it judges wrongly.
+A server speaks the chat protocol and answers with the questions and answers of XQuAD or JaQuAD, and
+fails as language models do (`tests/support/language_model_server.py` has the rates).
+`--judge-errors` sets how often it judges wrongly.
 
-Usage: python benchmarks/build_accuracy.py FOLDER [CODE ...] [--judge-errors 0.01], where FOLDER holds xquad.<code>.json and
-jaquad/dev.
+Usage: python benchmarks/build_accuracy.py FOLDER [CODE ...] [--judge-errors 0.01], where FOLDER
+holds xquad.<code>.json and jaquad/dev.
 """
 
 from __future__ import annotations
@@ -21,40 +23,68 @@ from posir_build.pipeline import STAGE_NAMES, Tools, run_stages
 from posir_build.settings import BuildSettings
 from posir_tasks.settings_file import load_settings
 from tests.support.build_accuracy import StageAccuracy, measure_stages
-from tests.support.human_answers import HumanDocument, Truth, jaquad_documents, squad_documents, write_documents
+from tests.support.human_answers import (
+    HumanDocument,
+    Truth,
+    jaquad_documents,
+    squad_documents,
+    write_documents,
+)
 from tests.support.language_model_server import RATES, serve_language_model
 
 LANGUAGES = {
-    "en": "eng-Latn", "de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl",
+    "en": "eng-Latn",
+    "de": "deu-Latn",
+    "zh": "cmn-Hans",
+    "ar": "ara-Arab",
+    "es": "spa-Latn",
+    "ru": "rus-Cyrl",
     "ja": "jpn-Jpan",
-}  # fmt: skip
+}
 
 
 def load_documents(folder: Path, code: str) -> list[HumanDocument]:
     """Return documents of four paragraphs; questions in another language are German or English."""
     if code == "ja":
         return jaquad_documents(folder / "jaquad" / "dev")
-    return squad_documents(folder / f"xquad.{code}.json", 4, folder / f"xquad.{'de' if code == 'en' else 'en'}.json")
+    return squad_documents(
+        folder / f"xquad.{code}.json", 4, folder / f"xquad.{'de' if code == 'en' else 'en'}.json"
+    )
 
 
-def measure(documents: list[HumanDocument], language: str, rates: Mapping[str, float]) -> Iterator[StageAccuracy]:
+def measure(
+    documents: list[HumanDocument], language: str, rates: Mapping[str, float]
+) -> Iterator[StageAccuracy]:
     """Build a dataset from documents, and yield the accuracy of each stage."""
     truth = Truth(documents)
-    with tempfile.TemporaryDirectory() as name, serve_language_model(truth, rates=dict(rates)) as server:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        serve_language_model(truth, rates=dict(rates)) as server,
+    ):
         folder = Path(name)
         write_documents(folder / "texts", documents)
         required = [
-            f"documents={folder / 'texts'}", f"language={language}", "domain=harbour", f"output={folder / 'data'}",
-            f"work={folder / 'work'}", "llm.model=human", f"llm.endpoints=[{server.url}]", "sample.lengths=any",
-        ]  # fmt: skip
-        yield from measure_stages(truth, run_stages(Tools(load_settings(BuildSettings, None, required)), STAGE_NAMES[-1]))
+            f"documents={folder / 'texts'}",
+            f"language={language}",
+            "domain=harbour",
+            f"output={folder / 'data'}",
+            f"work={folder / 'work'}",
+            "llm.model=human",
+            f"llm.endpoints=[{server.url}]",
+            "sample.lengths=any",
+        ]
+        yield from measure_stages(
+            truth, run_stages(Tools(load_settings(BuildSettings, None, required)), STAGE_NAMES[-1])
+        )
 
 
 def main() -> None:
     """Print a row for each language and stage."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("codes", nargs="*", metavar="CODE", help=f"of {', '.join(LANGUAGES)}; all by default")
+    parser.add_argument(
+        "codes", nargs="*", metavar="CODE", help=f"of {', '.join(LANGUAGES)}; all by default"
+    )
     parser.add_argument("--judge-errors", type=float, default=RATES["wrong grade"])
     options = parser.parse_args()
     rates = RATES | {"wrong grade": options.judge_errors, "wrong verdict": options.judge_errors}
@@ -63,7 +93,8 @@ def main() -> None:
     for code in options.codes or LANGUAGES:
         for stage in measure(load_documents(options.folder, code), LANGUAGES[code], rates):
             print(
-                f"| {code} | {stage.stage} | {stage.entered:,} | {stage.right_entered:,} | {stage.kept:,} | "
+                f"| {code} | {stage.stage} | {stage.entered:,} | {stage.right_entered:,} | "
+                f"{stage.kept:,} | "
                 f"{stage.precision_before:.3f} | {stage.precision:.3f} | {stage.recall:.3f} |",
                 flush=True,
             )

@@ -1,8 +1,10 @@
-"""Time that `posir build` adds to that of the language model's server: 500 documents, 5,000 calls of 50 ms, 32 in flight.
+"""Time that `posir build` adds to that of the language model's server: 500 documents, 5,000 calls
+of 50 ms, 32 in flight.
 
-A build from documents to a dataset takes 500 calls of Ask, 1,500 of Locate and 3,000 of Verify. It is compared with what the
-server needs at least, and with clients that only send 5,000 requests of the same length to the same server: a raw HTTP client
-(`http.client`) in 32 threads, and posir's own as a build uses it, in one event loop. All share the processor with the server.
+A build from documents to a dataset takes 500 calls of Ask, 1,500 of Locate and 3,000 of Verify. It
+is compared with what the server needs at least, and with clients that only send 5,000 requests of
+the same length to the same server: a raw HTTP client (`http.client`) in 32 threads, and posir's own
+as a build uses it, in one event loop. All share the processor with the server.
 
 Usage: python benchmarks/build_overhead.py [--documents 500] [--milliseconds 50]
 """
@@ -41,7 +43,8 @@ def write_document(number: int) -> str:
     drawn = random.Random(number)
     names = ["".join(drawn.choices("aeioubdklmnrst", k=7)).title() for _ in range(SENTENCES)]
     return " ".join(
-        f"The keeper of lighthouse {number * SENTENCES + row} is called {name}." for row, name in enumerate(names, 10**6)
+        f"The keeper of lighthouse {number * SENTENCES + row} is called {name}."
+        for row, name in enumerate(names, 10**6)
     )
 
 
@@ -51,7 +54,11 @@ def answer(prompt: str, user: str) -> dict[str, Any]:
         keepers = KEEPER.findall(user)
         chosen = [keepers[row * len(keepers) // QUESTIONS] for row in range(QUESTIONS)]
         asked = [
-            {"question": f"What is the keeper of lighthouse {number} called?", "answer": name, "type": "what"}
+            {
+                "question": f"What is the keeper of lighthouse {number} called?",
+                "answer": name,
+                "type": "what",
+            }
             for number, name in chosen
         ]
         return {"questions": asked}
@@ -71,17 +78,28 @@ def serve(port: multiprocessing.Queue[int], milliseconds: float) -> None:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 started = time.perf_counter()
-                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+                length = next(
+                    line
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length:")
+                )
                 request = json.loads(await reader.readexactly(int(length.split(b":")[1])))
                 content = json.dumps(
-                    answer(request["response_format"]["json_schema"]["name"], request["messages"][1]["content"])
+                    answer(
+                        request["response_format"]["json_schema"]["name"],
+                        request["messages"][1]["content"],
+                    )
                 )
-                choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+                choice = {
+                    "message": {"role": "assistant", "content": content},
+                    "finish_reason": "stop",
+                }
                 usage = {"prompt_tokens": 1000, "completion_tokens": 10}
                 body = json.dumps({"choices": [choice], "usage": usage}).encode()
                 await asyncio.sleep(milliseconds / 1000 - (time.perf_counter() - started))
                 writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+                    b"%d\r\n\r\n" % len(body) + body
                 )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -115,7 +133,9 @@ def raw_client(port: int) -> Callable[[dict[str, Any]], object]:
     def call(body: dict[str, Any]) -> object:
         if not hasattr(local, "connection"):
             local.connection = HTTPConnection("127.0.0.1", port)
-        local.connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        local.connection.request(
+            "POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"}
+        )
         return local.connection.getresponse().read()
 
     return call
@@ -136,7 +156,9 @@ async def send_asynchronously(address: str, bodies: Sequence[dict[str, Any]]) ->
 
 
 def main() -> None:
-    """Print the time of a build beside those of the server and of two clients, and the peak memory."""
+    """Print the time of a build beside those of the server and of two clients, and the peak
+    memory.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=500)
     parser.add_argument("--milliseconds", type=float, default=50)
@@ -157,15 +179,26 @@ def main() -> None:
         texts = [write_document(number) for number in range(options.documents)]
         (folder / "texts.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
         fields = (
-            f"documents={folder / 'texts.jsonl'}", "language=eng-Latn", "domain=lighthouses", f"output={folder / 'data'}",
-            f"work={folder / 'work'}", "llm.model=none", f"llm.endpoints=[{address}]", f"llm.in_flight={IN_FLIGHT}",
-            "sample.lengths=any", "ask.draws=1", f"ask.questions={QUESTIONS}", "verify.leave_out=false",
-        )  # fmt: skip
+            f"documents={folder / 'texts.jsonl'}",
+            "language=eng-Latn",
+            "domain=lighthouses",
+            f"output={folder / 'data'}",
+            f"work={folder / 'work'}",
+            "llm.model=none",
+            f"llm.endpoints=[{address}]",
+            f"llm.in_flight={IN_FLIGHT}",
+            "sample.lengths=any",
+            "ask.draws=1",
+            f"ask.questions={QUESTIONS}",
+            "verify.leave_out=false",
+        )
         settings = load_settings(BuildSettings, None, fields)
         calls = options.documents * (1 + 3 * QUESTIONS)
         question = "What is the keeper of lighthouse 1 called?"
         bodies = [
-            RELEVANCE.build_request({"question": question, "text": texts[row % len(texts)]}, 0, settings.llm).body
+            RELEVANCE.build_request(
+                {"question": question, "text": texts[row % len(texts)]}, 0, settings.llm
+            ).body
             for row in range(calls)
         ]
         raw = measure(lambda: send_all(raw_client(port), bodies))
@@ -176,7 +209,10 @@ def main() -> None:
         assert sum(used.calls for used in tools.log.usage().values()) == calls
     server.terminate()
     needed = calls * options.milliseconds / 1000 / IN_FLIGHT
-    print(f"{calls:,} calls, {IN_FLIGHT} in flight; load of the machine {os.getloadavg()[0]:.1f}; peak memory {memory:.2f} GB")
+    print(
+        f"{calls:,} calls, {IN_FLIGHT} in flight; load of the machine {os.getloadavg()[0]:.1f}; "
+        f"peak memory {memory:.2f} GB"
+    )
     print(f"server at least: {needed:.1f} s")
     measured = {
         "raw client": raw,
@@ -184,7 +220,10 @@ def main() -> None:
         "posir build": build,
     }
     for label, (seconds, cpu) in measured.items():
-        compared = f"{seconds / needed - 1:+.0%} of the server, {seconds / raw[0] - 1:+.0%} of the raw client"
+        compared = (
+            f"{seconds / needed - 1:+.0%} of the server, {seconds / raw[0] - 1:+.0%} of the raw "
+            "client"
+        )
         print(f"{label}: {seconds:.1f} s ({compared}), CPU {cpu:.1f} s")
 
 

@@ -1,10 +1,12 @@
-"""Coverage of the intervals of `posir study correlate`, level and power of its test, by simulation of models in families.
+"""Coverage of the intervals of `posir study correlate`, level and power of its test, by simulation
+of models in families.
 
 Use: python benchmarks/correlate_coverage.py [DRAWS]
 
-Each model has two normal values with a given correlation, of which a share of the variance is the family's. Printed is how
-often the interval for independent models and the jackknife over families hold the true rank correlation, and how often
-Spearman's test for independent models and the permutation of families reject.
+Each model has two normal values with a given correlation, of which a share of the variance is the
+family's. Printed is how often the interval for independent models and the jackknife over families
+hold the true rank correlation, and how often Spearman's test for independent models and the
+permutation of families reject.
 """
 
 import math
@@ -22,7 +24,9 @@ DESIGNS = ((12, 3, 0.7), (12, 3, 0.0), (8, 3, 0.8), (6, 4, 0.7), (12, 1, 0.0))
 CORRELATIONS = (0.0, 0.6, 0.85)
 
 
-def draw(random: np.random.Generator, families: int, models: int, share: float, rho: float) -> Floats:
+def draw(
+    random: np.random.Generator, families: int, models: int, share: float, rho: float
+) -> Floats:
     """Return two values of each model, shape (2, families x models)."""
     covariance = [[1, rho], [rho, 1]]
     shared = np.repeat(random.multivariate_normal([0, 0], covariance, families), models, axis=0)
@@ -48,8 +52,13 @@ def main(draws: int) -> None:
             for _ in range(draws):
                 x, y = draw(random, families, models, share, rho)
                 naive, _ = estimate_rho(x, y)
-                held = holds(naive.interval if naive else None, true), holds(jackknife_interval(x, y, labels), true)
-                rows.append((*held, spearmanr(x, y).pvalue < 0.05, permutation_p_value(x, y, labels) < 0.05))
+                held = (
+                    holds(naive.interval if naive else None, true),
+                    holds(jackknife_interval(x, y, labels), true),
+                )
+                rows.append(
+                    (*held, spearmanr(x, y).pvalue < 0.05, permutation_p_value(x, y, labels) < 0.05)
+                )
             print(families, models, share, rho, "|", *np.mean(rows, axis=0).round(3), flush=True)
 
 

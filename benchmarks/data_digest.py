@@ -1,6 +1,8 @@
-"""Seconds and memory of the digest of a corpus. Use: python benchmarks/data_digest.py [DOCUMENTS CHARACTERS]
+"""Seconds and memory of the digest of a corpus. Use: python benchmarks/data_digest.py [DOCUMENTS
+CHARACTERS]
 
-By default as many documents as a domain of PosIR has on average, of the average length of an English one.
+By default as many documents as a domain of PosIR has on average, of the average length of an
+English one.
 """
 
 from __future__ import annotations
@@ -33,4 +35,7 @@ if __name__ == "__main__":
     before, start = peak_memory(), time.perf_counter()
     digest_texts(corpus)
     seconds = time.perf_counter() - start
-    print(f"{len(corpus):,} documents: {seconds:.2f} s; {peak_memory() - before:.0f} MB above the peak before")
+    print(
+        f"{len(corpus):,} documents: {seconds:.2f} s; {peak_memory() - before:.0f} MB above the "
+        "peak before"
+    )

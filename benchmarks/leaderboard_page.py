@@ -1,6 +1,8 @@
-"""Response times of a large leaderboard: first use, sorting, filtering, other views; and bytes transferred before first use.
+"""Response times of a large leaderboard: first use, sorting, filtering, other views; and bytes
+transferred before first use.
 
-The site is built from synthetic records, served compressed by a local server, and opened in headless Chromium.
+The site is built from synthetic records, served compressed by a local server, and opened in
+headless Chromium.
 
 Use: python benchmarks/leaderboard_page.py [MODELS [TASKS]], by default 500 and 30
 """
@@ -41,9 +43,14 @@ ACTIONS = {
     "sort by Q4": "document.querySelector('th.q4').click()",
     "sort by name": "document.querySelector('th.label').click()",
     "sort by nDCG@10": "document.querySelector('th.score').click()",
-    "search by name": "Object.assign(search, { value: 'model-1' }).dispatchEvent(new Event('input', { bubbles: true }))",
-    "search for all": "Object.assign(search, { value: '' }).dispatchEvent(new Event('input', { bubbles: true }))",
-    "filter by kind": "Object.assign(kind, { value: 'Sparse' }).dispatchEvent(new Event('change', { bubbles: true }))",
+    "search by name": "Object.assign(search, { value: 'model-1' }).dispatchEvent(new "
+    "Event('input', { bubbles: "
+    "true }))",
+    "search for all": "Object.assign(search, { value: '' }).dispatchEvent(new Event('input', { "
+    "bubbles: true }))",
+    "filter by kind": "Object.assign(kind, { value: 'Sparse' }).dispatchEvent(new Event('change', "
+    "{ bubbles: "
+    "true }))",
     "reset filters": "reset.click()",
     "another length": "document.querySelector('[name=length][value=Q1]').click()",
     "long documents": "document.querySelector('[name=length][value=Q4]').click()",
@@ -65,18 +72,27 @@ def write(folder: Path, models: int, tasks: int) -> None:
         for at, task in enumerate(names)
     )
     start = time.perf_counter()
-    site = render_site(records, groups, {"datatables": bundle_table_library(), "vega": bundle_chart_library()})
+    site = render_site(
+        records, groups, {"datatables": bundle_table_library(), "vega": bundle_chart_library()}
+    )
     write_site(site, folder)
-    print(f"site: {len(site)} files, {sum(map(len, site.values())) / 1e6:.0f} MB, in {time.perf_counter() - start:.0f} s")
+    print(
+        f"site: {len(site)} files, {sum(map(len, site.values())) / 1e6:.0f} MB, in "
+        f"{time.perf_counter() - start:.0f} s"
+    )
 
 
 def first_use(browser: Browser, address: str) -> tuple[float, float, int]:
-    """Return the milliseconds, kilobytes and requests until the page is usable, in a new browser context."""
+    """Return the milliseconds, kilobytes and requests until the page is usable, in a new browser
+    context.
+    """
     context = browser.new_context()
     page = context.new_page()
     sent: list[float] = []
     network = context.new_cdp_session(page)
-    network.on("Network.loadingFinished", lambda event: sent.append(event["encodedDataLength"] / 1000))
+    network.on(
+        "Network.loadingFinished", lambda event: sent.append(event["encodedDataLength"] / 1000)
+    )
     network.send("Network.enable")
     page.add_init_script(WATCH)
     page.goto(address)
@@ -87,7 +103,9 @@ def first_use(browser: Browser, address: str) -> tuple[float, float, int]:
 
 
 def time_to_paint(page: Page, action: str) -> float:
-    """Return the milliseconds from an action until its changes, including the address and loaded data, are painted."""
+    """Return the milliseconds from an action until its changes, including the address and loaded
+    data, are painted.
+    """
     return float(
         page.evaluate(
             f"""async () => {{
@@ -97,15 +115,19 @@ def time_to_paint(page: Page, action: str) -> float:
                 await new Promise((done) => setTimeout(done));
               await ({PAINTED})();
               return performance.now() - start;
-            }}"""
+            }}"""  # noqa: E501
         )
     )
 
 
 def main_thread(session: CDPSession) -> float:
-    """Return the milliseconds of CPU time that the page's main thread has worked, which other programs do not lengthen."""
+    """Return the milliseconds of CPU time that the page's main thread has worked, which other
+    programs do not lengthen.
+    """
     metrics = session.send("Performance.getMetrics")["metrics"]
-    return 1000 * next(float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration")
+    return 1000 * next(
+        float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration"
+    )
 
 
 def time_to_appear(page: Page, action: str, selector: str) -> float:
@@ -117,7 +139,10 @@ def time_to_appear(page: Page, action: str, selector: str) -> float:
 
 
 def print_times(name: str, values: list[float], unit: str = "ms") -> None:
-    print(f"{name:22s} median {statistics.median(values):7.1f} {unit}, maximum {max(values):7.1f} {unit} of {len(values)}")
+    print(
+        f"{name:22s} median {statistics.median(values):7.1f} {unit}, maximum {max(values):7.1f} "
+        f"{unit} of {len(values)}"
+    )
 
 
 def visit(browser: Browser, address: str) -> None:
@@ -140,7 +165,12 @@ def visit(browser: Browser, address: str) -> None:
         print_times(name, values)
         print_times("  CPU", work[name])
     print_times(
-        "a model, first", [time_to_appear(page, "document.querySelector('.model-name').click()", "#panel-models .chart svg")]
+        "a model, first",
+        [
+            time_to_appear(
+                page, "document.querySelector('.model-name').click()", "#panel-models .chart svg"
+            )
+        ],
     )
 
 

@@ -21,7 +21,9 @@ class Cost:
 
     wall_s: float
     peak_mb: float
-    """Peak memory of all its processes together, shared memory counted once; at least the peak of the largest process."""
+    """Peak memory of all its processes together, shared memory counted once; at least the peak of
+    the largest process.
+    """
     output: str
     processor_s: float
     """Processor time of the process and of the children that it has waited for."""
@@ -31,7 +33,11 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
     """Run a command and return its cost and standard output; standard error is discarded."""
     start = time.perf_counter()
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **(environment or {})}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **(environment or {})},
     )
     assert process.stdout is not None
     samples, ended = [0.0], threading.Event()
@@ -44,7 +50,9 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
     watch.join()
     if os.waitstatus_to_exitcode(status) != 0:
         sys.exit(f"failed: {' '.join(command)}")
-    return Cost(wall, max(usage.ru_maxrss / 1024, *samples), output, usage.ru_utime + usage.ru_stime)
+    return Cost(
+        wall, max(usage.ru_maxrss / 1024, *samples), output, usage.ru_utime + usage.ru_stime
+    )
 
 
 def _watch(pid: int, samples: list[float], ended: threading.Event) -> None:
@@ -66,7 +74,9 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _proportional_mb(pid: int) -> float:
-    """Return a process's proportional set size, which divides shared pages among the processes that map them."""
+    """Return a process's proportional set size, which divides shared pages among the processes that
+    map them.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -77,7 +87,10 @@ def _proportional_mb(pid: int) -> float:
 def print_rows(rows: Sequence[tuple[str, Cost]]) -> None:
     """Print costs side by side, as ratios to the last row."""
     baseline = rows[-1][1]
-    print(f"{'':44s} {'wall s':>8s} {'peak MB':>9s} {'wall':>7s} {'peak':>7s}   (ratios to the last row)")
+    print(
+        f"{'':44s} {'wall s':>8s} {'peak MB':>9s} {'wall':>7s} {'peak':>7s}   (ratios to the last "
+        "row)"
+    )
     for name, cost in rows:
         ratios = f"{cost.wall_s / baseline.wall_s:7.2f} {cost.peak_mb / baseline.peak_mb:7.2f}"
         print(f"{name:44s} {cost.wall_s:8.1f} {cost.peak_mb:9.0f} {ratios}")

@@ -1,4 +1,5 @@
-"""Measures of position bias on embedders whose bias is known: the Markdown table of docs/measures.md.
+"""Measures of position bias on embedders whose bias is known: the Markdown table of
+docs/measures.md.
 
 Embedders are weighted means of fixed word vectors; texts are PosIR-Mini's. No model is needed.
 Use: python benchmarks/measures.py [DOCUMENTS]
@@ -18,7 +19,13 @@ from posir_probe.probe import Probe, run_probe
 from posir_probe.probing import builtin_probes
 from posir_report.summary import build_rows, summarize
 from posir_score.collecting import Retriever
-from posir_tasks.display.numbers import format_estimate, format_number, format_percent, format_points, format_psi
+from posir_tasks.display.numbers import (
+    format_estimate,
+    format_number,
+    format_percent,
+    format_points,
+    format_psi,
+)
 from posir_tasks.sources.mini import read_mini
 from tests.support.probed_encoders import decaying, first_words
 
@@ -27,7 +34,9 @@ EMBEDDERS = {
     "reads 128 words": first_words,
     "start counts more": decaying,
     "end counts more": WordMean(lambda words: np.exp(-3.0 * np.arange(words)[::-1] / words)),
-    "middle counts less": WordMean(lambda words: 0.05 + np.abs(2 * np.arange(words) / max(words - 1, 1) - 1)),
+    "middle counts less": WordMean(
+        lambda words: 0.05 + np.abs(2 * np.arange(words) / max(words - 1, 1) - 1)
+    ),
 }
 
 
@@ -53,13 +62,23 @@ def measure_retrieval() -> dict[str, list[str]]:
     """Return the row of each measure of retrieval."""
     with tempfile.TemporaryDirectory() as folder:
         scored = [
-            posir.score(to_retriever(embedder), data="PosIR-Mini", name="control", output=f"{folder}/{number}")
+            posir.score(
+                to_retriever(embedder),
+                data="PosIR-Mini",
+                name="control",
+                output=f"{folder}/{number}",
+            )
             for number, embedder in enumerate(EMBEDDERS.values())
         ]
-        rows = [next(row for summary in summarize(run.results) for row in build_rows(summary)) for run in scored]
+        rows = [
+            next(row for summary in summarize(run.results) for row in build_rows(summary))
+            for run in scored
+        ]
     return {
         "nDCG@10": [format_estimate(row.ndcg_at_10, format_percent) for row in rows],
-        "start minus end (points)": [format_estimate(row.start_minus_end, format_points) for row in rows],
+        "start minus end (points)": [
+            format_estimate(row.start_minus_end, format_points) for row in rows
+        ],
         "PSI as published": [format_psi(row.psi_as_published) for row in rows],
     }
 
@@ -67,15 +86,26 @@ def measure_retrieval() -> dict[str, list[str]]:
 def measure_probe(probe: Probe, data: ProbeData) -> list[str]:
     """Return the first summary of a probe for each embedder."""
     summary = probe.first_summary
-    estimates = [run_probe(probe, embedder, data).estimate(summary) for embedder in EMBEDDERS.values()]
-    return [format_estimate(estimate, lambda value: format_number(value, "+.3f")) for estimate in estimates]
+    estimates = [
+        run_probe(probe, embedder, data).estimate(summary) for embedder in EMBEDDERS.values()
+    ]
+    return [
+        format_estimate(estimate, lambda value: format_number(value, "+.3f"))
+        for estimate in estimates
+    ]
 
 
 if __name__ == "__main__":
     documents = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    # As the code of Bias Learning splits sentences, so that the table can be compared with the papers.
-    data = replace(ProbeData.from_position_data(read_mini()), split_at_periods=True).sample(documents)
-    print(f"{len(data.documents)} documents, {len(data.questions)} questions; all 720 questions for retrieval\n")
+    # As the code of Bias Learning splits sentences, so that the table can be compared with the
+    # papers.
+    data = replace(ProbeData.from_position_data(read_mini()), split_at_periods=True).sample(
+        documents
+    )
+    print(
+        f"{len(data.documents)} documents, {len(data.questions)} questions; all 720 questions for "
+        "retrieval\n"
+    )
     print("| measure |", " | ".join(EMBEDDERS), "|")
     print("|---" * (len(EMBEDDERS) + 1) + "|")
     rows = measure_retrieval()

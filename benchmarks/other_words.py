@@ -1,8 +1,9 @@
-"""Questions in other words: shared words, what BM25 and a model find with them, and how specific they are to their sentence.
+"""Questions in other words: shared words, what BM25 and a model find with them, and how specific
+they are to their sentence.
 
-Use: python benchmarks/other_words.py DATA MODEL WRITER [TEXTS]
-Writer and model are embedders as in other commands. Texts are searched as by `posir inspect`, with rarest words for comparison,
-and sentences among all sentences of the texts.
+Use: python benchmarks/other_words.py DATA MODEL WRITER [TEXTS] Writer and model are embedders as in
+other commands. Texts are searched as by `posir inspect`, with rarest words for comparison, and
+sentences among all sentences of the texts.
 """
 
 import sys
@@ -13,7 +14,13 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_data.texts import read_texts
-from posir_inspect.questions import QuestionSet, Wording, ask_questions, build_question_task, measure_word_baseline
+from posir_inspect.questions import (
+    QuestionSet,
+    Wording,
+    ask_questions,
+    build_question_task,
+    measure_word_baseline,
+)
 from posir_tasks.embeddings.encoding import EmbeddingMemory, Encoder, load_encoder, unit_vectors
 from posir_tasks.language_models.other_words import EmbedderWriter, build_vocabulary
 from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
@@ -22,20 +29,30 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_tasks.text.words import find_terms
 
 
-def rank(encoder: Encoder, queries: Sequence[str], texts: Sequence[str], relevant: Sequence[str]) -> np.ndarray:
+def rank(
+    encoder: Encoder, queries: Sequence[str], texts: Sequence[str], relevant: Sequence[str]
+) -> np.ndarray:
     """Return the rank of the relevant text of each query, from 1, shape (n,)."""
     rows = {text: row for row, text in enumerate(texts)}
-    scores = unit_vectors(encoder(queries, PromptType.query)) @ unit_vectors(encoder(texts, PromptType.document)).T
+    scores = (
+        unit_vectors(encoder(queries, PromptType.query))
+        @ unit_vectors(encoder(texts, PromptType.document)).T
+    )
     own = scores[np.arange(len(queries)), [rows[text] for text in relevant]]
     return (scores > own[:, None]).sum(axis=1) + 1
 
 
-def print_ranks(name: str, asked: QuestionSet, wording: Wording, encoder: Encoder, sentences: Sequence[str]) -> None:
+def print_ranks(
+    name: str, asked: QuestionSet, wording: Wording, encoder: Encoder, sentences: Sequence[str]
+) -> None:
     """Print what questions in one wording find."""
     questions = asked.asked_in(wording)
     queries = [question.wordings[wording] for question in questions]
     texts = [asked.documents[question.document] for question in questions]
-    overlaps = sum(bool({*find_terms(query)} & {*find_terms(text)}) for query, text in zip(queries, texts, strict=True))
+    overlaps = sum(
+        bool({*find_terms(query)} & {*find_terms(text)})
+        for query, text in zip(queries, texts, strict=True)
+    )
     task = build_question_task(name, "en", asked, wording)
     task.load_data()
     words = measure_word_baseline(task)
@@ -44,9 +61,13 @@ def print_ranks(name: str, asked: QuestionSet, wording: Wording, encoder: Encode
     own = [question.sentence.of(asked.documents[question.document]) for question in questions]
     specific = np.median(rank(encoder, queries, sentences, own))
     print(
-        f"{wording}: {len(questions):,} questions about {len(asked.documents):,} texts, {overlaps:,} share a word with theirs"
+        f"{wording}: {len(questions):,} questions about {len(asked.documents):,} texts, "
+        f"{overlaps:,} share a word with theirs"
     )
-    print(f"  nDCG@10 {gains.mean():.3f}, BM25 {words.shared_words:.3f}, random order {words.chance:.3f}")
+    print(
+        f"  nDCG@10 {gains.mean():.3f}, BM25 {words.shared_words:.3f}, random order "
+        f"{words.chance:.3f}"
+    )
     print(f"  median rank of the sentence {specific:.0f} of {len(sentences):,}", flush=True)
 
 
@@ -55,10 +76,16 @@ if __name__ == "__main__":
     collection = read_texts(data, limit=int(sys.argv[4]) if len(sys.argv) > 4 else 60)
     texts = [text.text for text in collection.texts]
     sentences = list(
-        dict.fromkeys(span.of(text.text) for text in collection.texts for span in find_sentences(text.text, text.language))
+        dict.fromkeys(
+            span.of(text.text)
+            for text in collection.texts
+            for span in find_sentences(text.text, text.language)
+        )
     )
     encoder = replace(load_encoder(model), memory=EmbeddingMemory())
     asked = ask_questions(collection, EstimatedTokenizer().count_all(texts))
-    written = asked.write_in_other_words(EmbedderWriter(writer, load_encoder(writer), build_vocabulary(texts)))
+    written = asked.write_in_other_words(
+        EmbedderWriter(writer, load_encoder(writer), build_vocabulary(texts))
+    )
     print_ranks(data, written, Wording.RAREST_WORDS, encoder, sentences)
     print_ranks(data, written, Wording.OTHER_WORDS, encoder, sentences)

@@ -1,4 +1,5 @@
-"""`mteb` with an additional task: a domain in the PosIR layout as a plain retrieval task with mteb's default settings.
+"""`mteb` with an additional task: a domain in the PosIR layout as a plain retrieval task with
+mteb's default settings.
 
 Use: python benchmarks/plain_mteb.py DOMAIN_FOLDER LANGUAGE run -t Plain -m MODEL ...
 """
@@ -27,18 +28,27 @@ class Plain(AbsTaskRetrieval):
         category="t2t",
         eval_langs=[LANGUAGE],
         main_score="ndcg_at_10",
-        prompt={"query": "Given a web search query, retrieve relevant passages that answer the query"},
+        prompt={
+            "query": "Given a web search query, retrieve relevant passages that answer the query"
+        },
     )
 
     def load_data(self, num_proc: int | None = None, **kwargs: object) -> None:  # noqa: ARG002
         """Read the three tables."""
-        texts = {name: pl.read_parquet(FOLDER / f"{name}.parquet") for name in ("corpus", "queries")}
+        texts = {
+            name: pl.read_parquet(FOLDER / f"{name}.parquet") for name in ("corpus", "queries")
+        }
         qrels = pl.read_parquet(FOLDER / "qrels" / "test.parquet")
         self.dataset = {
             "default": {
                 "test": {
-                    **{k: Dataset.from_polars(v.select(pl.col("_id").alias("id"), "text")) for k, v in texts.items()},
-                    "relevant_docs": {q: {d: 1} for q, d in qrels.select("query-id", "corpus-id").iter_rows()},
+                    **{
+                        k: Dataset.from_polars(v.select(pl.col("_id").alias("id"), "text"))
+                        for k, v in texts.items()
+                    },
+                    "relevant_docs": {
+                        q: {d: 1} for q, d in qrels.select("query-id", "corpus-id").iter_rows()
+                    },
                     "top_ranked": None,
                 }
             }

@@ -1,9 +1,10 @@
-"""Time of a report, of all scores and of a comparison of results on a language of PosIR, 31 domains of 1,355 questions.
+"""Time of a report, of all scores and of a comparison of results on a language of PosIR, 31 domains
+of 1,355 questions.
 
 Use: OMP_NUM_THREADS=1 python benchmarks/plugins_speed.py
 
-Ranks are drawn at random, two questions a document; the models read 512 tokens. One domain more is scored before, which loads
-the plugins.
+Ranks are drawn at random, two questions a document; the models read 512 tokens. One domain more is
+scored before, which loads the plugins.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ DOMAINS, QUESTIONS, WINDOW = 31, 1_355, 512
 
 
 def draw_evidence(rng: np.random.Generator, domain: int, questions: int = QUESTIONS) -> Evidence:
-    """Return the evidence of a domain: documents of up to 2,048 tokens of four characters, spans anywhere in them."""
+    """Return the evidence of a domain: documents of up to 2,048 tokens of four characters, spans
+    anywhere in them.
+    """
     document = np.arange(questions) // 2
     tokens = rng.integers(100, 2_048, questions)[document]
     starts = (rng.random(questions) * (tokens * 4 - 60)).astype(np.int64)
@@ -51,7 +54,10 @@ def timed(what: str) -> Iterator[None]:
     """Print how long the block takes."""
     start, processor = time.perf_counter(), time.process_time()
     yield
-    print(f"{what}: {time.perf_counter() - start:.2f} s wall, {time.process_time() - processor:.2f} s on the processor")
+    print(
+        f"{what}: {time.perf_counter() - start:.2f} s wall, {time.process_time() - processor:.2f} "
+        "s on the processor"
+    )
 
 
 def main() -> None:
@@ -61,11 +67,18 @@ def main() -> None:
     for domain in range(DOMAINS + 1):
         evidence = draw_evidence(rng, domain)
         a, b = (np.minimum(rng.geometric(0.5, QUESTIONS), 100) for _ in range(2))
-        placed = ReadEvidence.estimate(ReadPart.first(WINDOW, KnownBy.GIVEN), evidence, ["eng-Latn"])
-        results.append(ResultValues(DocumentRanks.from_ranks(scheme, evidence, a, placed, str(domain)), placed.read))
+        placed = ReadEvidence.estimate(
+            ReadPart.first(WINDOW, KnownBy.GIVEN), evidence, ["eng-Latn"]
+        )
+        results.append(
+            ResultValues(
+                DocumentRanks.from_ranks(scheme, evidence, a, placed, str(domain)), placed.read
+            )
+        )
         others.append(DocumentRanks.from_ranks(scheme, evidence, b, placed, str(domain)))
     tasks = [
-        SubsetResult("lab/model", "1", f"Task{number}", "web", values, {}, Path()) for number, values in enumerate(results)
+        SubsetResult("lab/model", "1", f"Task{number}", "web", values, {}, Path())
+        for number, values in enumerate(results)
     ]
     str(Results(tuple(tasks[:1])))
     for what, rows in (

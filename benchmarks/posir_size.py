@@ -1,7 +1,9 @@
-"""Everything from precomputed embeddings to a report at the size of PosIR-English, against matrix products alone.
+"""Everything from precomputed embeddings to a report at the size of PosIR-English, against matrix
+products alone.
 
-Two processes read the same embeddings: one runs search, ranks, profile, plugins and report; the baseline only multiplies and
-takes the top 100 of each query, which any exact search must do. `scaling` varies the number of queries and of documents.
+Two processes read the same embeddings: one runs search, ranks, profile, plugins and report; the
+baseline only multiplies and takes the top 100 of each query, which any exact search must do.
+`scaling` varies the number of queries and of documents.
 
 Use: python benchmarks/posir_size.py [scaling]
 """
@@ -41,12 +43,16 @@ class Size:
 
 
 def write_embeddings(folder: Path, size: Size) -> None:
-    """Write unit vectors: one set of documents for all domains, and queries near their relevant document for each domain."""
+    """Write unit vectors: one set of documents for all domains, and queries near their relevant
+    document for each domain.
+    """
     rng = np.random.default_rng(0)
     documents = unit(rng.standard_normal((size.documents, DIMENSIONS), dtype=np.float32))
     np.save(folder / "documents.npy", documents)
     for domain in range(size.domains):
-        near = documents[relevant_rows(size)] * 0.12 + unit(rng.standard_normal((size.queries, DIMENSIONS), dtype=np.float32))
+        near = documents[relevant_rows(size)] * 0.12 + unit(
+            rng.standard_normal((size.queries, DIMENSIONS), dtype=np.float32)
+        )
         np.save(folder / f"queries-{domain}.npy", unit(near))
 
 
@@ -87,7 +93,11 @@ def draw_data(size: Size) -> tuple[Dataset, Dataset, Evidence]:
     characters = rng.integers(500, 40_000, size.queries)
     starts = (rng.random(size.queries) * (characters - 100)).astype(np.int64)
     positives = [ids[row] for row in relevant_rows(size)]
-    return corpus, queries, Evidence(query_ids, positives, starts, starts + 100, characters, characters // 4)
+    return (
+        corpus,
+        queries,
+        Evidence(query_ids, positives, starts, starts + 100, characters, characters // 4),
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,10 @@ def time_posir(folder: Path, size: Size) -> float:
         hits = search_dense(encoder, corpus, queries, context, top_k=TOP_K, timer=TimingStack())  # type: ignore[arg-type]
         ranked = rank_hits(hits, evidence.positives())
         placed = ReadEvidence.estimate(ReadPart.first(512, KnownBy.GIVEN), evidence, ["eng-Latn"])
-        texts = {name: f"{name} of domain {domain} and {'its words ' * OPENING_WORDS}" for name in evidence.document_ids}
+        texts = {
+            name: f"{name} of domain {domain} and {'its words ' * OPENING_WORDS}"
+            for name in evidence.document_ids
+        }
         ranks = DocumentRanks.from_ranks(scheme, evidence, ranked.ranks, placed, str(domain), texts)
         values = ResultValues(ranks, placed.read)
         positions = score_result(values).to_json(ranks.profile.positions)
@@ -150,8 +163,12 @@ def write_result(folder: Path, entries: list[dict[str, Any]]) -> None:
     """Write the scores of all subsets as mteb lays out a result."""
     model_folder = folder / "results" / "org__model" / "1"
     model_folder.mkdir(parents=True, exist_ok=True)
-    (model_folder / "model_meta.json").write_text(json.dumps({"name": "org/model", "revision": "1"}))
-    (model_folder / "PosIR-English.json").write_text(json.dumps({"task_name": "PosIR-English", "scores": {"test": entries}}))
+    (model_folder / "model_meta.json").write_text(
+        json.dumps({"name": "org/model", "revision": "1"})
+    )
+    (model_folder / "PosIR-English.json").write_text(
+        json.dumps({"task_name": "PosIR-English", "scores": {"test": entries}})
+    )
 
 
 def measure_both(size: Size) -> tuple[Cost, Cost]:
@@ -170,13 +187,18 @@ def main() -> None:
         return
     sizes = [Size()]
     if sys.argv[1:] == ["scaling"]:
-        sizes = [Size(4, DOCUMENTS, QUERIES * k) for k in (1, 2, 3, 4)] + [Size(4, DOCUMENTS * k) for k in (2, 3, 4)]
-    print("domains  documents  queries (each)  |  posir s  peak MB  |  baseline s  peak MB  |  ratio")
+        sizes = [Size(4, DOCUMENTS, QUERIES * k) for k in (1, 2, 3, 4)] + [
+            Size(4, DOCUMENTS * k) for k in (2, 3, 4)
+        ]
+    print(
+        "domains  documents  queries (each)  |  posir s  peak MB  |  baseline s  peak MB  |  ratio"
+    )
     for size in sizes:
         posir, baseline = measure_both(size)
         seconds, minimum = float(posir.output), float(baseline.output)
         print(
-            f"{size.domains:7d} {size.documents:10,d} {size.queries:9,d}        | {seconds:7.1f} {posir.peak_mb:8,.0f}  | "
+            f"{size.domains:7d} {size.documents:10,d} {size.queries:9,d}        | {seconds:7.1f} "
+            f"{posir.peak_mb:8,.0f}  | "
             f"{minimum:10.1f} {baseline.peak_mb:8,.0f}  | {seconds / minimum:6.2f}",
             flush=True,
         )

@@ -1,12 +1,15 @@
-"""Study of which probe predicts retrieval, over models that differ in training, pooling and window: docs/predicts.md.
+"""Study of which probe predicts retrieval, over models that differ in training, pooling and window:
+docs/predicts.md.
 
 Use: python benchmarks/probe_study.py STUDY COVIDQA.json XQUAD.json [PART/PARTS]
      posir study correlate STUDY/results --families STUDY/families.csv
 
-The base is all-MiniLM-L6-v2. It is read with mean, CLS and last-token pooling, as it is and after short trainings on windows of
-COVID-QA with the evidence at the beginning, at the end and everywhere, with windows of 128 and 256 tokens, and calibrated. The
-papers of COVID-QA that are trained on are not evaluated. STUDY holds data, models and results; run again to resume. PART/PARTS,
-such as 2/3, is for several processes that work on one study, each on its part of the weights; 0/1 only makes the data.
+The base is all-MiniLM-L6-v2. It is read with mean, CLS and last-token pooling, as it is and after
+short trainings on windows of COVID-QA with the evidence at the beginning, at the end and
+everywhere, with windows of 128 and 256 tokens, and calibrated. The papers of COVID-QA that are
+trained on are not evaluated. STUDY holds data, models and results; run again to resume. PART/PARTS,
+such as 2/3, is for several processes that work on one study, each on its part of the weights; 0/1
+only makes the data.
 """
 
 import csv
@@ -28,7 +31,8 @@ POOLINGS, POSITIONS = ("mean", "cls", "lasttoken"), ("begin", "end", "uniform")
 UNTRAINED = "untrained"
 #: Tokens that a variant reads.
 WINDOWS = (128, 256)
-#: Calibration by pooling (docs/mitigate.md), in baskets of 32 tokens, since nothing happens below one basket.
+#: Calibration by pooling (docs/mitigate.md), in baskets of 32 tokens, since nothing happens below
+#: one basket.
 CALIBRATION = "calibrated(1,32)"
 #: Papers of COVID-QA that are trained on, and questions of each; the other papers are evaluated.
 TRAINED_PAPERS, TRAINED_QUESTIONS = 45, 2
@@ -36,8 +40,8 @@ TRAINED_PAPERS, TRAINED_QUESTIONS = 45, 2
 DOCUMENTS, QUESTIONS = 40, 2
 PAIRS = ("controlled_pairs", "controlled_pairs_effect")
 REGRESSION = ("sentence_regression", "sentence_regression_fit", "sentence_regression_scatter")
-#: Documents that are probed: all by the first, since mirror reversal encodes them anyway; fewest by the last, which change
-#: texts most often.
+#: Documents that are probed: all by the first, since mirror reversal encodes them anyway; fewest by
+#: the last, which change texts most often.
 PROBED = {
     ("mirror_reversal", "gradient_saliency"): 1_000,
     ("segment_similarity", "permutation", *REGRESSION): 9,
@@ -78,8 +82,12 @@ class StudyModel:
 
 
 def list_models() -> list[StudyModel]:
-    """Return the models, those first that answer most of the question, should the time not be enough for all."""
-    weights = [(pooling, training) for pooling in POOLINGS[:2] for training in (UNTRAINED, *POSITIONS)]
+    """Return the models, those first that answer most of the question, should the time not be
+    enough for all.
+    """
+    weights = [
+        (pooling, training) for pooling in POOLINGS[:2] for training in (UNTRAINED, *POSITIONS)
+    ]
     weights.sort(key=lambda pair: (UNTRAINED, *POSITIONS).index(pair[1]))
     weights += [(POOLINGS[2], training) for training in (UNTRAINED, *POSITIONS)]
     variants = [(WINDOWS[0], False), (WINDOWS[1], False), (WINDOWS[0], True)]
@@ -88,7 +96,12 @@ def list_models() -> list[StudyModel]:
 
 def as_squad(name: str, paragraphs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return paragraphs in SQuAD format, each as an article."""
-    return {"data": [{"title": f"{name} {number}", "paragraphs": [paragraph]} for number, paragraph in enumerate(paragraphs)]}
+    return {
+        "data": [
+            {"title": f"{name} {number}", "paragraphs": [paragraph]}
+            for number, paragraph in enumerate(paragraphs)
+        ]
+    }
 
 
 def thin(paragraph: dict[str, Any], questions: int) -> dict[str, Any]:
@@ -100,7 +113,11 @@ def thin(paragraph: dict[str, Any], questions: int) -> dict[str, Any]:
 
 def read_paragraphs(file: Path) -> list[dict[str, Any]]:
     """Return the paragraphs of a file in SQuAD format."""
-    return [paragraph for article in json.loads(file.read_text())["data"] for paragraph in article["paragraphs"]]
+    return [
+        paragraph
+        for article in json.loads(file.read_text())["data"]
+        for paragraph in article["paragraphs"]
+    ]
 
 
 def mini_paragraphs() -> Iterator[dict[str, Any]]:
@@ -110,10 +127,16 @@ def mini_paragraphs() -> Iterator[dict[str, Any]]:
     asked: dict[str, list[dict[str, Any]]] = {}
     spans = data.place_spans()
     for query, document, question, (start, end) in zip(
-        data.evidence.query_ids, data.evidence.document_ids, data.queries["text"], spans, strict=True
+        data.evidence.query_ids,
+        data.evidence.document_ids,
+        data.queries["text"],
+        spans,
+        strict=True,
     ):
         answer = {"text": texts[document][start:end], "answer_start": start}
-        asked.setdefault(document, []).append({"id": query, "question": question, "answers": [answer]})
+        asked.setdefault(document, []).append(
+            {"id": query, "question": question, "answers": [answer]}
+        )
     for document, questions in asked.items():
         yield {"context": texts[document], "qas": questions}
 
@@ -125,9 +148,16 @@ def make_data(study: Path, covid_qa: Path, xquad: Path) -> None:
     papers, passages = read_paragraphs(covid_qa), read_paragraphs(xquad)
     chosen = {
         "training-papers": [thin(paper, TRAINED_QUESTIONS) for paper in papers[:TRAINED_PAPERS]],
-        "held-out-papers": [thin(paper, QUESTIONS) for paper in papers[TRAINED_PAPERS:][:DOCUMENTS]],
-        "xquad": [thin(passage, QUESTIONS) for passage in passages[:: len(passages) // DOCUMENTS][:DOCUMENTS]],
-        "posir-mini": [thin(document, QUESTIONS) for document in list(mini_paragraphs())[:DOCUMENTS]],
+        "held-out-papers": [
+            thin(paper, QUESTIONS) for paper in papers[TRAINED_PAPERS:][:DOCUMENTS]
+        ],
+        "xquad": [
+            thin(passage, QUESTIONS)
+            for passage in passages[:: len(passages) // DOCUMENTS][:DOCUMENTS]
+        ],
+        "posir-mini": [
+            thin(document, QUESTIONS) for document in list(mini_paragraphs())[:DOCUMENTS]
+        ],
     }
     for name, paragraphs in chosen.items():
         (folder / f"{name}.json").write_text(json.dumps(as_squad(name, paragraphs)))
@@ -135,9 +165,19 @@ def make_data(study: Path, covid_qa: Path, xquad: Path) -> None:
         ("training-papers", "training", 126, "each"),
         ("held-out-papers", "covid-windows", 250, "uniform"),
     ):
-        options = ["--tokens", str(tokens), "--positions", positions, "--set", f"tokenizer={BASE}", "--quiet"]
+        options = [
+            "--tokens",
+            str(tokens),
+            "--positions",
+            positions,
+            "--set",
+            f"tokenizer={BASE}",
+            "--quiet",
+        ]
         place = ["--language", "eng-Latn", "--domain", "covid", "--output", str(folder / output)]
-        subprocess.run(["posir", "compose", str(folder / f"{source}.json"), *place, *options], check=True)
+        subprocess.run(
+            ["posir", "compose", str(folder / f"{source}.json"), *place, *options], check=True
+        )
 
 
 def make_model(study: Path, model: StudyModel) -> None:
@@ -155,7 +195,16 @@ def make_model(study: Path, model: StudyModel) -> None:
         trained, data = study / "trained" / model.weights, study / "data" / "training"
         if not (trained / "modules.json").exists():
             shutil.rmtree(trained, ignore_errors=True)
-            print(posir.train(BASE, data=data, output=trained, positions=model.training, pooling=model.pooling, **TRAINING))
+            print(
+                posir.train(
+                    BASE,
+                    data=data,
+                    output=trained,
+                    positions=model.training,
+                    pooling=model.pooling,
+                    **TRAINING,
+                )
+            )
         encoder = SentenceTransformer(str(trained), device="cpu")
     for folder, window in zip(saved, WINDOWS, strict=True):
         encoder.max_seq_length = window
@@ -170,7 +219,14 @@ def measure(study: Path, model: StudyModel) -> None:
         posir.evaluate(reference, open_data_task(open_data(data)), output_folder=study / "results")
         for probes, documents in PROBED.items():
             folder = study / "results"
-            posir.probe(reference, data=data, probe=probes, documents=documents, split_at_periods=True, output=folder)
+            posir.probe(
+                reference,
+                data=data,
+                probe=probes,
+                documents=documents,
+                split_at_periods=True,
+                output=folder,
+            )
         print(model.reference, name, flush=True)
 
 

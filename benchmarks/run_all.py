@@ -1,7 +1,8 @@
-"""Run all benchmarks of speed and memory: against plain mteb, bm25s alone, matrix products alone and no embedding cache.
+"""Run all benchmarks of speed and memory: against plain mteb, bm25s alone, matrix products alone
+and no embedding cache.
 
-Use, on an idle machine: python benchmarks/run_all.py DATA, where DATA holds PosIR-Benchmark-v1 with eng-Latn and with
-jpn-Jpan/<one domain>.
+Use, on an idle machine: python benchmarks/run_all.py DATA, where DATA holds PosIR-Benchmark-v1 with
+eng-Latn and with jpn-Jpan/<one domain>.
 """
 
 import os
@@ -22,5 +23,7 @@ if __name__ == "__main__":
     ):
         print("\n$", "python", f"benchmarks/{name}", *arguments, flush=True)
         subprocess.run(
-            [sys.executable, str(Path(__file__).parent / name), *arguments], check=True, env=os.environ | {"POSIR_DATA": data}
+            [sys.executable, str(Path(__file__).parent / name), *arguments],
+            check=True,
+            env=os.environ | {"POSIR_DATA": data},
         )

@@ -1,6 +1,7 @@
 """The pictures of the docs, made anew: the leaderboard in Chromium, and the figure of the README.
 
-Use: python benchmarks/screenshots.py RESULTS, a folder with results of BM25 and MiniLM on PosIR-Mini
+Use: python benchmarks/screenshots.py RESULTS, a folder with results of BM25 and MiniLM on
+PosIR-Mini
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 PUBLISHED_STATE = "benchmark=PosIR"
-#: State of the page, width, most height and theme of each picture: the published results, then one's own.
+#: State of the page, width, most height and theme of each picture: the published results, then
+#: one's own.
 PICTURES = {
     "leaderboard": (PUBLISHED_STATE, 980, 450, "light"),
     "leaderboard-dark": (PUBLISHED_STATE, 980, 450, "dark"),
@@ -36,7 +38,7 @@ PICTURES = {
 }
 #: A picture of the published results is no page: it has nothing to be clicked.
 STILL = """header, #controls, .bar, #answers, #measured, .select, .expand { display: none !important; }
-.model-cell { grid-template-columns: 0 minmax(0, 1fr) !important; } .model-cell .model-name { grid-column: 2; }"""
+.model-cell { grid-template-columns: 0 minmax(0, 1fr) !important; } .model-cell .model-name { grid-column: 2; }"""  # noqa: E501
 #: Pixels of the figure of README, and of those beside each other on the site's first page.
 MIDDLE, THIRD = 500, 340
 #: A published curve of a model that reads all of these documents: name, task and length.
@@ -44,10 +46,15 @@ PUBLISHED = "Qwen3-Embedding-4B", "PosIR-English", "Q4"
 
 
 def photograph(browser: Browser, address: str) -> None:
-    """Write the pictures of the leaderboard: the published results in both themes, and of a phone; each ends below a row."""
+    """Write the pictures of the leaderboard: the published results in both themes, and of a phone;
+    each ends below a row.
+    """
     for name, (state, width, height, scheme) in PICTURES.items():
         page = browser.new_page(
-            viewport={"width": width, "height": height}, device_scale_factor=1.5, color_scheme=scheme, bypass_csp=True
+            viewport={"width": width, "height": height},
+            device_scale_factor=1.5,
+            color_scheme=scheme,
+            bypass_csp=True,
         )
         page.goto(f"{address}#{state}")
         page.wait_for_selector("html[data-ready]", state="attached")
@@ -55,10 +62,16 @@ def photograph(browser: Browser, address: str) -> None:
         page.locator(".results svg.strip:visible, .chart svg").first.wait_for()
         if state == PUBLISHED_STATE:
             page.add_style_tag(content=STILL)
-        rows = [row.bounding_box() for row in page.locator(".results > tbody > tr").all() if state == PUBLISHED_STATE]
+        rows = [
+            row.bounding_box()
+            for row in page.locator(".results > tbody > tr").all()
+            if state == PUBLISHED_STATE
+        ]
         ends = [box["y"] + box["height"] for box in rows if box]
         height = int(max((end for end in ends if end <= height), default=height))
-        page.screenshot(path=IMAGES / f"{name}.png", clip={"x": 0, "y": 0, "width": width, "height": height})
+        page.screenshot(
+            path=IMAGES / f"{name}.png", clip={"x": 0, "y": 0, "width": width, "height": height}
+        )
         page.close()
         print(IMAGES / f"{name}.png")
 
@@ -69,13 +82,18 @@ def label_verdict(strip: Strip) -> str:
 
 
 def draw_figures(results: Path) -> None:
-    """Write the pictures of README and site: the models on PosIR-Mini below each other, and alone, and a published one."""
+    """Write the pictures of README and site: the models on PosIR-Mini below each other, and alone,
+    and a published one.
+    """
     strips = posir.read_results(results).strips()
     named = [replace(strip, name=f"{strip.name}: {label_verdict(strip)}") for strip in strips]
     model, task, length = PUBLISHED
     curve = find_curve(task, model, length)
     assert curve
-    words = (f"Reads all of a text. Start minus end {100 * curve.start_to_end_unweighted:+.1f}, without an interval",)
+    words = (
+        f"Reads all of a text. Start minus end {100 * curve.start_to_end_unweighted:+.1f}, "
+        "without an interval",
+    )
     published = Strip(model, words, tuple(Estimate(mean) for mean in curve.ndcg_at_10))
     pictures = {"posir-mini": (named, MIDDLE), "posir-mini-narrow": (named, NARROW)}
     # Without a name: it begins the sentence above the picture.
@@ -86,7 +104,9 @@ def draw_figures(results: Path) -> None:
         if name.startswith("first-"):
             svg = svg.replace(">start of documents<", ">start<")
         # On pages whose dark color is another one than that of reports.
-        (IMAGES / f"{name}.svg").write_text(svg.replace(f".paper{{{KINDS['paper'][1]}}}", ".paper{fill:none}"))
+        (IMAGES / f"{name}.svg").write_text(
+            svg.replace(f".paper{{{KINDS['paper'][1]}}}", ".paper{fill:none}")
+        )
         print(IMAGES / f"{name}.svg")
 
 

@@ -1,10 +1,12 @@
 """Error rates of the controlled test on simulated ranks with a known position effect.
 
-The logarithm of a rank is a sum of the difficulty of document, paragraph and question, which all versions of a question share,
-of the position effect, whose size differs by document, of what a rotated text costs, and of noise by version and row. The
-strength of the effect is solved for the true difference between the first and the last third in nDCG@10.
+The logarithm of a rank is a sum of the difficulty of document, paragraph and question, which all
+versions of a question share, of the position effect, whose size differs by document, of what a
+rotated text costs, and of noise by version and row. The strength of the effect is solved for the
+true difference between the first and the last third in nDCG@10.
 
-Use: OMP_NUM_THREADS=1 python benchmarks/simulate_rotations.py [DRAWS]. Each row: states of one model, and coverage.
+Use: OMP_NUM_THREADS=1 python benchmarks/simulate_rotations.py [DRAWS]. Each row: states of one
+model, and coverage.
 """
 
 from __future__ import annotations
@@ -49,7 +51,13 @@ class Setting:
         """The setting in a few words."""
         parts = [f"{self.documents}x{self.questions}", f"effect {100 * self.effect:+.0f}"]
         parts += ["rotation costs much"] if self.cost > 1 else []
-        parts += ["nearly all found"] if self.easier > 1 else ["nearly none found"] if self.easier < -1 else []
+        parts += (
+            ["nearly all found"]
+            if self.easier > 1
+            else ["nearly none found"]
+            if self.easier < -1
+            else []
+        )
         return ", ".join(parts)
 
 
@@ -80,8 +88,13 @@ def draw(setting: Setting, rng: np.random.Generator) -> Draw:
     document = question // size
     lengths = rng.lognormal(np.log(500), 0.5, documents)
     paragraph = document * PARAGRAPHS + rng.integers(0, PARAGRAPHS, documents * size)[question]
-    base = 0.56 * rng.standard_t(4, documents)[document] + 0.42 * rng.laplace(size=documents * PARAGRAPHS)[paragraph]
-    base += 0.7 * rng.normal(size=documents * size)[question] - 0.2 * np.log(lengths / 500)[document]
+    base = (
+        0.56 * rng.standard_t(4, documents)[document]
+        + 0.42 * rng.laplace(size=documents * PARAGRAPHS)[paragraph]
+    )
+    base += (
+        0.7 * rng.normal(size=documents * size)[question] - 0.2 * np.log(lengths / 500)[document]
+    )
     kept = 0.8 * rng.standard_t(5, documents * size)[question]
     moved = (version > 0) * setting.cost * rng.gamma(2, 0.5, documents)[document] / 4
     noise = 0.25 * rng.normal(size=documents * VERSIONS)[document * VERSIONS + version]
@@ -89,7 +102,9 @@ def draw(setting: Setting, rng: np.random.Generator) -> Draw:
     start = rng.random(documents * size)[question]
     positions = (start - version / VERSIONS) % 1
     fixed = 0.9 - base - setting.easier + kept + moved + noise
-    return Draw(fixed, rng.gamma(3, 1 / 3, documents)[document], positions, version, question, document)
+    return Draw(
+        fixed, rng.gamma(3, 1 / 3, documents)[document], positions, version, question, document
+    )
 
 
 @cache
@@ -101,7 +116,11 @@ def solve_strength(effect: float, easier: float) -> float:
     def difference(beta: float) -> float:
         return float(large.gains(beta, within).mean() - large.gains(beta, within + 2 / 3).mean())
 
-    return 0.0 if not effect else float(brentq(lambda beta: difference(beta) - effect, -4, 8, xtol=1e-3))
+    return (
+        0.0
+        if not effect
+        else float(brentq(lambda beta: difference(beta) - effect, -4, 8, xtol=1e-3))
+    )
 
 
 def build_test(drawn: Draw, gains: Floats) -> ControlledTest:
@@ -109,7 +128,9 @@ def build_test(drawn: Draw, gains: Floats) -> ControlledTest:
     thirds = np.minimum((drawn.positions * 3).astype(np.int64), 2)
     unread = np.zeros(len(gains), bool)
     weights = np.ones(len(gains))
-    return ControlledTest(gains, thirds, drawn.versions, unread, drawn.questions, drawn.documents, weights)
+    return ControlledTest(
+        gains, thirds, drawn.versions, unread, drawn.questions, drawn.documents, weights
+    )
 
 
 def build_group(test: ControlledTest) -> GroupAnalysis:
@@ -118,8 +139,12 @@ def build_group(test: ControlledTest) -> GroupAnalysis:
     rows = np.arange(int(unmoved.sum()))
     zeros = np.zeros(len(rows), np.int64)
     gains, clusters = test.gains[unmoved], test.clusters[unmoved]
-    observations = Observations(gains, zeros, zeros, clusters, clusters, rows, test.thirds[unmoved], 3, read=READS_ALL)
-    return GroupAnalysis(observations, whole=test, within=test, versions=("same",), window_versions=("same",))
+    observations = Observations(
+        gains, zeros, zeros, clusters, clusters, rows, test.thirds[unmoved], 3, read=READS_ALL
+    )
+    return GroupAnalysis(
+        observations, whole=test, within=test, versions=("same",), window_versions=("same",)
+    )
 
 
 def measure(setting: Setting, draws: int) -> dict[str, float]:
@@ -133,17 +158,25 @@ def measure(setting: Setting, draws: int) -> dict[str, float]:
         states[decide_verdict(build_group(test), MARGIN).state or State.NOT_TESTED] += 1
         interval = test.effect.interval if test.effect else None
         held += interval is not None and interval[0] <= setting.effect <= interval[1]
-    return {state.value: states[state] / draws for state in State if state is not State.NOT_TESTED} | {"holds": held / draws}
+    return {
+        state.value: states[state] / draws for state in State if state is not State.NOT_TESTED
+    } | {"holds": held / draws}
 
 
 def measure_equal_systems(documents: int, questions: int, draws: int) -> float:
-    """Return the share of draws in which two equal models with independent errors differ in an effect."""
+    """Return the share of draws in which two equal models with independent errors differ in an
+    effect.
+    """
     differing = 0
     for seed in range(draws):
         rng = np.random.default_rng([seed, documents, 3])
         drawn = draw(Setting(documents, questions), rng)
-        second = Draw(drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:])
-        first = Draw(drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:])
+        second = Draw(
+            drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:]
+        )
+        first = Draw(
+            drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:]
+        )
         a, b = (build_group(build_test(part, part.gains(0.0))) for part in (first, second))
         change = compare_groups(a, b, paired=True).position_effect_in_window
         differing += change.state in (ChangeState.BETTER, ChangeState.WORSE)
@@ -151,7 +184,11 @@ def measure_equal_systems(documents: int, questions: int, draws: int) -> float:
 
 
 SETTINGS = [
-    *(Setting(documents, size, effect) for documents, size in ((72, 4), (300, 1), (20, 4)) for effect in (0, 0.05, 0.1, -0.1)),
+    *(
+        Setting(documents, size, effect)
+        for documents, size in ((72, 4), (300, 1), (20, 4))
+        for effect in (0, 0.05, 0.1, -0.1)
+    ),
     Setting(72, 4, 0, cost=4.0),
     Setting(300, 1, 0, cost=4.0),
     Setting(72, 4, 0, easier=3.0),
@@ -168,7 +205,11 @@ def main() -> None:
         rates = measure(setting, draws)
         print(f"{setting.name:48}", *(f"{rates[name]:13.3f}" for name in headings), flush=True)
     for documents, size in ((100, 3), (300, 1), (20, 4)):
-        print(f"equal systems differ, {documents}x{size}: {measure_equal_systems(documents, size, draws):.3f}", flush=True)
+        print(
+            f"equal systems differ, {documents}x{size}: "
+            f"{measure_equal_systems(documents, size, draws):.3f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
-"""Measure the error rates of the verdict on position bias with a second model of ranks, written without sight of the first.
+"""Measure the error rates of the verdict on position bias with a second model of ranks, written
+without sight of the first.
 
-Each question has its own competitors: the points of a Poisson process on the scale of scores, of which about exp(-s) lie above
-a score s, so that the rank of a document is 1 + the competitors above it. All versions of a document meet the same competitors.
-Scores are rounded, so that some are equal. A score is the level, minus the difficulty of the article, of the document (t with 5
-degrees of freedom) and of the question (skewed), minus a cost of moved texts that differs by document, minus a position effect
-whose strength differs by document and that is steep at the start, plus an error of the version and one of the row (t with 3).
-One document in ten has two versions only. The true effect is the mean difference of expected gains of the same questions
-between random places in the first third and in the last, over all versions; its strength is solved for, without the regression.
+Each question has its own competitors: the points of a Poisson process on the scale of scores, of
+which about exp(-s) lie above a score s, so that the rank of a document is 1 + the competitors above
+it. All versions of a document meet the same competitors. Scores are rounded, so that some are
+equal. A score is the level, minus the difficulty of the article, of the document (t with 5 degrees
+of freedom) and of the question (skewed), minus a cost of moved texts that differs by document,
+minus a position effect whose strength differs by document and that is steep at the start, plus an
+error of the version and one of the row (t with 3). One document in ten has two versions only. The
+true effect is the mean difference of expected gains of the same questions between random places in
+the first third and in the last, over all versions; its strength is solved for, without the
+regression.
 
     python benchmarks/simulate_rotations_again.py [DRAWS] [NAME ...]
 """
@@ -42,10 +46,13 @@ EXPECTED = sum(gain * poisson.pmf(rank, ABOVE) for rank, gain in enumerate(NDCG_
 class Scenario:
     """The documents, questions and effects that are simulated.
 
-    `sizes` are the questions of each document; `jitter` is the standard deviation of the share at which a version begins;
-    `moved` the mean cost of a moved text; `opening` the cost of an opening that lies at the end; `places` the beta distribution
-    of evidence; `article` documents of an article; `opposed` gives documents effects of random sign; `sampled` are the first
-    documents that are rotated, with all of the second length, whose effect is 0.3 of that of the first; 0 for all."""
+    `sizes` are the questions of each document; `jitter` is the standard deviation of the share at
+    which a version begins; `moved` the mean cost of a moved text; `opening` the cost of an opening
+    that lies at the end; `places` the beta distribution of evidence; `article` documents of an
+    article; `opposed` gives documents effects of random sign; `sampled` are the first documents
+    that are rotated, with all of the second length, whose effect is 0.3 of that of the first; 0 for
+    all.
+    """
 
     name: str
     sizes: tuple[int, ...]
@@ -75,21 +82,38 @@ class World:
         document = np.repeat(np.arange(len(setting.sizes)), setting.sizes)
         count, questions = len(setting.sizes), len(document)
         articles = rng.normal(0, 0.4, count)[np.arange(count) // setting.article]
-        hard = (articles + 0.45 * rng.standard_t(5, count))[document] + 0.6 * rng.exponential(1, questions) - 0.6
-        begin = np.arange(3) / 3 + setting.jitter * rng.standard_normal((count, 3)).clip(-3, 3) * [0, 1, 1]
+        hard = (
+            (articles + 0.45 * rng.standard_t(5, count))[document]
+            + 0.6 * rng.exponential(1, questions)
+            - 0.6
+        )
+        begin = np.arange(3) / 3 + setting.jitter * rng.standard_normal((count, 3)).clip(-3, 3) * [
+            0,
+            1,
+            1,
+        ]
         places = (rng.beta(*setting.places, questions)[:, None] - begin[document]) % 1
         present = np.ones((count, 3), bool)
         present[rng.random(count) < 0.1, 2] = False
         competitors = -np.log(np.cumsum(rng.exponential(1, (questions, COMPETITORS)), axis=1))
         return cls(document, hard, places, present, competitors)
 
-    def score(self, setting: Scenario, strength: float, rng: np.random.Generator, places: Floats | None = None) -> Floats:
+    def score(
+        self,
+        setting: Scenario,
+        strength: float,
+        rng: np.random.Generator,
+        places: Floats | None = None,
+    ) -> Floats:
         """Draw the scores of a system, shape (n, 3); `places` stand for those of the evidence."""
         count = len(self.present)
         slopes = rng.gamma(2, 0.5, count) * (rng.choice([-1, 1], count) if setting.opposed else 1)
         if setting.sampled:
             slopes[count // 2 :] *= 0.3
-        costs = (rng.gamma(1, setting.moved, count)[:, None] * [0, 1, 1] + 0.2 * rng.normal(size=(count, 3)))[self.document]
+        costs = (
+            rng.gamma(1, setting.moved, count)[:, None] * [0, 1, 1]
+            + 0.2 * rng.normal(size=(count, 3))
+        )[self.document]
         costs += setting.opening * np.array([0, 2, 1]) / 3
         errors = 0.45 * rng.standard_t(3, self.places.shape)
         shape = 1 - np.exp(-2 * (self.places if places is None else places))
@@ -102,12 +126,17 @@ def find_effect(setting: Scenario, strength: float) -> float:
     many = Scenario(**{**vars(setting), "sizes": (1,) * 20_000})
     world = World.draw(many, np.random.default_rng(1))
     inside = np.random.default_rng(2).random(world.places.shape) / 3
-    scores = [world.score(many, strength, np.random.default_rng(3), inside + third / 3) for third in (0, 2)]
+    scores = [
+        world.score(many, strength, np.random.default_rng(3), inside + third / 3)
+        for third in (0, 2)
+    ]
     first, last = (np.interp(np.exp(-score), ABOVE, EXPECTED).mean() for score in scores)
     return float(first - last)
 
 
-def build_values(world: World, scores: Floats, setting: Scenario, rng: np.random.Generator) -> ResultValues:
+def build_values(
+    world: World, scores: Floats, setting: Scenario, rng: np.random.Generator
+) -> ResultValues:
     """Return the project's own value of a result."""
     own, others = np.round(10 * scores), np.round(10 * world.competitors)
     tied = (others[:, None] == own[..., None]) & (rng.random(len(own)) < 0.5)[:, None, None]
@@ -121,18 +150,37 @@ def build_values(world: World, scores: Floats, setting: Scenario, rng: np.random
     titles = np.zeros((len(sizes), 3), np.int64)
     titles[:, 1] = 1 + rows // setting.article
     part = DocumentSet(
-        "default", "d", "q", sizes, cells, columns[:, 0], np.floor(12 * world.places[:, 0]).astype(np.int64),
-        np.floor(3 * world.places[:, 0]).astype(np.int64), np.zeros(len(sizes), np.int64), titles, None,
-    )  # fmt: skip
+        "default",
+        "d",
+        "q",
+        sizes,
+        cells,
+        columns[:, 0],
+        np.floor(12 * world.places[:, 0]).astype(np.int64),
+        np.floor(3 * world.places[:, 0]).astype(np.int64),
+        np.zeros(len(sizes), np.int64),
+        titles,
+        None,
+    )
     sample = np.where(second | (rows < (setting.sampled or len(rows))), rows + 1, 0)
     used = sample[world.document] > 0
     has_row = world.present[world.document] & used[:, None]
     versions = world.present[sample > 0] @ np.array([1, 2, 4])
     rotation = RotationSet(
-        "default", "d", "q", len(sizes), 1, sample=sample, versions=9 * versions, tested=np.full(used.sum(), 3),
-        twelfths=np.floor(12 * world.places).astype(np.int64)[has_row], ranks=columns[has_row], window=Window.WHOLE,
-        digest="v", window_digest="v",
-    )  # fmt: skip
+        "default",
+        "d",
+        "q",
+        len(sizes),
+        1,
+        sample=sample,
+        versions=9 * versions,
+        tested=np.full(used.sum(), 3),
+        twelfths=np.floor(12 * world.places).astype(np.int64)[has_row],
+        ranks=columns[has_row],
+        window=Window.WHOLE,
+        digest="v",
+        window_digest="v",
+    )
     ranks = DocumentRanks(RelativePositions().axes, keys, (part,))
     return ResultValues(ranks, ReadPart.all(KnownBy.CLASS), rotations=RotationRanks((rotation,)))
 
@@ -141,7 +189,9 @@ def draw_groups(setting: Scenario, strength: float, seed: int) -> list[GroupAnal
     """Draw the analyses of two systems on the same data."""
     rng = np.random.default_rng(seed)
     world = World.draw(setting, rng)
-    values = [build_values(world, world.score(setting, strength, rng), setting, rng) for _ in range(2)]
+    values = [
+        build_values(world, world.score(setting, strength, rng), setting, rng) for _ in range(2)
+    ]
     return [analyze.__wrapped__(value).overall for value in values]
 
 
@@ -152,21 +202,32 @@ def measure(setting: Scenario, draws: int) -> str:
         low, high = (2.5, 2.5) if setting.opposed else (0.0, 12.0 if effect else 0.0)
         for _ in range(20):
             strength = (low + high) / 2
-            low, high = (strength, high) if find_effect(setting, strength) < effect else (low, strength)
+            low, high = (
+                (strength, high) if find_effect(setting, strength) < effect else (low, strength)
+            )
         truth = find_effect(setting, strength)
         pairs = [draw_groups(setting, strength, seed) for seed in range(draws)]
         verdicts = [decide_verdict(pair[0], 0.05) for pair in pairs]
-        intervals = [verdict.estimate.interval for verdict in verdicts if verdict.estimate and verdict.estimate.interval]
-        changes = [compare_groups(*pair, paired=True).position_effect_in_window.state for pair in pairs]
-        shares = {state: np.mean([verdict.state is state for verdict in verdicts]) for state in State}
+        intervals = [
+            verdict.estimate.interval
+            for verdict in verdicts
+            if verdict.estimate and verdict.estimate.interval
+        ]
+        changes = [
+            compare_groups(*pair, paired=True).position_effect_in_window.state for pair in pairs
+        ]
+        shares = {
+            state: np.mean([verdict.state is state for verdict in verdicts]) for state in State
+        }
         tests = [test for pair in pairs if (test := pair[0].within)]
         effects = [(test.effect.value, test.effect.standard_error) for test in tests if test.effect]
         (mean, error), spread = np.mean(effects, axis=0), np.std(effects, axis=0)[0]
         differ = np.mean([change in (ChangeState.BETTER, ChangeState.WORSE) for change in changes])
         lines.append(
-            f"{setting.name:34}{100 * truth:6.1f}{100 * mean:6.1f} +-{100 * spread / sqrt(draws):4.2f}"
+            f"{setting.name:34}{100 * truth:6.1f}{100 * mean:6.1f} "
+            f"+-{100 * spread / sqrt(draws):4.2f}"
             f"{100 * error:6.2f}{np.mean([test.gains.mean() for test in tests]):6.2f}"
-            f"{np.mean([low <= truth <= high for low, high in intervals]):7.3f}{shares[State.FAVORS_START]:8.3f}"
+            f"{np.mean([low <= truth <= high for low, high in intervals]):7.3f}{shares[State.FAVORS_START]:8.3f}"  # noqa: E501
             f"{shares[State.FAVORS_END]:7.3f}{shares[State.NO_BIAS]:7.3f}{shares[State.INCONCLUSIVE]:7.3f}{differ:8.3f}"
         )
     return "\n".join(lines)
@@ -182,7 +243,9 @@ SETTINGS = (
     Scenario("100 x 3, openings, evidence early", (3,) * 100, opening=0.9, places=(0.7, 2.0)),
     Scenario("100 x 3, articles of 4", (3,) * 100, article=4),
     Scenario("100 x 3, documents differ, mean 0", (3,) * 100, opposed=True),
-    Scenario("60 documents of 90 to 1", tuple(max(1, round(90 * 0.93**number)) for number in range(60))),
+    Scenario(
+        "60 documents of 90 to 1", tuple(max(1, round(90 * 0.93**number)) for number in range(60))
+    ),
     Scenario("two lengths, weights 1 : 12.5", (2,) * 1250, sampled=50),
     Scenario("20 x 4", (4,) * 20),
     Scenario("60 x 1", (1,) * 60),
@@ -193,7 +256,10 @@ SETTINGS = (
 
 
 if __name__ == "__main__":
-    print(f"{'documents x questions':34} truth  mean           SE level  cover   start    end   none   open  differ")
+    print(
+        f"{'documents x questions':34} truth  mean           SE level  cover   start    end   "
+        "none   open  differ"
+    )
     for chosen in SETTINGS:
         if any(text in chosen.name for text in sys.argv[2:] or ("",)):
             print(measure(chosen, int(sys.argv[1]) if sys.argv[1:] else 400), flush=True)

@@ -32,15 +32,29 @@ COMMANDS = (
 def processor_seconds(command: str, results: str) -> float:
     """Return the median processor time of a command, after a warm-up run."""
     program, *arguments = (word.replace("RESULTS", results) for word in command.split())
-    return statistics.median([measure([str(BIN / program), *arguments]).processor_s for _ in range(RUNS + 1)][1:])
+    return statistics.median(
+        [measure([str(BIN / program), *arguments]).processor_s for _ in range(RUNS + 1)][1:]
+    )
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as results:
-        run = [BIN / "mteb", "run", "-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s", "--output-folder", results]
+        run = [
+            BIN / "mteb",
+            "run",
+            "-t",
+            "PosIR-Mini",
+            "-m",
+            "mteb/baseline-bm25s",
+            "--output-folder",
+            results,
+        ]
         subprocess.run(run, check=True, capture_output=True)
         seconds = {command: processor_seconds(command, results) for command in COMMANDS}
-    print(f"{'':24s} {'processor s':>12s} {'/ python -c pass':>17s} {'/ mteb --help':>14s}   (median of {RUNS})")
+    print(
+        f"{'':24s} {'processor s':>12s} {'/ python -c pass':>17s} {'/ mteb --help':>14s}   "
+        f"(median of {RUNS})"
+    )
     for command, value in seconds.items():
         python, mteb = seconds["python -c pass"], seconds["mteb --help"]
         print(f"{command:24s} {value:12.2f} {value / python:17.1f} {value / mteb:14.2f}")

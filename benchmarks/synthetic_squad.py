@@ -1,6 +1,7 @@
 """A synthetic dataset of the size of SQuAD-PosQ, sampled from the word frequencies of real texts.
 
-Documents have 117 words on average, as in SQuAD; a question has 10 words, half of them from the context of its answer.
+Documents have 117 words on average, as in SQuAD; a question has 10 words, half of them from the
+context of its answer.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-#: Distinct contexts and answerable questions of SQuAD 2.0, train and validation (Zeng et al. 2025, arXiv 2505.13950).
+#: Distinct contexts and answerable questions of SQuAD 2.0, train and validation (Zeng et al. 2025,
+#: arXiv 2505.13950).
 DOCUMENTS, QUERIES = 20_233, 92_749
 WORDS_PER_DOCUMENT, WORDS_PER_QUERY = 117, 10
 
 
-def write_synthetic_squad(texts: list[str], folder: Path, documents: int = DOCUMENTS, queries: int = QUERIES) -> None:
-    """Write the dataset twice: in the layout of the repository `squad_v2`, and as a plain corpus and queries for bm25s.
+def write_synthetic_squad(
+    texts: list[str], folder: Path, documents: int = DOCUMENTS, queries: int = QUERIES
+) -> None:
+    """Write the dataset twice: in the layout of the repository `squad_v2`, and as a plain corpus
+    and queries for bm25s.
 
     Args:
         texts: Real texts, whose word frequencies are used.
@@ -32,7 +37,9 @@ def write_synthetic_squad(texts: list[str], folder: Path, documents: int = DOCUM
     lengths = np.maximum(rng.poisson(WORDS_PER_DOCUMENT, documents), 30)
     sampled = [rng.choice(words, length, p=shares).tolist() for length in lengths]
     contexts = [" ".join(row) for row in sampled]
-    relevant = np.concatenate([np.arange(documents), rng.integers(0, documents, max(0, queries - documents))])[:queries]
+    relevant = np.concatenate(
+        [np.arange(documents), rng.integers(0, documents, max(0, queries - documents))]
+    )[:queries]
     rows = [_sample_question(rng, sampled[document], words, shares) for document in relevant]
     (folder / "squad_v2" / "squad_v2").mkdir(parents=True)
     table = pl.DataFrame(
@@ -44,17 +51,24 @@ def write_synthetic_squad(texts: list[str], folder: Path, documents: int = DOCUM
             "answers": [{"text": [answer], "answer_start": [start]} for _, answer, start in rows],
         }
     )
-    for split, part in (("train", table[: queries * 9 // 10]), ("validation", table[queries * 9 // 10 :])):
+    for split, part in (
+        ("train", table[: queries * 9 // 10]),
+        ("validation", table[queries * 9 // 10 :]),
+    ):
         part.write_parquet(folder / "squad_v2" / "squad_v2" / f"{split}-00000-of-00001.parquet")
     (folder / "plain").mkdir()
-    pl.DataFrame({"text": list(dict.fromkeys(table["context"]))}).write_parquet(folder / "plain" / "corpus.parquet")
+    pl.DataFrame({"text": list(dict.fromkeys(table["context"]))}).write_parquet(
+        folder / "plain" / "corpus.parquet"
+    )
     pl.DataFrame({"text": table["question"]}).write_parquet(folder / "plain" / "queries.parquet")
 
 
 def _sample_question(
     rng: np.random.Generator, document: list[str], words: np.ndarray, shares: np.ndarray
 ) -> tuple[str, str, int]:
-    """Return a question about a word of a document, the word, and the index of its first character."""
+    """Return a question about a word of a document, the word, and the index of its first
+    character.
+    """
     place = int(rng.integers(0, len(document)))
     near = document[max(0, place - WORDS_PER_QUERY // 4) : place + WORDS_PER_QUERY // 4 + 1]
     other = rng.choice(words, WORDS_PER_QUERY // 2, p=shares).tolist()

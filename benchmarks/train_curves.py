@@ -1,4 +1,5 @@
-"""Draw nDCG@10 by position of models that `posir train` has trained, beside their base model: the figure of docs/train.md.
+"""Draw nDCG@10 by position of models that `posir train` has trained, beside their base model: the
+figure of docs/train.md.
 
 Use: python benchmarks/train_curves.py PICTURE.png NAME=FOLDER ...
 """
@@ -16,16 +17,23 @@ from posir_train.settings import Position
 
 BASE = "untrained"
 TITLE, SUBJECT = "nDCG@10 by position of the evidence", "all-MiniLM-L6-v2 on windows of COVID-QA"
-EXPLANATION = "Held-out documents, evidence in each third of a window. Vertical bars: 95% intervals for new documents."
+EXPLANATION = (
+    "Held-out documents, evidence in each third of a window. Vertical bars: 95% intervals for new "
+    "documents."
+)
 
 
 def read_rows(name: str, report: dict[str, Any], side: str) -> Iterator[dict[str, Any]]:
     """Yield nDCG@10 at each position, `before` or `after` training."""
-    changes = {change["score"]: change for change in report["changes"] if not change["forgetting_check"]}
+    changes = {
+        change["score"]: change for change in report["changes"] if not change["forgetting_check"]
+    }
     for position in Position:
         change = changes[f"nDCG@10, {position.title}"]
         values = (change[side], *change[f"{side}_interval"])
-        shown = {key: 100 * value for key, value in zip(("value", "low", "high"), values, strict=True)}
+        shown = {
+            key: 100 * value for key, value in zip(("value", "low", "high"), values, strict=True)
+        }
         yield {"model": name, "position": position.title, **shown}
 
 
@@ -33,14 +41,24 @@ def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
     """Return the chart."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     color = alt.Color(
-        "model:N", title=None, scale=cycle_scale(models, COLORS), legend=alt.Legend(orient="bottom", direction="horizontal")
+        "model:N",
+        title=None,
+        scale=cycle_scale(models, COLORS),
+        legend=alt.Legend(orient="bottom", direction="horizontal"),
     )
     base = build_chart(rows).encode(
-        x=alt.X("position:O", title=None, sort=[position.title for position in Position], axis=alt.Axis(labelAngle=0)),
+        x=alt.X(
+            "position:O",
+            title=None,
+            sort=[position.title for position in Position],
+            axis=alt.Axis(labelAngle=0),
+        ),
         xOffset=alt.XOffset("model:N", sort=models),
         color=color,
     )
-    dots = base.mark_point(filled=True, size=70).encode(y=alt.Y("value:Q", title="nDCG@10 x 100", scale=alt.Scale(zero=True)))
+    dots = base.mark_point(filled=True, size=70).encode(
+        y=alt.Y("value:Q", title="nDCG@10 x 100", scale=alt.Scale(zero=True))
+    )
     bars = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
     lines = base.mark_line(strokeWidth=1.8, opacity=0.5).encode(y="value:Q")
     chart = alt.layer(lines, bars, dots).properties(width=560, height=280)
@@ -50,8 +68,13 @@ def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
 if __name__ == "__main__":
     picture, *runs = sys.argv[1:]
     named = [run.split("=", 1) for run in runs]
-    reports = {name: json.loads((Path(folder) / "training" / "report.json").read_text()) for name, folder in named}
+    reports = {
+        name: json.loads((Path(folder) / "training" / "report.json").read_text())
+        for name, folder in named
+    }
     rows = [*read_rows(BASE, next(iter(reports.values())), "before")]
     for name, report in reports.items():
         rows += read_rows(name, report, "after")
-    draw(rows, f"Source: {next(iter(reports.values()))['notes'][-1]}").save(picture, format="png", scale_factor=2)
+    draw(rows, f"Source: {next(iter(reports.values()))['notes'][-1]}").save(
+        picture, format="png", scale_factor=2
+    )

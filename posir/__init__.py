@@ -1,7 +1,8 @@
 """PosIR in Python: one function for each question, in a flat namespace.
 
-Each function returns an immutable object that shows itself in a terminal and a notebook, and has `to_polars`, `to_pandas` and
-`to_json`. A user's mistake raises `PosirError`. Nothing is imported before it is used.
+Each function returns an immutable object that shows itself in a terminal and a notebook, and has
+`to_polars`, `to_pandas` and `to_json`. A user's mistake raises `PosirError`. Nothing is imported
+before it is used.
 """
 
 from importlib import import_module
@@ -58,7 +59,8 @@ _MODULES = {
         "posir_compare.api": "compare",
         "posir_data.api": "import_data validate",
         "posir_inspect.api": "inspect window",
-        "posir_leaderboard.api": "leaderboard_build leaderboard_pin leaderboard_push leaderboard_serve submit",
+        "posir_leaderboard.api": "leaderboard_build leaderboard_pin leaderboard_push "
+        "leaderboard_serve submit",
         "posir_mitigate.api": "mitigate open_model",
         "posir_probe.api": "correlate domain_similarity probe probe_groups subset_validity",
         "posir_psi.api": "psi",
@@ -83,7 +85,9 @@ __all__ = sorted(_MODULES)
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module 'posir' has no attribute '{name}'; it has {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'posir' has no attribute '{name}'; it has {', '.join(__all__)}"
+        )
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 

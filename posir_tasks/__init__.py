@@ -1,7 +1,7 @@
 """PosIR: position-aware retrieval tasks for mteb.
 
-Importing this package registers the tasks with mteb, whether mteb is imported before or after it. With autoload (see `posir
-doctor`) no import is needed.
+Importing this package registers the tasks with mteb, whether mteb is imported before or after it.
+With autoload (see `posir doctor`) no import is needed.
 """
 
 from typing import TYPE_CHECKING, Any

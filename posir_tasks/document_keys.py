@@ -1,7 +1,8 @@
-"""Keys of documents: short digests by which the same article is known again in another subset, language or chunk.
+"""Keys of documents: short digests by which the same article is known again in another subset,
+language or chunk.
 
-Questions of one article are not independent wherever they are, so clusters are the connected components of documents that share
-a text, a title or an opening.
+Questions of one article are not independent wherever they are, so clusters are the connected
+components of documents that share a text, a title or an opening.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from posir_tasks.evidence import Integers
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: The digests of a document, in the order of the columns of keys: its text, its title, and its first words.
+#: The digests of a document, in the order of the columns of keys: its text, its title, and its
+#: first words.
 KEY_NAMES = ("texts", "titles", "openings")
 TEXTS, TITLES, OPENINGS = range(len(KEY_NAMES))
 #: Bytes of each: two of 42,000 documents share one by accident with a probability of 0.001.
@@ -28,8 +30,12 @@ KEY_BYTES = 5
 OPENING_WORDS = 200
 
 
-def digest_documents(names: Sequence[str], titles: Mapping[str, str], texts: Mapping[str, str]) -> Integers:
-    """Return the keys of documents, shape (D, 3), given titles and texts by id; 0 where one is not at hand."""
+def digest_documents(
+    names: Sequence[str], titles: Mapping[str, str], texts: Mapping[str, str]
+) -> Integers:
+    """Return the keys of documents, shape (D, 3), given titles and texts by id; 0 where one is not
+    at hand.
+    """
     title_keys = {title: _digest_words(_normalize(title)) for title in set(titles.values())}
     rows = np.zeros((len(names), len(KEY_NAMES)), np.int64)
     for row, name in zip(rows, names, strict=True):
@@ -51,7 +57,9 @@ def _digest_words(words: Sequence[str]) -> int:
 
 
 def link_documents(columns: Iterable[Integers]) -> Integers:
-    """Return each document's connected component: documents that share a number other than 0 in a column of shape (D,)."""
+    """Return each document's connected component: documents that share a number other than 0 in a
+    column of shape (D,).
+    """
     rows, nodes, offset = [], [], 0
     for column in columns:
         offset = offset or len(column)
@@ -80,10 +88,15 @@ def pack_keys(keys: Integers) -> str:
 
 
 def unpack_keys(text: str, documents: int) -> Integers:
-    """Return the keys of a number of documents that `pack_keys` packed; raise ValueError for another text."""
+    """Return the keys of a number of documents that `pack_keys` packed; raise ValueError for
+    another text.
+    """
     raw = base64.b85decode(text)
     if len(raw) != documents * KEY_BYTES:
-        raise ValueError(f"a column of keys has {len(text)} characters, which are not those of {documents} documents")
+        raise ValueError(
+            f"a column of keys has {len(text)} characters, which are not those of {documents} "
+            "documents"
+        )
     wide = np.zeros((documents, 8), np.uint8)
     wide[:, 8 - KEY_BYTES :] = np.frombuffer(raw, np.uint8).reshape(documents, KEY_BYTES)
     return wide.view(">u8").ravel().astype(np.int64)

@@ -11,9 +11,11 @@ from posir_tasks.display.wording import escape_controls
 
 
 class PosirError(Exception):
-    """A mistake in input, data or environment. Commands print its text, without a traceback, and exit with status 1.
+    """A mistake in input, data or environment. Commands print its text, without a traceback, and
+    exit with status 1.
 
-    The text has neither secrets nor control characters, and neither have the errors that it is raised from.
+    The text has neither secrets nor control characters, and neither have the errors that it is
+    raised from.
     """
 
     def __init__(self, *args: object) -> None:
@@ -28,11 +30,15 @@ class PosirError(Exception):
 
 
 class UsageError(PosirError):
-    """A wrong value of an option. Commands exit with status 2, as for an option that there is not."""
+    """A wrong value of an option. Commands exit with status 2, as for an option that there is
+    not.
+    """
 
 
 class NoAnswerError(PosirError):
-    """A server accepted a request and did not answer it in time: neither a refusal nor a failure."""
+    """A server accepted a request and did not answer it in time: neither a refusal nor a
+    failure.
+    """
 
 
 class DataError(PosirError):
@@ -44,7 +50,9 @@ class ScoreError(PosirError):
 
 
 class ProfileError(PosirError):
-    """A profile, or another value counted per cell, cannot be read, or two of them cannot be added."""
+    """A profile, or another value counted per cell, cannot be read, or two of them cannot be
+    added.
+    """
 
     def __init__(self, message: str, field: str = "") -> None:
         """Make the error; `field` is the key of the value that is wrong, as far as it is known."""
@@ -57,13 +65,19 @@ class NewerSchemaError(PosirError):
 
 
 def check_schema(schema: int, newest: int, what: str) -> None:
-    """Raise NewerSchemaError if data has a newer schema than is read; `what` is the subject, such as `This profile`."""
+    """Raise NewerSchemaError if data has a newer schema than is read; `what` is the subject, such
+    as `This profile`.
+    """
     if schema > newest:
-        raise NewerSchemaError(f"{what} has schema {schema}; this version of posir reads up to {newest}. Update posir")
+        raise NewerSchemaError(
+            f"{what} has schema {schema}; this version of posir reads up to {newest}. Update posir"
+        )
 
 
 def summarize_error(error: BaseException) -> str:
-    """Return the type of an error and the first line of its message; of a pydantic error the first field and its problem."""
+    """Return the type of an error and the first line of its message; of a pydantic error the first
+    field and its problem.
+    """
     # Pydantic takes longer to import than the rest of the command line.
     from pydantic import ValidationError
 
@@ -130,7 +144,9 @@ def hide_tracebacks() -> None:
     if getattr(before, "of_posir", False):
         return
 
-    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    def hook(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
         if isinstance(error, PosirError):
             print(f"error: {escape_controls(str(error))}", file=sys.stderr)
         else:

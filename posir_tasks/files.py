@@ -1,4 +1,5 @@
-"""Finding files, reading compressed ones, writing them atomically, and a lock for each folder that several processes write to.
+"""Finding files, reading compressed ones, writing them atomically, and a lock for each folder that
+several processes write to.
 
 Data files may be compressed: `a.json.gz` is read as `a.json` is.
 """
@@ -49,7 +50,8 @@ logger = logging.getLogger(__name__)
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Suffix of unfinished files and folders. No other program uses it.
 PART_SUFFIX = ".posir-part"
-#: Name of an unfinished file or folder: a prefix, eight random characters of `tempfile` and the suffix.
+#: Name of an unfinished file or folder: a prefix, eight random characters of `tempfile` and the
+#: suffix.
 PART_NAME = re.compile(rf"\..*[a-z0-9_]{{8}}{re.escape(PART_SUFFIX)}", re.DOTALL)
 #: Characters of a file's name in the name of its unfinished file: file systems allow 255 bytes.
 PART_STEM = 40
@@ -65,7 +67,8 @@ STALE_AFTER = 1_800
 LOCK_FILE = ".posir.lock"
 #: Seconds to wait for a lock: far longer than any write takes.
 LOCK_TIMEOUT = 120.0
-#: Environment variable with the folder of posir's cache; by default `posir` in the user's cache folder.
+#: Environment variable with the folder of posir's cache; by default `posir` in the user's cache
+#: folder.
 CACHE_VARIABLE = "POSIR_CACHE"
 
 
@@ -78,24 +81,34 @@ def cache_folder() -> Path:
 
 
 def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
-    """Return the files below a folder whose names end with a suffix (or one of several), sorted; links to folders are followed.
+    """Return the files below a folder whose names end with a suffix (or one of several), sorted;
+    links to folders are followed.
 
-    Each folder is visited once, by its own path if it has one below the folder. A folder that cannot be read has no files.
+    Each folder is visited once, by its own path if it has one below the folder. A folder that
+    cannot be read has no files.
 
     Raises:
         LimitError: There are more files and folders than `POSIR_MAX_FILES`.
     """
-    return sorted(entry for entry in _walk(folder) if entry.name.endswith(suffix) and entry.is_file())
+    return sorted(
+        entry for entry in _walk(folder) if entry.name.endswith(suffix) and entry.is_file()
+    )
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Yield what is in a folder and below, except folders; links to folders are followed after all else."""
+    """Yield what is in a folder and below, except folders; links to folders are followed after all
+    else.
+    """
     limit, count = MAX_FILES.read(), 0
     visited = {_identify(parent) for parent in folder.resolve().parents if parent.is_dir()}
     folders, links = deque([folder]), deque[Path]()
     while folders or links:
         parent = folders.popleft() if folders else links.popleft()
-        if not parent.is_dir() or not os.access(parent, os.R_OK | os.X_OK) or _identify(parent) in visited:
+        if (
+            not parent.is_dir()
+            or not os.access(parent, os.R_OK | os.X_OK)
+            or _identify(parent) in visited
+        ):
             continue
         visited.add(_identify(parent))
         for entry in sorted(parent.iterdir()):
@@ -132,7 +145,9 @@ def follow_links(path: Path) -> Path:
         if DESCRIPTORS.fullmatch(str(target.parent)) or not os.path.islink(target):  # noqa: PTH114
             return target
         target = target.parent / target.readlink()
-    raise PosirError(f"{path}: a link that leads back to itself. Remove it, or choose another path.")
+    raise PosirError(
+        f"{path}: a link that leads back to itself. Remove it, or choose another path."
+    )
 
 
 def make_folder(folder: Path) -> None:
@@ -144,11 +159,13 @@ def make_folder(folder: Path) -> None:
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a path to write to, and replace a file with what was written there at the end.
 
-    A link stays, and its target is replaced. A replaced file keeps its mode and, where the system allows it, its owner. A
-    device, a FIFO and an open file such as `/dev/stdout` are written to in place.
+    A link stays, and its target is replaced. A replaced file keeps its mode and, where the system
+    allows it, its owner. A device, a FIFO and an open file such as `/dev/stdout` are written to in
+    place.
 
     Raises:
-        PosirError: The file is a folder, write-protected or not writable; the disk is full; nothing reads the FIFO.
+        PosirError: The file is a folder, write-protected or not writable; the disk is full; nothing
+            reads the FIFO.
     """
     target = follow_links(path)
     with explain_disk_full(path):
@@ -181,7 +198,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def _check_target(path: Path, target: Path) -> os.stat_result | None:
-    """Return the state of a file to write, None if there is none; raise PosirError if posir must not write there."""
+    """Return the state of a file to write, None if there is none; raise PosirError if posir must
+    not write there.
+    """
     try:
         known = target.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -191,10 +210,14 @@ def _check_target(path: Path, target: Path) -> os.stat_result | None:
     if stat.S_ISDIR(known.st_mode):
         raise PosirError(f"{path}: is a folder. Name a file, such as {path / 'NAME'}.")
     if stat.S_ISBLK(known.st_mode):
-        raise PosirError(f"{path}: is a disk (block device), which posir does not overwrite. Name a file.")
+        raise PosirError(
+            f"{path}: is a disk (block device), which posir does not overwrite. Name a file."
+        )
     # The system lets root write to a file that nobody may write to.
     if not os.access(target, os.W_OK) or not known.st_mode & 0o222:
-        raise PosirError(f"{path}: is write-protected. Allow writing with `chmod u+w`, or choose another file.")
+        raise PosirError(
+            f"{path}: is write-protected. Allow writing with `chmod u+w`, or choose another file."
+        )
     return known
 
 
@@ -210,7 +233,9 @@ def _explain_unwritable_file(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
-        raise PosirError(f"{path}: cannot be written to ({error.strerror}). Choose another file or folder.") from error
+        raise PosirError(
+            f"{path}: cannot be written to ({error.strerror}). Choose another file or folder."
+        ) from error
 
 
 def _copy_permissions(known: os.stat_result | None, file: Path) -> None:
@@ -228,7 +253,9 @@ def _copy_permissions(known: os.stat_result | None, file: Path) -> None:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Move a file in the place of another one; a file that is mounted by itself, as in containers, gets the content."""
+    """Move a file in the place of another one; a file that is mounted by itself, as in containers,
+    gets the content.
+    """
     try:
         source.replace(target)
     except OSError as error:
@@ -265,7 +292,8 @@ def _open_in_place(target: Path) -> int:
     """Return a descriptor to write to a device, a FIFO or an open file; the caller closes it."""
     process = DESCRIPTORS.fullmatch(str(target.parent))
     if process and int(process[1]) == os.getpid() and target.name.isdecimal():
-        # A file that is opened anew would be written from its start, over what the process has printed.
+        # A file that is opened anew would be written from its start, over what the process has
+        # printed.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         return os.dup(int(target.name))
@@ -296,7 +324,9 @@ def explain_unwritable(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
-        raise PosirError(f"{folder}: cannot be written to ({error.strerror}). Choose a writable folder.") from error
+        raise PosirError(
+            f"{folder}: cannot be written to ({error.strerror}). Choose a writable folder."
+        ) from error
 
 
 def check_writable(folder: Path) -> None:
@@ -314,7 +344,8 @@ def explain_disk_full(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in DISK_FULL:
             raise PosirError(
-                f"{path}: not enough disk space ({os.strerror(error.errno)}). Finished results are safe. Free some space and "
+                f"{path}: not enough disk space ({os.strerror(error.errno)}). Finished results "
+                "are safe. Free some space and "
                 "run the same command again."
             ) from error
         raise
@@ -347,13 +378,19 @@ def remove_stale_parts(folder: Path) -> None:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes, on any machine, while this one lives; where locking fails, warn and continue."""
+    """Lock a folder against other processes, on any machine, while this one lives; where locking
+    fails, warn and continue.
+    """
     make_folder(folder)
     lock = FileLock(folder / LOCK_FILE, timeout=LOCK_TIMEOUT)
     try:
         lock.acquire()
     except OSError as error:
-        logger.warning("%s: cannot be locked (%s); do not run two commands that write there at the same time", folder, error)
+        logger.warning(
+            "%s: cannot be locked (%s); do not run two commands that write there at the same time",
+            folder,
+            error,
+        )
     try:
         yield
     finally:
@@ -362,21 +399,27 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_update(file: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of a file, which replaces it at the end, for code that changes it in place.
+    """Yield a folder with a copy of a file, which replaces it at the end, for code that changes it
+    in place.
 
-    Links, modes and errors are those of `atomic_write`; a device, a FIFO or an open file is an error.
+    Links, modes and errors are those of `atomic_write`; a device, a FIFO or an open file is an
+    error.
     """
     target = follow_links(file)
     with _explain_unwritable_file(file):
         state = _check_target(file, target)
     if _is_open_file(target) or (state and not stat.S_ISREG(state.st_mode)):
-        raise PosirError(f"{file}: is a device, a FIFO or an open file. Name a file that can be changed.")
+        raise PosirError(
+            f"{file}: is a device, a FIFO or an open file. Name a file that can be changed."
+        )
     with folder_lock(target.parent), explain_disk_full(file):
         # Another process may have written it since.
         known = target.stat() if target.exists() else None
         remove_stale_parts(target.parent)
         prefix = f".{target.name[:PART_STEM]}."
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, suffix=PART_SUFFIX) as beside:
+        with tempfile.TemporaryDirectory(
+            dir=target.parent, prefix=prefix, suffix=PART_SUFFIX
+        ) as beside:
             copy = Path(beside) / file.name
             if known:
                 shutil.copyfile(target, copy)
@@ -387,11 +430,33 @@ def atomic_update(file: Path) -> Iterator[Path]:
 
 
 SUFFIX = ".gz"
-#: Suffixes that say a format. Any other is part of the name, as in `input.InexpC2.gz` or `qrels.test`.
-FORMATS = frozenset({
-    ".csv", ".htm", ".html", ".json", ".jsonl", ".lz4", ".markdown", ".md", ".ndjson", ".parq", ".parquet", ".pdf", ".qrel",
-    ".qrels", ".rst", ".run", ".text", ".trec", ".tsv", ".txt", ".xhtml",
-})  # fmt: skip
+#: Suffixes that say a format. Any other is part of the name, as in `input.InexpC2.gz` or
+#: `qrels.test`.
+FORMATS = frozenset(
+    {
+        ".csv",
+        ".htm",
+        ".html",
+        ".json",
+        ".jsonl",
+        ".lz4",
+        ".markdown",
+        ".md",
+        ".ndjson",
+        ".parq",
+        ".parquet",
+        ".pdf",
+        ".qrel",
+        ".qrels",
+        ".rst",
+        ".run",
+        ".text",
+        ".trec",
+        ".tsv",
+        ".txt",
+        ".xhtml",
+    }
+)
 #: What reading raises if a file is damaged, cut off or not compressed at all.
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
@@ -402,7 +467,8 @@ def is_compressed(file: Path) -> bool:
 
 
 def split_suffix(file: Path) -> tuple[str, str]:
-    """Return the name of a data file and its suffix in lower case: `a` and `.json` of `a.json` and `a.json.gz`.
+    """Return the name of a data file and its suffix in lower case: `a` and `.json` of `a.json` and
+    `a.json.gz`.
 
     A suffix that says no format is part of the name, too.
     """
@@ -418,7 +484,9 @@ def find_compressed(file: Path) -> Path:
 
 
 def check_readable(file: Path) -> None:
-    """Raise OSError if a file is a device or a pipe: reading it may never end, and a second time gives other content."""
+    """Raise OSError if a file is a device or a pipe: reading it may never end, and a second time
+    gives other content.
+    """
     mode = file.stat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return
@@ -427,12 +495,15 @@ def check_readable(file: Path) -> None:
 
 
 def _is_anonymous_pipe(file: Path) -> bool:
-    """Return whether a path is a pipe between two processes, such as that of `command | posir` or of `<(command)`."""
+    """Return whether a path is a pipe between two processes, such as that of `command | posir` or
+    of `<(command)`.
+    """
     return stat.S_ISFIFO(file.stat().st_mode) and not os.path.lexists(os.path.realpath(file))
 
 
 def open_decompressed(file: Path) -> BufferedReader:
-    """Open a data file, decompressed; reading raises `GZIP_ERRORS` as well, and LimitError if it unpacks to too much.
+    """Open a data file, decompressed; reading raises `GZIP_ERRORS` as well, and LimitError if it
+    unpacks to too much.
 
     Raises:
         OSError: It cannot be opened, or is no file.
@@ -457,7 +528,9 @@ class _UnpackedFile(RawIOBase):
         size = self._content.readinto(buffer)
         self._read += size
         if self._read > self._limit:
-            raise MAX_BYTES.refuse(self._file, f"unpacks to more than {describe_bytes(self._limit)}")
+            raise MAX_BYTES.refuse(
+                self._file, f"unpacks to more than {describe_bytes(self._limit)}"
+            )
         return size
 
     def close(self) -> None:
@@ -484,8 +557,8 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
         max_bytes: Most bytes that it may have; by default those of `POSIR_MAX_BYTES`.
 
     Raises:
-        OSError: It cannot be read, or is no file. `GZIP_ERRORS`: It is damaged. LimitError: It is too large, or a pipe between
-            processes that does not end in time.
+        OSError: It cannot be read, or is no file. `GZIP_ERRORS`: It is damaged. LimitError: It is
+            too large, or a pipe between processes that does not end in time.
     """
     limit = MAX_BYTES.read() if max_bytes is None else max_bytes
     if _is_anonymous_pipe(file):

@@ -1,8 +1,10 @@
-"""The gate: the one reader each of JSON, CSV and YAML that comes from outside, as a file, a download or an answer.
+"""The gate: the one reader each of JSON, CSV and YAML that comes from outside, as a file, a
+download or an answer.
 
-Parsers are lenient in ways that turn a damaged file into other numbers: of a repeated key the last wins, a row that was cut
-lacks its last cells, `1e999` is infinite. Here these are errors, as is all that could take the memory or the stack of the
-process. Every reader raises `GateError` and nothing else.
+Parsers are lenient in ways that turn a damaged file into other numbers: of a repeated key the last
+wins, a row that was cut lacks its last cells, `1e999` is infinite. Here these are errors, as is all
+that could take the memory or the stack of the process. Every reader raises `GateError` and nothing
+else.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.files import GZIP_ERRORS, read_decompressed
 from posir_tasks.limits import MAX_BYTES, LimitError, check_values, describe_bytes
-from posir_tasks.quotation import TAB, Row, find_swallowed_row, is_regular, remove_marks, split_literally
+from posir_tasks.quotation import (
+    TAB,
+    Row,
+    find_swallowed_row,
+    is_regular,
+    remove_marks,
+    split_literally,
+)
 
 if TYPE_CHECKING:
     import yaml
@@ -43,13 +52,19 @@ MAX_CELL = 2**24
 MAX_YAML_VALUES = 100_000
 #: Tags of numbers in YAML.
 NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 Value = TypeVar("Value", bound=Hashable)
 
 
 class GateError(DataError):
-    """Something from outside cannot be read, or could be read in more than one way. The message names source and place."""
+    """Something from outside cannot be read, or could be read in more than one way. The message
+    names source and place.
+    """
 
     def __init__(self, name: object, problem: str) -> None:
         """Make the message `name: problem`."""
@@ -60,18 +75,22 @@ class GateError(DataError):
     """Whether a number is NaN or infinite, and all else is as it should be."""
 
 
-def parse_json(data: str | bytes, name: object, *, max_bytes: int | None = None, nan_prefix: str | None = None) -> Any:
+def parse_json(
+    data: str | bytes, name: object, *, max_bytes: int | None = None, nan_prefix: str | None = None
+) -> Any:
     """Return the value of a JSON document.
 
     Args:
         data: The document; bytes are UTF-8, or UTF-16 with a byte-order mark.
         name: The source, for messages: a file, a line of it, an address.
-        max_bytes: Most bytes, or characters, that it may have; by default those of `POSIR_MAX_BYTES`.
-        nan_prefix: Keys with this prefix may be NaN, as mteb writes its `nauc_` scores; None for no keys.
+        max_bytes: Most bytes, or characters, that it may have; by default those of
+            `POSIR_MAX_BYTES`.
+        nan_prefix: Keys with this prefix may be NaN, as mteb writes its `nauc_` scores; None for no
+            keys.
 
     Raises:
-        GateError: It is too large or too deep, not such text, not JSON; an object repeats a key; a number is NaN, infinite or
-            an integer beyond 64 bits.
+        GateError: It is too large or too deep, not such text, not JSON; an object repeats a key; a
+            number is NaN, infinite or an integer beyond 64 bits.
     """
     check_size(len(data), name, max_bytes)
     try:
@@ -79,7 +98,9 @@ def parse_json(data: str | bytes, name: object, *, max_bytes: int | None = None,
     except LimitError as error:
         raise GateError(name, error.problem) from error
     with _explain_json_errors(name):
-        value = _DECODER.decode(decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff"))
+        value = _DECODER.decode(
+            decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
+        )
     _check_values(value, name, nan_prefix)
     return value
 
@@ -108,15 +129,19 @@ def read_json(file: Path, *, max_bytes: int | None = None, nan_prefix: str | Non
     return parse_json(read_bytes(file, max_bytes), file, max_bytes=max_bytes, nan_prefix=nan_prefix)
 
 
-def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the headings of a table of delimited cells, and for each row the line that it ends at and its cells.
+def parse_table(
+    data: str | bytes, name: object, *, delimiter: str = ","
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the headings of a table of delimited cells, and for each row the line that it ends at
+    and its cells.
 
-    Lines without any cell are left out, and empty cells to the right of the last heading are cut off: spreadsheets write both.
-    Cells are read by the rules of CSV, or between tabs as `posir_tasks.quotation` explains.
+    Lines without any cell are left out, and empty cells to the right of the last heading are cut
+    off: spreadsheets write both. Cells are read by the rules of CSV, or between tabs as
+    `posir_tasks.quotation` explains.
 
     Raises:
-        GateError: It is not UTF-8 or too large, holds a zero byte, repeats a heading, leaves a quotation open, or a row has
-            more or fewer cells than there are headings.
+        GateError: It is not UTF-8 or too large, holds a zero byte, repeats a heading, leaves a
+            quotation open, or a row has more or fewer cells than there are headings.
     """
     check_size(len(data), name)
     try:
@@ -124,7 +149,11 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
     except UnicodeDecodeError as error:
         raise GateError(name, f"is not UTF-8 ({error})") from error
     if "\0" in text:
-        raise GateError(name, f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: holds a zero byte, so it is no table")
+        raise GateError(
+            name,
+            f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: holds a zero byte, so it is "
+            "no table",
+        )
     lines = _read_rows(text, name, delimiter)
     headings = [heading.strip() for heading in lines[0][1]] if lines else []
     check_columns(len(headings), name)
@@ -135,16 +164,23 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
             cells.pop()
         if len(cells) != len(headings):
             shown = sanitized(", ".join(headings))
-            raise GateError(name, f"line {number}: has {len(cells)} cells; the headings are {len(headings)}: {shown}")
+            raise GateError(
+                name,
+                f"line {number}: has {len(cells)} cells; the headings are {len(headings)}: {shown}",
+            )
         rows.append((number, cells))
     return headings, rows
 
 
 def require_distinct(columns: Iterable[object], name: object) -> None:
-    """Raise GateError if a table has two columns of one name, of which a reader would take either; several may have none."""
+    """Raise GateError if a table has two columns of one name, of which a reader would take either;
+    several may have none.
+    """
     repeated = find_repeated(str(column) for column in columns if column not in (None, ""))
     if repeated is not None:
-        raise GateError(name, f"the column '{sanitized(str(repeated))}' occurs twice; keep one of them")
+        raise GateError(
+            name, f"the column '{sanitized(str(repeated))}' occurs twice; keep one of them"
+        )
 
 
 def read_heading(content: bytes) -> bytes:
@@ -154,12 +190,14 @@ def read_heading(content: bytes) -> bytes:
 
 
 def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dict[str, str]]:
-    """Return the given columns of a CSV file, stripped, by row; cells are separated by commas or semicolons.
+    """Return the given columns of a CSV file, stripped, by row; cells are separated by commas or
+    semicolons.
 
     Args:
         file: The file, in UTF-8.
         columns: Columns that it must have; others are left out.
-        expected: What the file must be, for the message, such as `a file with the columns model,score`.
+        expected: What the file must be, for the message, such as `a file with the columns
+            model,score`.
 
     Raises:
         GateError: The file cannot be read, or lacks a column.
@@ -175,15 +213,19 @@ def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dic
     except GateError as error:
         raise GateError(file, f"{error.problem}. Expected {expected}.") from error
     places = [headings.index(column) for column in columns]
-    return [{column: cells[place].strip() for column, place in zip(columns, places, strict=True)} for _, cells in rows]
+    return [
+        {column: cells[place].strip() for column, place in zip(columns, places, strict=True)}
+        for _, cells in rows
+    ]
 
 
 def parse_yaml(data: str | bytes, name: object) -> Any:
     """Return the value of a YAML document of plain values.
 
     Raises:
-        GateError: It is too large or too deep, not UTF-8, not YAML; a mapping repeats a key; its aliases stand for too much or
-            for themselves; a number is NaN, infinite or an integer beyond 64 bits.
+        GateError: It is too large or too deep, not UTF-8, not YAML; a mapping repeats a key; its
+            aliases stand for too much or for themselves; a number is NaN, infinite or an integer
+            beyond 64 bits.
     """
     # Takes longer to import than all else that a command needs to start.
     import yaml
@@ -191,14 +233,18 @@ def parse_yaml(data: str | bytes, name: object) -> Any:
     check_size(len(data), name, MAX_YAML_BYTES)
     try:
         # The loader in C takes a tenth of the time; not every build of PyYAML has it.
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(decode(data) if isinstance(data, bytes) else data)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(
+            decode(data) if isinstance(data, bytes) else data
+        )
         node: yaml.Node | None = loader.get_single_node()
         _count_nodes(node, {}, name)
         value = None if node is None else loader.construct_document(node)
     except RecursionError:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, AttributeError) as error:
-        raise GateError(name, f"is not readable YAML in UTF-8 ({sanitized(' '.join(str(error).split()), 300)})") from error
+        raise GateError(
+            name, f"is not readable YAML in UTF-8 ({sanitized(' '.join(str(error).split()), 300)})"
+        ) from error
     _check_values(value, name, None)
     return value
 
@@ -209,7 +255,9 @@ def read_yaml(file: Path) -> Any:
 
 
 def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
-    """Return a file, decompressed if it ends in `.gz`; raise GateError if damaged, unreadable or of more than `max_bytes`."""
+    """Return a file, decompressed if it ends in `.gz`; raise GateError if damaged, unreadable or of
+    more than `max_bytes`.
+    """
     try:
         return read_decompressed(file, max_bytes)
     except FileNotFoundError:
@@ -222,11 +270,15 @@ def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
 
 
 def check_size(size: int, name: object, max_bytes: int | None = None) -> None:
-    """Raise GateError if a source has more bytes than are read, by default those of `POSIR_MAX_BYTES`."""
+    """Raise GateError if a source has more bytes than are read, by default those of
+    `POSIR_MAX_BYTES`.
+    """
     limit = MAX_BYTES.read() if max_bytes is None else max_bytes
     if size > limit:
         problem = f"is larger than {describe_bytes(limit)}, the most that is read"
-        raise GateError(name, MAX_BYTES.refuse(name, problem).problem if max_bytes is None else problem)
+        raise GateError(
+            name, MAX_BYTES.refuse(name, problem).problem if max_bytes is None else problem
+        )
 
 
 def check_columns(columns: int, name: object) -> None:
@@ -247,11 +299,16 @@ def find_repeated(values: Iterable[Value]) -> Value | None:
 
 def find_encoding(content: bytes) -> str:
     """Return the encoding that a byte-order mark states, else UTF-8."""
-    return next((encoding for mark, encoding in BYTE_ORDER_MARKS.items() if content.startswith(mark)), "utf-8")
+    return next(
+        (encoding for mark, encoding in BYTE_ORDER_MARKS.items() if content.startswith(mark)),
+        "utf-8",
+    )
 
 
 def decode(content: bytes) -> str:
-    """Return bytes as text; raise UnicodeDecodeError if they are neither UTF-8 nor UTF-16 with a byte-order mark."""
+    """Return bytes as text; raise UnicodeDecodeError if they are neither UTF-8 nor UTF-16 with a
+    byte-order mark.
+    """
     return content.decode(find_encoding(content))
 
 
@@ -266,7 +323,9 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_build_object)
 
 
-def _check_values(value: object, name: object, nan_prefix: str | None, path: tuple[object, ...] = ()) -> None:
+def _check_values(
+    value: object, name: object, nan_prefix: str | None, path: tuple[object, ...] = ()
+) -> None:
     """Raise GateError for a value that is nested too deeply or a number that is not allowed."""
     items: Iterable[tuple[object, object]] = ((path[-1] if path else "", value),)
     if isinstance(value, dict | list):
@@ -280,8 +339,12 @@ def _check_values(value: object, name: object, nan_prefix: str | None, path: tup
             if abs(item) > MAX_INTEGER:
                 raise GateError(name, f"{_format_path(path, key)}an integer beyond 64 bits")
         elif isinstance(item, float):
-            if not math.isfinite(item) and not (math.isnan(item) and nan_prefix and str(key).startswith(nan_prefix)):
-                error = GateError(name, f"{_format_path(path, key)}is {item}; numbers must be finite")
+            if not math.isfinite(item) and not (
+                math.isnan(item) and nan_prefix and str(key).startswith(nan_prefix)
+            ):
+                error = GateError(
+                    name, f"{_format_path(path, key)}is {item}; numbers must be finite"
+                )
                 error.is_not_finite = True
                 raise error
         elif isinstance(item, dict | list):
@@ -310,7 +373,8 @@ def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
     if (line := find_swallowed_row(text, rows, delimiter)) is not None:
         raise GateError(
             name,
-            f"line {line}: a quotation mark opens here and closes in a later line, and the lines between them look like rows; "
+            f"line {line}: a quotation mark opens here and closes in a later line, and the lines "
+            "between them look like rows; "
             "double each quotation mark within a text, or save the table as Parquet or JSON Lines",
         )
     return rows
@@ -334,8 +398,12 @@ def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
     return rows
 
 
-def _count_nodes(node: yaml.Node | None, counted: dict[int, int | None], name: object, depth: int = 0) -> int:
-    """Return how many values a YAML node has, with those behind aliases; `counted` has None for one that is being counted."""
+def _count_nodes(
+    node: yaml.Node | None, counted: dict[int, int | None], name: object, depth: int = 0
+) -> int:
+    """Return how many values a YAML node has, with those behind aliases; `counted` has None for one
+    that is being counted.
+    """
     if depth > MAX_DEPTH:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
     if id(node) in counted:
@@ -354,11 +422,15 @@ def _count_nodes(node: yaml.Node | None, counted: dict[int, int | None], name: o
         repeated = find_repeated((key.tag, key.value) for key, _ in items if key.id == "scalar")
         if repeated is not None:
             raise GateError(
-                name, f"line {node.start_mark.line + 1}: the key '{sanitized(repeated[1])}' occurs twice in one mapping"
+                name,
+                f"line {node.start_mark.line + 1}: the key '{sanitized(repeated[1])}' occurs "
+                "twice in one mapping",
             )
         children = [part for pair in items for part in pair]
     number = 1 + sum(_count_nodes(child, counted, name, depth + 1) for child in children)
     if number > MAX_YAML_VALUES:
-        raise GateError(name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are replaced")
+        raise GateError(
+            name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are replaced"
+        )
     counted[id(node)] = number
     return number

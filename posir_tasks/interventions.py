@@ -1,7 +1,8 @@
-"""Interventions on a document that move, reverse, insert or remove text and keep the span of its evidence true.
+"""Interventions on a document that move, reverse, insert or remove text and keep the span of its
+evidence true.
 
-Each takes a text and a span, and returns both: unless text of the evidence itself is removed or divided, the new span quotes
-the same evidence. A text without evidence has the span `NO_SPAN`.
+Each takes a text and a span, and returns both: unless text of the evidence itself is removed or
+divided, the new span quotes the same evidence. A text without evidence has the span `NO_SPAN`.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ class SpannedText(NamedTuple):
 
 
 def move_evidence(text: str, span: Span, position: float) -> SpannedText:
-    """Cut the evidence, which is not empty, out of a text, and insert it at a relative position in [0, 1] of the rest.
+    """Cut the evidence, which is not empty, out of a text, and insert it at a relative position in
+    [0, 1] of the rest.
 
-    The position is moved to the nearest border between words of the rest, so that no word is divided. One space joins evidence
-    and rest, in place of any white space there; none in a script without spaces.
+    The position is moved to the nearest border between words of the rest, so that no word is
+    divided. One space joins evidence and rest, in place of any white space there; none in a script
+    without spaces.
     """
     evidence = span.of(text)
     before, after = text[: span[0]].rstrip(), text[span[1] :].lstrip()
@@ -46,7 +49,9 @@ def move_evidence(text: str, span: Span, position: float) -> SpannedText:
 
 
 def _nearest_border(text: str, index: float) -> int:
-    """Return the border between words, or end of the text, that is nearest to an index; the first of two."""
+    """Return the border between words, or end of the text, that is nearest to an index; the first
+    of two.
+    """
     if not 0 < index < len(text):
         return 0 if index <= 0 else len(text)
     borders = [0, *(start for start, _ in find_words(text)[1:]), len(text)]
@@ -55,22 +60,29 @@ def _nearest_border(text: str, index: float) -> int:
 
 
 def find_parts(text: str, parts: int = 5) -> list[Span]:
-    """Return the spans of equal contiguous parts of a text: equal in words, up to one; a text with few words has fewer."""
+    """Return the spans of equal contiguous parts of a text: equal in words, up to one; a text with
+    few words has fewer.
+    """
     words = find_words(text)
     cuts = sorted({round(part * len(words) / parts) for part in range(parts + 1)})
     return [Span(words[low].start, words[high - 1].end) for low, high in pairwise(cuts)]
 
 
 def find_part(pieces: Sequence[Span], span: Span) -> int:
-    """Return the index of the part that holds a span's midpoint; between two parts, of the first."""
-    return max((number for number, piece in enumerate(pieces) if piece.start <= span.middle), default=0)
+    """Return the index of the part that holds a span's midpoint; between two parts, of the
+    first.
+    """
+    return max(
+        (number for number, piece in enumerate(pieces) if piece.start <= span.middle), default=0
+    )
 
 
 def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
     """Cut a text into equal contiguous parts, as `find_parts` does, and reverse their order.
 
-    The white space between two parts stays between them, so that reversing twice gives the same text if the number of parts is
-    odd. Evidence across a cut is divided: the new span is the piece with its midpoint.
+    The white space between two parts stays between them, so that reversing twice gives the same
+    text if the number of parts is odd. Evidence across a cut is divided: the new span is the piece
+    with its midpoint.
     """
     pieces = find_parts(text, parts)
     if len(pieces) < 2:
@@ -88,7 +100,9 @@ def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
 
 
 def insert_text(text: str, span: Span, inserted: str, at: int) -> SpannedText:
-    """Insert text before the character `at`, without a separator; within the evidence, at the nearer end of it instead."""
+    """Insert text before the character `at`, without a separator; within the evidence, at the
+    nearer end of it instead.
+    """
     start, end = span
     if start < at < end:
         at = start if at - start <= end - at else end
@@ -97,7 +111,9 @@ def insert_text(text: str, span: Span, inserted: str, at: int) -> SpannedText:
 
 
 def remove_text(text: str, span: Span, removed: Span) -> SpannedText:
-    """Remove the characters of a span; what is left of the evidence, possibly nothing, is the new span."""
+    """Remove the characters of a span; what is left of the evidence, possibly nothing, is the new
+    span.
+    """
     first, last = removed
     size = max(0, last - first)
 

@@ -1,7 +1,9 @@
-"""Metrics of queries with plain judgments, without positions of evidence: sums over the queries of each cluster, which add.
+"""Metrics of queries with plain judgments, without positions of evidence: sums over the queries of
+each cluster, which add.
 
-Queries about one document succeed and fail together, so a mean varies as clusters of queries do. Its interval, and the paired
-difference of two systems on the same queries, follow from the sums and numbers of queries alone.
+Queries about one document succeed and fail together, so a mean varies as clusters of queries do.
+Its interval, and the paired difference of two systems on the same queries, follow from the sums and
+numbers of queries alone.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ METRICS = {
 }
 #: Sums are stored in millionths, as mteb rounds scores, so that they add exactly.
 UNIT = 10**6
-#: What queries are clustered by, beside a column of theirs: the document, or nothing, since each query is a topic.
+#: What queries are clustered by, beside a column of theirs: the document, or nothing, since each
+#: query is a topic.
 DOCUMENT, TOPIC = "document", "topic"
 #: What clusters are called that are neither.
 CLUSTER = "cluster"
@@ -43,15 +46,17 @@ CLUSTER = "cluster"
 def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
     """Return the cluster of each judged query.
 
-    Of a document: of those with the query's highest grade the one that most queries share. Connected components would make one
-    cluster of queries with many relevant documents.
+    Of a document: of those with the query's highest grade the one that most queries share.
+    Connected components would make one cluster of queries with many relevant documents.
 
     Raises:
         PosirError: `by` is no column of the queries, or a query lacks it.
     """
     column = judgments.columns.get(by, {})
     if column and (missing := [query for query in judgments.grades if query not in column]):
-        raise PosirError(f"--clusters {by}: query {missing[0]} has no such field. Each judged query needs one.")
+        raise PosirError(
+            f"--clusters {by}: query {missing[0]} has no such field. Each judged query needs one."
+        )
     if column:
         return {query: column[query] for query in judgments.grades}
     if by == TOPIC:
@@ -64,7 +69,10 @@ def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
         for query, documents in judgments.grades.items()
     }
     shared = Counter(name for names in best.values() for name in names)
-    return {query: max(names, key=lambda name: (shared[name], name), default=query) for query, names in best.items()}
+    return {
+        query: max(names, key=lambda name: (shared[name], name), default=query)
+        for query, names in best.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,18 +89,31 @@ class JudgedScores:
     """Sums in millionths, shape (metrics, clusters)."""
 
     @classmethod
-    def from_queries(cls, scores: Mapping[str, Sequence[float]], judgments: Judgments, by: str) -> JudgedScores:
-        """Sum the scores in [0, 1] by metric of the judged queries, in their order; `by` as in `cluster_queries`."""
+    def from_queries(
+        cls, scores: Mapping[str, Sequence[float]], judgments: Judgments, by: str
+    ) -> JudgedScores:
+        """Sum the scores in [0, 1] by metric of the judged queries, in their order; `by` as in
+        `cluster_queries`.
+        """
         clusters = cluster_queries(judgments, by)
-        names, rows, sizes = np.unique([*clusters.values()], return_inverse=True, return_counts=True)
+        names, rows, sizes = np.unique(
+            [*clusters.values()], return_inverse=True, return_counts=True
+        )
         rounded = (np.rint(np.array(scores[name]) * UNIT) for name in METRICS)
-        sums = np.stack([np.bincount(rows, column, len(names)) for column in rounded]).astype(np.int64)
-        key = digest(judgments.digest(), *(part for pair in sorted(clusters.items()) for part in pair)).hex()
+        sums = np.stack([np.bincount(rows, column, len(names)) for column in rounded]).astype(
+            np.int64
+        )
+        key = digest(
+            judgments.digest(), *(part for pair in sorted(clusters.items()) for part in pair)
+        ).hex()
         return cls(by, (key,), sizes, sums)
 
     def __add__(self, other: JudgedScores) -> JudgedScores:
         by = ", ".join(dict.fromkeys((self.clusters, other.clusters)))
-        sizes, sums = np.concatenate([self.sizes, other.sizes]), np.concatenate([self.sums, other.sums], axis=1)
+        sizes, sums = (
+            np.concatenate([self.sizes, other.sizes]),
+            np.concatenate([self.sums, other.sums], axis=1),
+        )
         return JudgedScores(by, self.digests + other.digests, sizes, sums)
 
     @property
@@ -106,9 +127,11 @@ class JudgedScores:
         return int(self.sizes.sum())
 
     def expand(self, metric: str) -> tuple[Floats, Integers]:
-        """Return a metric and the cluster of each query, shape (queries,), with the mean of its cluster in place of its own.
+        """Return a metric and the cluster of each query, shape (queries,), with the mean of its
+        cluster in place of its own.
 
-        The mean, its variance between clusters, and its degrees of freedom are those of the queries' own scores.
+        The mean, its variance between clusters, and its degrees of freedom are those of the
+        queries' own scores.
         """
         means = self.sums[list(METRICS).index(metric)] / self.sizes / UNIT
         return np.repeat(means, self.sizes), np.repeat(np.arange(len(self.sizes)), self.sizes)
@@ -117,16 +140,26 @@ class JudgedScores:
         """Return the value of a subset as plain JSON."""
         sums = {name: format_counts(row) for name, row in zip(METRICS, self.sums, strict=True)}
         (key,) = self.digests
-        return {"schema": SCHEMA, "clusters": self.clusters, "digest": key, "queries": format_counts(self.sizes), "sums": sums}
+        return {
+            "schema": SCHEMA,
+            "clusters": self.clusters,
+            "digest": key,
+            "queries": format_counts(self.sizes),
+            "sums": sums,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JudgedScores:
-        """Read what `to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if newer."""
+        """Read what `to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
+        newer.
+        """
         with reading_json(data, SCHEMA, f"field '{JUDGMENTS_KEY}'", JUDGMENTS_KEY):
             sizes = np.array(data["queries"].split(), np.int64)
             sums = np.array([data["sums"][name].split() for name in METRICS], np.int64)
             if not len(sizes) or sums.shape[1:] != sizes.shape or sizes.min() < 1:
-                raise ValueError("each cluster needs a number of queries above 0, and a sum of each metric")
+                raise ValueError(
+                    "each cluster needs a number of queries above 0, and a sum of each metric"
+                )
             if sums.min() < 0 or np.any(sums > sizes * UNIT):
                 raise ValueError("a sum is outside 0 to its number of queries")
             return cls(str(data["clusters"]), (str(data["digest"]),), sizes, sums)

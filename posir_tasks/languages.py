@@ -1,7 +1,9 @@
-"""Any language: what the papers report of it, its code, its name in the names of tasks, and the language of a text.
+"""Any language: what the papers report of it, its code, its name in the names of tasks, and the
+language of a text.
 
-Codes are checked against mteb's tables of ISO 639-3 and ISO 15924; macrolanguages, two-letter codes and usual scripts are those
-of `langcodes`, from IANA's registry and Unicode's CLDR. mteb, which takes seconds to import, is not imported.
+Codes are checked against mteb's tables of ISO 639-3 and ISO 15924; macrolanguages, two-letter codes
+and usual scripts are those of `langcodes`, from IANA's registry and Unicode's CLDR. mteb, which
+takes seconds to import, is not imported.
 """
 
 from __future__ import annotations
@@ -28,14 +30,19 @@ class Language:
     """A language of the data."""
 
     name: str
-    """Name in `PosIR-<name>`: an English name in letters A to Z, followed by a script if the name alone is ambiguous."""
+    """Name in `PosIR-<name>`: an English name in letters A to Z, followed by a script if the name
+    alone is ambiguous.
+    """
     code: str
     """Code as in the folders of the data: ISO 639-3 and ISO 15924, such as `eng-Latn`."""
     cross_lingual_in_paper: bool = False
-    """Whether the paper reports it with the English corpus; it is then in the benchmark `PosIR(cross-lingual)`."""
+    """Whether the paper reports it with the English corpus; it is then in the benchmark
+    `PosIR(cross-lingual)`.
+    """
 
 
-#: The ten languages of arXiv 2601.08363, in the order of its tables; codes are folders of infgrad/PosIR-Benchmark-v1.
+#: The ten languages of arXiv 2601.08363, in the order of its tables; codes are folders of
+#: infgrad/PosIR-Benchmark-v1.
 LANGUAGES = (
     Language("English", "eng-Latn"),
     Language("Chinese", "cmn-Hans"),
@@ -53,29 +60,58 @@ _PUBLISHED = {language.code: language for language in LANGUAGES}
 #: Language of the corpus of the cross-lingual tasks.
 PIVOT = LANGUAGES[0]
 
-#: The 31 domains, spelled as the folders of the data. A listing of the data itself takes precedence.
+#: The 31 domains, spelled as the folders of the data. A listing of the data itself takes
+#: precedence.
 DOMAINS = (
-    "accommodation_catering_hotel", "aerospace", "agriculture_forestry_animal_husbandry_fishery",
-    "artificial_intelligence_machine_learning", "automobile", "biomedicine", "computer_communication",
-    "computer_programming_code", "current_affairs_government_administration", "electric_power_energy", "film_entertainment",
-    "finance_economics", "fire_safety_food_safety", "fineweb", "game", "law_judiciary", "literature_emotion",
-    "mathematics_statistics", "medicine_health_psychology_traditional_chinese_medicine", "mining", "news_media",
-    "other_information_services_information_security", "other_manufacturing", "petrochemical", "real_estate_construction",
-    "sports", "subject_education_education", "technology_scientific_research", "tourism_geography", "transportation",
+    "accommodation_catering_hotel",
+    "aerospace",
+    "agriculture_forestry_animal_husbandry_fishery",
+    "artificial_intelligence_machine_learning",
+    "automobile",
+    "biomedicine",
+    "computer_communication",
+    "computer_programming_code",
+    "current_affairs_government_administration",
+    "electric_power_energy",
+    "film_entertainment",
+    "finance_economics",
+    "fire_safety_food_safety",
+    "fineweb",
+    "game",
+    "law_judiciary",
+    "literature_emotion",
+    "mathematics_statistics",
+    "medicine_health_psychology_traditional_chinese_medicine",
+    "mining",
+    "news_media",
+    "other_information_services_information_security",
+    "other_manufacturing",
+    "petrochemical",
+    "real_estate_construction",
+    "sports",
+    "subject_education_education",
+    "technology_scientific_research",
+    "tourism_geography",
+    "transportation",
     "water_resources_ocean",
-)  # fmt: skip
+)
 
 
 #: Entries of mteb's table that are not one language.
 NOT_A_LANGUAGE = frozenset({"ber", "mis", "mul", "und", "zxx"})
-FORMAT = "A code is an individual language of ISO 639-3, a hyphen and a script of ISO 15924, such as fin-Latn."
+FORMAT = (
+    "A code is an individual language of ISO 639-3, a hyphen and a script of ISO 15924, such as "
+    "fin-Latn."
+)
 MAX_SUGGESTIONS = 3
 #: Similarity of a typing error: one letter of a code's nine characters.
 CLOSE = 0.85
 
 
 def check_code(code: str) -> None:
-    """Raise PosirError if a code is not that of an individual language and a script; suggest what may be meant."""
+    """Raise PosirError if a code is not that of an individual language and a script; suggest what
+    may be meant.
+    """
     if code in _PUBLISHED:
         return
     problem = _find_problem(*code.partition("-")[::2])
@@ -113,7 +149,9 @@ def _find_problem(language: str, script: str) -> str | None:
 
 
 def suggest_codes(text: str) -> list[str]:
-    """Return valid codes that a wrong one may stand for: of ISO 639-1, of a macrolanguage, an English name, a typing error."""
+    """Return valid codes that a wrong one may stand for: of ISO 639-1, of a macrolanguage, an
+    English name, a typing error.
+    """
     from langcodes.data_dicts import LANGUAGE_ALPHA3
 
     languages, scripts = read_codes("639_3_to_language"), read_codes("15924_to_script")
@@ -122,21 +160,31 @@ def suggest_codes(text: str) -> list[str]:
     names = {name.lower(): code for code, name in language_names().items()}
     code = LANGUAGE_ALPHA3.get(first.lower(), first.lower())
     code = code if code in languages else names.get(code, code)
-    members = macrolanguages().get(code, (code,) if code in languages and code not in NOT_A_LANGUAGE else ())
+    members = macrolanguages().get(
+        code, (code,) if code in languages and code not in NOT_A_LANGUAGE else ()
+    )
     published = [known for known in _PUBLISHED if known[:3] == code and stated in (None, known[4:])]
     suggested = published or [
-        f"{member}-{script}" for member in members if (script := stated or default_script(member) or default_script(code))
+        f"{member}-{script}"
+        for member in members
+        if (script := stated or default_script(member) or default_script(code))
     ]
     if suggested:
         return suggested[:MAX_SUGGESTIONS]
     individual = languages.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
-    usual = [f"{language}-{script}" for language in sorted(individual) if (script := default_script(language))]
+    usual = [
+        f"{language}-{script}"
+        for language in sorted(individual)
+        if (script := default_script(language))
+    ]
     return get_close_matches(text, [*_PUBLISHED, *usual], MAX_SUGGESTIONS, CLOSE)
 
 
 @cache
 def macrolanguages() -> dict[str, tuple[str, ...]]:
-    """Return the individual languages of each macrolanguage of ISO 639-3: the one that CLDR takes for it, or else all."""
+    """Return the individual languages of each macrolanguage of ISO 639-3: the one that CLDR takes
+    for it, or else all.
+    """
     from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES, NORMALIZED_MACROLANGUAGES
 
     languages = read_codes("639_3_to_language")
@@ -152,19 +200,27 @@ def macrolanguages() -> dict[str, tuple[str, ...]]:
 
 @cache
 def default_script(language: str) -> str | None:
-    """Return the script in which a language of ISO 639-3 is usually written; None if CLDR does not know it."""
+    """Return the script in which a language of ISO 639-3 is usually written; None if CLDR does not
+    know it.
+    """
     from langcodes import standardize_tag
     from langcodes.data_dicts import LIKELY_SUBTAGS, MACROLANGUAGES
 
     published = {known.code[:3]: known.code[4:] for known in LANGUAGES}
     tag = standardize_tag(language)
-    likely = (LIKELY_SUBTAGS[known] for known in (tag, MACROLANGUAGES.get(language, tag)) if known in LIKELY_SUBTAGS)
+    likely = (
+        LIKELY_SUBTAGS[known]
+        for known in (tag, MACROLANGUAGES.get(language, tag))
+        if known in LIKELY_SUBTAGS
+    )
     return published.get(language) or next((subtags.split("-")[1] for subtags in likely), None)
 
 
 @cache
 def two_letter_code(code: str) -> str:
-    """Return the code of ISO 639-1 for a language such as `eng-Latn`, or for its macrolanguage; as it is if there is none."""
+    """Return the code of ISO 639-1 for a language such as `eng-Latn`, or for its macrolanguage; as
+    it is if there is none.
+    """
     from langcodes import standardize_tag
     from langcodes.data_dicts import MACROLANGUAGES
 
@@ -181,24 +237,34 @@ def english_name(code: str) -> str:
 
 @cache
 def language_names() -> dict[str, str]:
-    """Return the name of each individual language in the names of tasks, by its code of ISO 639-3: unique, of letters A to Z.
+    """Return the name of each individual language in the names of tasks, by its code of ISO 639-3:
+    unique, of letters A to Z.
 
-    It is mteb's English name without remarks in parentheses ("Modern Greek (1453-)" is `Greek`), unless several languages
-    have that name. The main language of a macrolanguage has its name: "Iranian Persian" is `Persian`.
+    It is mteb's English name without remarks in parentheses ("Modern Greek (1453-)" is `Greek`),
+    unless several languages have that name. The main language of a macrolanguage has its name:
+    "Iranian Persian" is `Persian`.
     """
     languages = read_codes("639_3_to_language")
     names = {language.code[:3]: language.name for language in LANGUAGES}
     for macrolanguage, (main, *_) in macrolanguages().items():
         name = _to_letters(_strip(languages[macrolanguage]))
-        if main not in names and name not in names.values() and name in _to_letters(languages[main]):
+        if (
+            main not in names
+            and name not in names.values()
+            and name in _to_letters(languages[main])
+        ):
             names[main] = name
-    others = [code for code in languages if code not in {*names, *macrolanguages(), *NOT_A_LANGUAGE}]
+    others = [
+        code for code in languages if code not in {*names, *macrolanguages(), *NOT_A_LANGUAGE}
+    ]
     short = {code: _to_letters(_strip(languages[code])) for code in others}
     uses = Counter([*names.values(), *short.values()])
     for code in others:
         names[code] = short[code] if uses[short[code]] == 1 else _to_letters(languages[code])
     repeated = Counter(names.values())
-    return {code: name if repeated[name] == 1 else name + code.title() for code, name in names.items()}
+    return {
+        code: name if repeated[name] == 1 else name + code.title() for code, name in names.items()
+    }
 
 
 def _strip(name: str) -> str:
@@ -208,14 +274,20 @@ def _strip(name: str) -> str:
 
 def _to_letters(name: str) -> str:
     """Return the words of a name in letters A to Z, each with a capital, without spaces."""
-    plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
+    plain = "".join(
+        letter
+        for letter in unicodedata.normalize("NFKD", name)
+        if not unicodedata.combining(letter)
+    )
     return "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z]+", plain))
 
 
 def name_languages(codes: Iterable[str]) -> list[Language]:
-    """Return the languages with these codes that are not in the papers, in order of their names; invalid codes are ignored.
+    """Return the languages with these codes that are not in the papers, in order of their names;
+    invalid codes are ignored.
 
-    Where a language is in several scripts, or not in its usual one, the script is part of the name: `Serbian-Latn`.
+    Where a language is in several scripts, or not in its usual one, the script is part of the name:
+    `Serbian-Latn`.
     """
     valid = sorted(code for code in {*codes} - _PUBLISHED.keys() if is_valid(code))
     scripts = Counter([code[:3] for code in (*valid, *_PUBLISHED)])
@@ -229,7 +301,8 @@ def name_languages(codes: Iterable[str]) -> list[Language]:
 
 
 def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Language | None:
-    """Return the language with a name as in that of a task, such as `Persian` or `Serbian-Latn`; None if there is none.
+    """Return the language with a name as in that of a task, such as `Persian` or `Serbian-Latn`;
+    None if there is none.
 
     The codes in the data are listed if the name has no script and CLDR does not know the usual one.
     """
@@ -256,7 +329,8 @@ CONFUSED = (
     {"hi", "ne", "mr"},
     {"fa", "prs", "mzn"},
 )
-#: Probability from which another language is certain, and up to which the expected one is ruled out.
+#: Probability from which another language is certain, and up to which the expected one is ruled
+#: out.
 CERTAIN, RULED_OUT = 0.5, 0.2
 #: Code of a language that cannot be detected.
 UNKNOWN = "und"
@@ -273,13 +347,18 @@ def _detector() -> Any:
 
 
 def detect_language(text: str) -> tuple[str, float]:
-    """Return the detector's code of the language of a text, such as `en`, and its confidence in [0, 1]."""
+    """Return the detector's code of the language of a text, such as `en`, and its confidence in [0,
+    1].
+    """
     scores = _score_languages(text, 1)
     return max(scores.items(), key=lambda item: item[1], default=("en", 0.0))
 
 
 def _score_languages(text: str, count: int) -> dict[str, float]:
-    return {row["lang"]: float(row["score"]) for row in _detector().detect(" ".join(text.split())[:READ], k=count)}
+    return {
+        row["lang"]: float(row["score"])
+        for row in _detector().detect(" ".join(text.split())[:READ], k=count)
+    }
 
 
 def detect_code(texts: Iterable[str]) -> str:
@@ -292,7 +371,9 @@ def detect_code(texts: Iterable[str]) -> str:
 
 
 def detect_other_language(text: str, code: str) -> str | None:
-    """Return the detector's code if a text, seldom a short one, is certainly not in the expected language; None otherwise."""
+    """Return the detector's code if a text, seldom a short one, is certainly not in the expected
+    language; None otherwise.
+    """
     expected = two_letter_code(code)
     known = next((group for group in CONFUSED if expected in group), {expected})
     scores = _score_languages(text, 10)

@@ -1,7 +1,9 @@
-"""The limits of what is read from outside, so that no input can take the memory or the time of the process.
+"""The limits of what is read from outside, so that no input can take the memory or the time of the
+process.
 
-Work is bounded by a limit, or in proportion to the size of the file on disk: large data is read however large it is, and a
-small file that unpacks to much is not. An environment variable raises each limit, and the error names it.
+Work is bounded by a limit, or in proportion to the size of the file on disk: large data is read
+however large it is, and a small file that unpacks to much is not. An environment variable raises
+each limit, and the error names it.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from pathlib import Path
 
 from posir_tasks.errors import DataError, PosirError
 
-#: A compressed file may be unpacked to this multiple of its size. Text is compressed to a tenth, tables of zeros to a fiftieth.
+#: A compressed file may be unpacked to this multiple of its size. Text is compressed to a tenth,
+#: tables of zeros to a fiftieth.
 MAX_EXPANSION = 100
 #: A line, which is a document, and an answer of a server may have this part of the bytes of a file.
 LINE_PART = 4
 #: A PDF may have this part of the rows of a file as pages.
 PAGE_PART = 1_000
-#: Fewest bytes of a value of JSON, on average, in a document with more values than the limit of rows.
+#: Fewest bytes of a value of JSON, on average, in a document with more values than the limit of
+#: rows.
 BYTES_PER_VALUE = 8
 #: Seconds that a document may take for each MiB.
 SECONDS_PER_MIB = 10
@@ -31,7 +35,9 @@ MIB = 2**20
 
 
 class LimitError(DataError):
-    """Something from outside exceeds a limit. The message names the source and the variable that raises the limit."""
+    """Something from outside exceeds a limit. The message names the source and the variable that
+    raises the limit.
+    """
 
     def __init__(self, name: object, problem: str) -> None:
         """Make the message `name: problem`."""
@@ -52,7 +58,9 @@ class ReadLimit:
         if not text:
             return self.default
         if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text) > 0):
-            raise PosirError(f"Invalid {self.variable} '{text}'. Set it to a positive integer, or unset it.")
+            raise PosirError(
+                f"Invalid {self.variable} '{text}'. Set it to a positive integer, or unset it."
+            )
         return int(text)
 
     def refuse(self, name: object, problem: str) -> LimitError:
@@ -93,7 +101,9 @@ def check_rows(name: object, rows: int, size: int) -> None:
 
 
 def check_values(name: object, content: str | bytes) -> None:
-    """Raise LimitError if a JSON document, whose values take far more memory than text, has too many of them."""
+    """Raise LimitError if a JSON document, whose values take far more memory than text, has too
+    many of them.
+    """
     limit = max(MAX_ROWS.read(), len(content) // BYTES_PER_VALUE)
     # A document of fewer bytes has fewer values.
     if len(content) <= limit:
@@ -119,7 +129,9 @@ class _ExpiredError(BaseException):
 
 
 def _can_interrupt() -> bool:
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+    if threading.current_thread() is not threading.main_thread() or not hasattr(
+        signal, "setitimer"
+    ):
         return False
     # The alarm of a caller stays.
     return signal.getitimer(signal.ITIMER_REAL)[0] == 0
@@ -129,7 +141,8 @@ def _can_interrupt() -> bool:
 def limit_seconds(name: object, size: int = 0) -> Iterator[None]:
     """Raise LimitError if reading a document of `size` bytes takes too long.
 
-    In threads other than the main one, where nothing can be interrupted, the time is measured at the end.
+    In threads other than the main one, where nothing can be interrupted, the time is measured at
+    the end.
     """
     seconds = max(MAX_SECONDS.read(), size * SECONDS_PER_MIB // MIB)
     refused = MAX_SECONDS.refuse(name, f"cannot be read within {seconds:,} seconds")

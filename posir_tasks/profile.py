@@ -1,4 +1,6 @@
-"""Counts per length bucket and position bin, which add: the ranks of the one relevant document, from which all else follows."""
+"""Counts per length bucket and position bin, which add: the ranks of the one relevant document,
+from which all else follows.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ MAX_COUNT = 10**12
 DEPTH = 10
 #: Columns of a profile: ranks 1 to 10, ranks 11 to 100, not among the first 100.
 RANKS = (*map(str, range(1, DEPTH + 1)), f"{DEPTH + 1}-100", "miss")
-#: nDCG@10 of each column: with one relevant document 1 / log2(1 + rank), 0 below rank 10 (Järvelin & Kekäläinen 2002).
+#: nDCG@10 of each column: with one relevant document 1 / log2(1 + rank), 0 below rank 10 (Järvelin
+#: & Kekäläinen 2002).
 NDCG_AT_10: Floats = np.append(1 / np.log2(1 + np.arange(1, DEPTH + 1)), [0.0, 0.0])
 #: MRR@10 of each column: 1 / rank, 0 below rank 10.
 MRR_AT_10: Floats = np.append(1 / np.arange(1, DEPTH + 1), [0.0, 0.0])
@@ -31,15 +34,21 @@ Addable = TypeVar("Addable")
 
 
 def pool(values: Iterable[Addable]) -> Addable:
-    """Add one or more profiles or other values that add; raise ProfileError if their schemes differ."""
+    """Add one or more profiles or other values that add; raise ProfileError if their schemes
+    differ.
+    """
     return reduce(add, values)
 
 
 @contextmanager
 def reading_json(data: object, newest: int, what: str, field: str = "") -> Iterator[None]:
-    """Check the schema of JSON, called `what`, and explain errors of reading it: ProfileError of `field`, NewerSchemaError."""
+    """Check the schema of JSON, called `what`, and explain errors of reading it: ProfileError of
+    `field`, NewerSchemaError.
+    """
     if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
-        raise ProfileError(f"The {what} must be a JSON object with an integer field 'schema'.", field)
+        raise ProfileError(
+            f"The {what} must be a JSON object with an integer field 'schema'.", field
+        )
     check_schema(data["schema"], newest, f"The {what}")
     try:
         yield
@@ -53,13 +62,17 @@ def format_counts(row: Integers) -> str:
 
 
 def rank_columns(ranks: Integers) -> Integers:
-    """Return the column of each rank, of which 0 means that the document was not found; shape (n,)."""
+    """Return the column of each rank, of which 0 means that the document was not found; shape
+    (n,).
+    """
     missed = (ranks < 1) | (ranks > 100)
     return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 
 
 def mean_gain(counts: NDArray[np.int64] | Floats, gains: Floats) -> Floats:
-    """Return the mean gain (...) of counts (..., ranks) by the gain of each rank (ranks,); NaN without queries."""
+    """Return the mean gain (...) of counts (..., ranks) by the gain of each rank (ranks,); NaN
+    without queries.
+    """
     queries = counts.sum(axis=-1)
     with np.errstate(invalid="ignore"):
         means: Floats = np.where(queries > 0, counts @ gains / np.maximum(queries, 1), np.nan)
@@ -68,7 +81,8 @@ def mean_gain(counts: NDArray[np.int64] | Floats, gains: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PositionProfile:
-    """Ranks of the relevant document, counted by length of the document and position of the evidence in it.
+    """Ranks of the relevant document, counted by length of the document and position of the
+    evidence in it.
 
     Profiles of one scheme add: domains, languages or shards of a benchmark are pooled by `a + b`.
     """
@@ -76,7 +90,9 @@ class PositionProfile:
     axes: Axes
     """The L length buckets and P position bins."""
     counts: Integers
-    """Queries of each cell by rank, shape (L, P, 12) for `RANKS`; a query on a shared boundary counts in two cells."""
+    """Queries of each cell by rank, shape (L, P, 12) for `RANKS`; a query on a shared boundary
+    counts in two cells.
+    """
     totals: Integers
     """Distinct queries of each length bucket by rank, shape (L, 12)."""
 
@@ -86,17 +102,24 @@ class PositionProfile:
         for array, shape in zip((self.counts, self.totals), expected, strict=True):
             if array.shape != shape:
                 raise ValueError(
-                    f"an array has the shape {array.shape}; {lengths} length buckets and {positions} position bins need "
+                    f"an array has the shape {array.shape}; {lengths} length buckets and "
+                    f"{positions} position bins need "
                     f"{shape}."
                 )
             if array.min(initial=0) < 0 or array.max(initial=0) > MAX_COUNT:
-                raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}; counts are numbers of queries.")
+                raise ValueError(
+                    f"a count is not between 0 and {MAX_COUNT:,}; counts are numbers of queries."
+                )
 
     @classmethod
-    def from_ranks(cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers | None = None) -> PositionProfile:
-        """Count the ranks of n queries' relevant documents (from 1; 0 if not found) in the cells of a scheme; shape (n,).
+    def from_ranks(
+        cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers | None = None
+    ) -> PositionProfile:
+        """Count the ranks of n queries' relevant documents (from 1; 0 if not found) in the cells of
+        a scheme; shape (n,).
 
-        Without ranks, as if no document were found: `queries_by_cell` and `queries_by_length` are the same for any ranks.
+        Without ranks, as if no document were found: `queries_by_cell` and `queries_by_length` are
+        the same for any ranks.
         """
         axes, cells = scheme.axes, scheme.cells(evidence)
         columns = rank_columns(np.zeros(len(evidence), np.int64) if ranks is None else ranks)
@@ -114,8 +137,13 @@ class PositionProfile:
         return isinstance(other, PositionProfile) and self._key == other._key
 
     def same_queries(self, other: PositionProfile) -> bool:
-        """Return whether both count as many queries at each length and position, whatever their ranks."""
-        pairs = ((self.queries_by_cell, other.queries_by_cell), (self.queries_by_length, other.queries_by_length))
+        """Return whether both count as many queries at each length and position, whatever their
+        ranks.
+        """
+        pairs = (
+            (self.queries_by_cell, other.queries_by_cell),
+            (self.queries_by_length, other.queries_by_length),
+        )
         return self.axes == other.axes and all(np.array_equal(*pair) for pair in pairs)
 
     def __hash__(self) -> int:
@@ -123,7 +151,11 @@ class PositionProfile:
 
     @property
     def _key(self) -> tuple[Axes, bytes, bytes]:
-        return self.axes, self.counts.astype(np.int64).tobytes(), self.totals.astype(np.int64).tobytes()
+        return (
+            self.axes,
+            self.counts.astype(np.int64).tobytes(),
+            self.totals.astype(np.int64).tobytes(),
+        )
 
     @property
     def queries(self) -> int:
@@ -157,7 +189,9 @@ class PositionProfile:
         return float(mean_gain(self.totals.sum(axis=0), gains))
 
     def by_position(self, gains: Floats = NDCG_AT_10) -> Floats:
-        """Return the mean gain of each position bin over all lengths, shape (P,); NaN where empty."""
+        """Return the mean gain of each position bin over all lengths, shape (P,); NaN where
+        empty.
+        """
         return mean_gain(self.counts.sum(axis=0), gains)
 
     def of_length(self, index: int) -> PositionProfile:
@@ -166,7 +200,9 @@ class PositionProfile:
         return PositionProfile(self.axes.select_length(index), self.counts[rows], self.totals[rows])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the profile as plain JSON: a cell is one string of counts, so that a file stays readable and small."""
+        """Return the profile as plain JSON: a cell is one string of counts, so that a file stays
+        readable and small.
+        """
         return {
             "schema": SCHEMA,
             "axes": self.axes.to_json(),
@@ -178,11 +214,18 @@ class PositionProfile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PositionProfile:
-        """Read a profile; raise ProfileError if it is damaged, NewerSchemaError if a newer version of posir wrote it."""
+        """Read a profile; raise ProfileError if it is damaged, NewerSchemaError if a newer version
+        of posir wrote it.
+        """
         with reading_json(data, SCHEMA, "position profile"):
-            counts = np.array([[row.split() for row in bucket] for bucket in data["counts"]], np.int64)
+            counts = np.array(
+                [[row.split() for row in bucket] for bucket in data["counts"]], np.int64
+            )
             totals = np.array([row.split() for row in data["totals"]], np.int64)
             profile = cls(Axes.from_json(data["axes"]), counts, totals)
         if data.get("queries") != profile.queries:
-            raise ProfileError(f"The position profile states {data.get('queries')} queries but counts {profile.queries}.")
+            raise ProfileError(
+                f"The position profile states {data.get('queries')} queries but counts "
+                f"{profile.queries}."
+            )
         return profile

@@ -1,9 +1,10 @@
-"""Quotation marks between tabs, which some files use as CSV does and others, such as MS MARCO's, have as characters of a text.
+"""Quotation marks between tabs, which some files use as CSV does and others, such as MS MARCO's,
+have as characters of a text.
 
-The content decides. Cells are literal if every line has as many as the headings, except in a file whose quotation marks all
-enclose cells and which shows that they do: one is doubled within a cell, or all cells of a column are enclosed. If lines differ
-in their number of cells, or there is one column, the rules of CSV hold, by which a cell in quotation marks may have tabs and
-line ends.
+The content decides. Cells are literal if every line has as many as the headings, except in a file
+whose quotation marks all enclose cells and which shows that they do: one is doubled within a cell,
+or all cells of a column are enclosed. If lines differ in their number of cells, or there is one
+column, the rules of CSV hold, by which a cell in quotation marks may have tabs and line ends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def is_regular(rows: Sequence[Row]) -> bool:
 
 
 def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows of a file without the quotation marks around cells if it encloses cells; else as they are."""
+    """Return the rows of a file without the quotation marks around cells if it encloses cells; else
+    as they are.
+    """
     marked = [cell for _, cells in rows for cell in cells if QUOTE in cell]
     if not marked or not all(map(_is_enclosed, marked)):
         return rows
@@ -52,7 +55,9 @@ def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | None:
-    """Return the line of a quotation mark that joins lines which look like rows of their own; None if there is none."""
+    """Return the line of a quotation mark that joins lines which look like rows of their own; None
+    if there is none.
+    """
     lines = list[str]()
     width = len(rows[0][1]) if rows else 0
     for end, cells in rows:
@@ -76,7 +81,9 @@ def _count_up(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _are_as_wide(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether the first of joined rows, and half of the others, have as many cells as there are headings."""
+    """Return whether the first of joined rows, and half of the others, have as many cells as there
+    are headings.
+    """
     others = [len(cells) == width for cells in rows[1:]]
     return len(rows[0]) == width and 2 * sum(others) >= len(others)
 
@@ -87,10 +94,15 @@ def _is_enclosed(cell: str) -> bool:
 
 
 def _has_enclosed_column(rows: Sequence[Row]) -> bool:
-    """Return whether the first line has enclosed headings alone, or all cells of a column below it are enclosed."""
+    """Return whether the first line has enclosed headings alone, or all cells of a column below it
+    are enclosed.
+    """
     if all(map(_is_enclosed, rows[0][1])):
         return True
-    return any(_are_enclosed(column) for column in zip_longest(*(cells for _, cells in rows[1:]), fillvalue=""))
+    return any(
+        _are_enclosed(column)
+        for column in zip_longest(*(cells for _, cells in rows[1:]), fillvalue="")
+    )
 
 
 def _are_enclosed(column: Iterable[str]) -> bool:

@@ -1,7 +1,9 @@
-"""The rank of each query's relevant document among its search results, and mteb's usual scores from the ranks.
+"""The rank of each query's relevant document among its search results, and mteb's usual scores from
+the ranks.
 
-With one relevant document per query, every retrieval metric is a function of its rank, so runs need no scoring document by
-document, which would take most of the time and memory of a large retrieval task.
+With one relevant document per query, every retrieval metric is a function of its rank, so runs need
+no scoring document by document, which would take most of the time and memory of a large retrieval
+task.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,13 +65,16 @@ class RankedQueries:
     ranks: Integers
     """Rank of the relevant document from 1; 0 where it is not among the results."""
     confidence: Mapping[str, NDArray[np.float64]]
-    """mteb's confidence measures `max`, `std`, `diff1` of the scores, for its nAUC (arXiv 2402.12997)."""
+    """mteb's confidence measures `max`, `std`, `diff1` of the scores, for its nAUC (arXiv
+    2402.12997).
+    """
 
 
 def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQueries:
     """Rank each query's relevant document among its results.
 
-    The order is that of pytrec_eval: by score in single precision, then by document id, both descending.
+    The order is that of pytrec_eval: by score in single precision, then by document id, both
+    descending.
 
     Args:
         results: Query id to document id to score; a query without results counts as a miss.
@@ -81,47 +86,70 @@ def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQuerie
     runs = [results.get(query, {}) for query in positives]
     relevant = list(positives.values())
     sizes = np.fromiter(map(len, runs), np.int64, len(runs))
-    scores = np.fromiter(chain.from_iterable(run.values() for run in runs), np.float64, int(sizes.sum()))
+    scores = np.fromiter(
+        chain.from_iterable(run.values() for run in runs), np.float64, int(sizes.sum())
+    )
     of_relevant = (run.get(document, np.nan) for run, document in zip(runs, relevant, strict=True))
     relevant_scores = np.fromiter(of_relevant, np.float64, len(runs))
 
     def tied_before(query: int) -> int:
         score = np.float32(relevant_scores[query])
-        return sum(name > relevant[query] for name, other in runs[query].items() if np.float32(other) == score)
+        return sum(
+            name > relevant[query]
+            for name, other in runs[query].items()
+            if np.float32(other) == score
+        )
 
     return _rank(scores, sizes, relevant_scores, tied_before)
 
 
 def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
-    """Rank each query's relevant document among its hits, in the order of `rank_results`; raise ScoreError for NaN scores."""
+    """Rank each query's relevant document among its hits, in the order of `rank_results`; raise
+    ScoreError for NaN scores.
+    """
     rows = {name: row for row, name in enumerate(hits.document_ids)}
     relevant = np.fromiter((rows[name] for name in positives.values()), np.int64, len(positives))
     scores = hits.scores.astype(np.float64)
     is_relevant = hits.documents == relevant[:, None]
-    relevant_scores = np.where(is_relevant.any(axis=1), np.sum(scores, axis=1, where=is_relevant), np.nan)
+    relevant_scores = np.where(
+        is_relevant.any(axis=1), np.sum(scores, axis=1, where=is_relevant), np.nan
+    )
 
     def tied_before(query: int) -> int:
-        tied = hits.documents[query][scores[query].astype(np.float32) == np.float32(relevant_scores[query])]
+        tied = hits.documents[query][
+            scores[query].astype(np.float32) == np.float32(relevant_scores[query])
+        ]
         return sum(hits.document_ids[row] > hits.document_ids[relevant[query]] for row in tied)
 
-    return _rank(scores.ravel(), np.full(len(positives), scores.shape[1]), relevant_scores, tied_before)
+    return _rank(
+        scores.ravel(), np.full(len(positives), scores.shape[1]), relevant_scores, tied_before
+    )
 
 
 def _rank(
-    scores: NDArray[np.float64], sizes: Integers, relevant_scores: NDArray[np.float64], tied_before: Callable[[int], int]
+    scores: NDArray[np.float64],
+    sizes: Integers,
+    relevant_scores: NDArray[np.float64],
+    tied_before: Callable[[int], int],
 ) -> RankedQueries:
     """Rank each query's relevant document; raise ScoreError if a score is NaN.
 
-    `scores` are those of all results, query after query, and `sizes` their numbers; `relevant_scores` are NaN if the document
-    is not among the results. `tied_before` returns how many documents with the same score rank before a query's relevant one.
+    `scores` are those of all results, query after query, and `sizes` their numbers;
+    `relevant_scores` are NaN if the document is not among the results. `tied_before` returns how
+    many documents with the same score rank before a query's relevant one.
     """
     with_nan = np.unique(np.repeat(np.arange(len(sizes)), sizes)[np.isnan(scores)])
     if with_nan.size:
         raise ScoreError(
-            f"The model returned NaN scores for {with_nan.size} of {len(sizes)} queries. NaN cannot be ranked, so "
-            "nothing was scored. Common causes: overflow in half precision (try another dtype), a damaged checkpoint."
+            f"The model returned NaN scores for {with_nan.size} of {len(sizes)} queries. NaN "
+            "cannot be ranked, so "
+            "nothing was scored. Common causes: overflow in half precision (try another dtype), a "
+            "damaged checkpoint."
         )
-    single, per_score = scores.astype(np.float32), np.repeat(relevant_scores.astype(np.float32), sizes)
+    single, per_score = (
+        scores.astype(np.float32),
+        np.repeat(relevant_scores.astype(np.float32), sizes),
+    )
     ranks = np.where(np.isnan(relevant_scores), 0, _count(single > per_score, sizes) + 1)
     for query in np.flatnonzero(_count(single == per_score, sizes) > 1).tolist():
         ranks[query] += tied_before(query)
@@ -136,7 +164,9 @@ def _count(flags: NDArray[np.bool_], sizes: Integers) -> Integers:
 
 
 def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArray[np.float64]]:
-    """Return the measures of `mteb._evaluators.retrieval_metrics.confidence_scores` for all queries at once."""
+    """Return the measures of `mteb._evaluators.retrieval_metrics.confidence_scores` for all queries
+    at once.
+    """
     measures = {name: np.zeros(len(sizes)) for name in ("max", "std", "diff1")}
     answered = np.flatnonzero(sizes)
     if not answered.size:
@@ -146,7 +176,9 @@ def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArr
     best = np.maximum.reduceat(scores, starts)
     at_best = scores == np.repeat(best, lengths)
     second = np.maximum.reduceat(np.where(at_best, -np.inf, scores), starts)
-    second = np.where((np.add.reduceat(at_best, starts, dtype=np.int64) > 1) | (lengths == 1), best, second)
+    second = np.where(
+        (np.add.reduceat(at_best, starts, dtype=np.int64) > 1) | (lengths == 1), best, second
+    )
     deviations = scores - np.repeat(np.add.reduceat(scores, starts) / lengths, lengths)
     measures["max"][answered] = best
     measures["std"][answered] = np.sqrt(np.add.reduceat(deviations**2, starts) / lengths)
@@ -155,19 +187,27 @@ def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArr
 
 
 def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
-    """Return mteb's usual retrieval scores of at least one query under its own names, not rounded; 1 is a cut-off.
+    """Return mteb's usual retrieval scores of at least one query under its own names, not rounded;
+    1 is a cut-off.
 
-    With one relevant document per query, MAP@k is MRR@k, precision@k is recall@k / k, and precision has the nAUC of recall.
+    With one relevant document per query, MAP@k is MRR@k, precision@k is recall@k / k, and precision
+    has the nAUC of recall.
     """
     gains = {k: _gains(ranked.ranks, k) for k in k_values}
-    means = {(metric, k): float(values.mean()) for k in k_values for metric, values in gains[k].items()}
+    means = {
+        (metric, k): float(values.mean()) for k in k_values for metric, values in gains[k].items()
+    }
     naucs = _naucs(ranked, gains)
 
     def mean(name: str, metric: str) -> dict[str, float]:
         return {f"{name}_at_{k}": means[metric, k] for k in k_values}
 
     def nauc(name: str, metric: str) -> dict[str, float]:
-        return {f"nauc_{name}_at_{k}_{measure}": value for (of, k, measure), value in naucs.items() if of == metric}
+        return {
+            f"nauc_{name}_at_{k}_{measure}": value
+            for (of, k, measure), value in naucs.items()
+            if of == metric
+        }
 
     return {
         **mean("ndcg", "ndcg"),
@@ -185,7 +225,9 @@ def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str
     }
 
 
-def score_rankings(rankings: Results, grades: Mapping[str, Mapping[str, float]], k_values: Sequence[int]) -> dict[str, float]:
+def score_rankings(
+    rankings: Results, grades: Mapping[str, Mapping[str, float]], k_values: Sequence[int]
+) -> dict[str, float]:
     """Return the means over queries of what `score_each_query` returns."""
     by_query = score_each_query(rankings, grades, k_values)
     return {name: sum(values) / len(grades) for name, values in by_query.items()}
@@ -194,21 +236,30 @@ def score_rankings(rankings: Results, grades: Mapping[str, Mapping[str, float]],
 def score_each_query(
     rankings: Results, grades: Mapping[str, Mapping[str, float]], k_values: Sequence[int]
 ) -> dict[str, list[float]]:
-    """Return mteb's usual retrieval scores of each query under its own names, in [0, 1], of at least one query with grades.
+    """Return mteb's usual retrieval scores of each query under its own names, in [0, 1], of at
+    least one query with grades.
 
-    They are those of trec_eval, and its nDCG also has grades that it cannot read: fractions, and numbers that overflow in it.
-    A grade above 0 is relevant. A query without ranking scores 0. `k_values` are cut-offs, among them 1. The mean reciprocal
-    rank has one too, in trec_eval's order of documents.
+    They are those of trec_eval, and its nDCG also has grades that it cannot read: fractions, and
+    numbers that overflow in it. A grade above 0 is relevant. A query without ranking scores 0.
+    `k_values` are cut-offs, among them 1. The mean reciprocal rank has one too, in trec_eval's
+    order of documents.
     """
     cutoffs = ",".join(map(str, k_values))
     judge = pytrec_eval.RelevanceEvaluator(
-        {query: {name: int(grade > 0) for name, grade in judged.items()} for query, judged in grades.items()},
+        {
+            query: {name: int(grade > 0) for name, grade in judged.items()}
+            for query, judged in grades.items()
+        },
         {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
     )
-    ranked = {query: dict(scores) for query, scores in rankings.items() if query in grades and scores}
+    ranked = {
+        query: dict(scores) for query, scores in rankings.items() if query in grades and scores
+    }
     evaluated = judge.evaluate(ranked)
     by_query = [evaluated.get(query, {}) for query in grades]
-    gains = np.array([compute_ndcg(ranked.get(query, {}), judged, k_values) for query, judged in grades.items()])
+    gains = np.array(
+        [compute_ndcg(ranked.get(query, {}), judged, k_values) for query, judged in grades.items()]
+    )
     scores = {f"ndcg_at_{k}": gains[:, column].tolist() for column, k in enumerate(k_values)}
     scores |= {
         f"{name}_at_{k}": [row.get(f"{measure}_{k}", 0.0) for row in by_query]
@@ -224,14 +275,20 @@ def score_each_query(
 
 def list_score_names(k_values: Sequence[int]) -> list[str]:
     """Return the names of the scores of `score_each_query`."""
-    return [*(f"{name}_at_{k}" for name in ("ndcg", *MEASURES, "mrr") for k in k_values), "accuracy"]
+    return [
+        *(f"{name}_at_{k}" for name in ("ndcg", *MEASURES, "mrr") for k in k_values),
+        "accuracy",
+    ]
 
 
-def compute_ndcg(ranking: Mapping[str, float], grades: Mapping[str, float], k_values: Sequence[int]) -> NDArray[np.float64]:
+def compute_ndcg(
+    ranking: Mapping[str, float], grades: Mapping[str, float], k_values: Sequence[int]
+) -> NDArray[np.float64]:
     """Compute nDCG of one query at each cut-off, as trec_eval does, in [0, 1], shape (cut-offs,).
 
-    The gain of a document is its grade, or 0 below 0 and without judgment; the discount of a rank is the binary logarithm of
-    the rank plus 1; the ideal ranking is of all judged documents. Documents are in the order of `rank_results`.
+    The gain of a document is its grade, or 0 below 0 and without judgment; the discount of a rank
+    is the binary logarithm of the rank plus 1; the ideal ranking is of all judged documents.
+    Documents are in the order of `rank_results`.
     """
     with np.errstate(over="ignore"):
         single = np.array([*ranking.values()], np.float32).tolist()
@@ -250,7 +307,9 @@ def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> NDArray[
 
 
 def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
-    """Return the scores of one query under the names of pytrec_eval, as mteb's tasks have them; 0 is the rank of a miss."""
+    """Return the scores of one query under the names of pytrec_eval, as mteb's tasks have them; 0
+    is the rank of a miss.
+    """
     scores: dict[str, float] = {}
     for k in k_values:
         ndcg, recall, mrr = (float(gain[0]) for gain in _gains(np.array([rank]), k).values())
@@ -264,7 +323,9 @@ def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
     return scores
 
 
-def _naucs(ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> dict[tuple[str, int, str], float]:
+def _naucs(
+    ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.float64]]]
+) -> dict[tuple[str, int, str], float]:
     """Return mteb's nAUC by metric, k and confidence measure."""
     return {
         (metric, k, measure): compute_nauc(confidence, gains[k][metric])
@@ -275,9 +336,11 @@ def _naucs(ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.fl
 
 
 def compute_nauc(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
-    """Return the normalized area under the abstention curve (arXiv 2402.12997) of queries, as mteb does; NaN for equal scores.
+    """Return the normalized area under the abstention curve (arXiv 2402.12997) of queries, as mteb
+    does; NaN for equal scores.
 
-    1 is the area if confidence orders the queries as their scores do, 0 if leaving out queries changes nothing.
+    1 is the area if confidence orders the queries as their scores do, 0 if leaving out queries
+    changes nothing.
     """
     raw, oracle = _abstention_curve(confidence, scores), _abstention_curve(scores, scores)
     flat = oracle[0] * (ABSTENTION_RATES[-1] - ABSTENTION_RATES[0])
@@ -285,13 +348,25 @@ def compute_nauc(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -
     return np.nan if best == flat else float((_area(raw) - flat) / (best - flat))
 
 
-def _abstention_curve(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean score of the queries that are left at each rate; queries of the same confidence have their mean score."""
+def _abstention_curve(
+    confidence: NDArray[np.float64], scores: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the mean score of the queries that are left at each rate; queries of the same
+    confidence have their mean score.
+    """
     order = np.argsort(confidence, kind="stable")
-    ordered, sizes = confidence[order], np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)])
+    ordered, sizes = (
+        confidence[order],
+        np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)]),
+    )
     means = np.add.reduceat(scores[order], np.cumsum(sizes) - sizes) / sizes
     kept = np.repeat(means, sizes)
-    return np.array([kept[min(round(rate * len(ordered)), len(ordered) - 1) :].mean() for rate in ABSTENTION_RATES])
+    return np.array(
+        [
+            kept[min(round(rate * len(ordered)), len(ordered) - 1) :].mean()
+            for rate in ABSTENTION_RATES
+        ]
+    )
 
 
 def _area(curve: NDArray[np.float64]) -> float:
@@ -303,4 +378,8 @@ def _gains(ranks: Integers, k: int) -> dict[str, NDArray[np.float64]]:
     """Return each metric at `k` of each query, by the closed forms for one relevant document."""
     retrieved = (ranks >= 1) & (ranks <= k)
     rank = np.where(retrieved, ranks, 1)
-    return {"ndcg": retrieved / np.log2(1 + rank), "recall": retrieved.astype(np.float64), "mrr": retrieved / rank}
+    return {
+        "ndcg": retrieved / np.log2(1 + rank),
+        "recall": retrieved.astype(np.float64),
+        "mrr": retrieved / rank,
+    }

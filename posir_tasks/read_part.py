@@ -1,4 +1,6 @@
-"""The part of a text that a retriever reads: all of it, a part such as the first 256 tokens, or unknown."""
+"""The part of a text that a retriever reads: all of it, a part such as the first 256 tokens, or
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from posir_tasks.errors import PosirError, ProfileError, summarize_error
 
 
 class ReadKind(StrEnum):
-    """The amount of a text that is read. `unknown` is not `all`: evidence may lie beyond an unknown window."""
+    """The amount of a text that is read. `unknown` is not `all`: evidence may lie beyond an unknown
+    window.
+    """
 
     ALL = "all"
     PART = "part"
@@ -54,30 +58,42 @@ class ReadPart:
     part: Part | None = None
     """The part that is read; None unless the kind is `part`."""
     tokens: Annotated[int | None, Field(strict=True)] = None
-    """Number of tokens that are read, special tokens and prompt included; None unless the kind is `part`."""
+    """Number of tokens that are read, special tokens and prompt included; None unless the kind is
+    `part`.
+    """
     tokens_at_start: Annotated[int | None, Field(strict=True)] = None
     """Number of those at the start of the text; None unless the part is `ends`."""
     known_by: KnownBy | None = None
     """None if and only if the kind is `unknown`."""
     least_tokens: Annotated[int | None, Field(strict=True)] = None
-    """Tokens of the text alone that are read at least, from a measurement that found no end; only of the kind `unknown`."""
+    """Tokens of the text alone that are read at least, from a measurement that found no end; only
+    of the kind `unknown`.
+    """
 
     def __post_init__(self) -> None:
         is_part = self.kind is ReadKind.PART
         if is_part != (self.part is not None) or is_part != (self.tokens is not None):
-            raise ValueError("which part is read, and how many tokens, must be stated of the kind 'part', and of no other")
+            raise ValueError(
+                "which part is read, and how many tokens, must be stated of the kind 'part', and "
+                "of no other"
+            )
         if self.tokens is not None and self.tokens < 1:
             raise ValueError(f"tokens is {self.tokens}; must be at least 1")
         if (self.part is Part.ENDS) != (self.tokens_at_start is not None):
             raise ValueError("tokens_at_start must be stated of the part 'ends', and of no other")
         if self.tokens_at_start is not None and not 0 < self.tokens_at_start < (self.tokens or 0):
             raise ValueError(
-                f"tokens_at_start is {self.tokens_at_start}; must be from 1 to {(self.tokens or 0) - 1}, below tokens"
+                f"tokens_at_start is {self.tokens_at_start}; must be from 1 to "
+                f"{(self.tokens or 0) - 1}, below tokens"
             )
         if (self.kind is ReadKind.UNKNOWN) != (self.known_by is None):
             raise ValueError("known_by must be stated unless the kind is 'unknown'")
-        if self.least_tokens is not None and (self.kind is not ReadKind.UNKNOWN or self.least_tokens < 1):
-            raise ValueError("least_tokens must be stated of the kind 'unknown' only, and be at least 1")
+        if self.least_tokens is not None and (
+            self.kind is not ReadKind.UNKNOWN or self.least_tokens < 1
+        ):
+            raise ValueError(
+                "least_tokens must be stated of the kind 'unknown' only, and be at least 1"
+            )
 
     @classmethod
     def all(cls, known_by: KnownBy) -> ReadPart:
@@ -95,7 +111,9 @@ class ReadPart:
         return cls(ReadKind.UNKNOWN, least_tokens=tokens)
 
     def settle(self, longest: int) -> ReadPart:
-        """Return what is read of texts of at most so many tokens: all, if so many are read at least."""
+        """Return what is read of texts of at most so many tokens: all, if so many are read at
+        least.
+        """
         is_whole = self.least_tokens is not None and longest <= self.least_tokens
         return ReadPart.all(KnownBy.MEASURED) if is_whole else self
 
@@ -108,7 +126,9 @@ class ReadPart:
             case None:
                 return "all of a text" if self.kind is ReadKind.ALL else "an unknown part of a text"
             case Part.ENDS:
-                return f"the first {self.tokens_at_start:,} and the last {self.tokens_at_end:,} tokens"
+                return (
+                    f"the first {self.tokens_at_start:,} and the last {self.tokens_at_end:,} tokens"
+                )
             case Part.SAMPLES:
                 return f"samples of {pluralize(self.tokens or 0, 'token')}"
             case Part.CHUNKS:
@@ -120,12 +140,18 @@ class ReadPart:
     def tokens_at_end(self) -> int:
         """Number of tokens that are read at the end of a long text."""
         tokens = self.tokens or 0
-        return {Part.LAST: tokens, Part.ENDS: tokens - (self.tokens_at_start or 0)}.get(self.part, 0) if self.part else 0
+        return (
+            {Part.LAST: tokens, Part.ENDS: tokens - (self.tokens_at_start or 0)}.get(self.part, 0)
+            if self.part
+            else 0
+        )
 
     def __add__(self, other: ReadPart) -> ReadPart:
-        """Pool two: unknown if one is; of equal parts the less certain knowledge. Raise ProfileError if they differ.
+        """Pool two: unknown if one is; of equal parts the less certain knowledge. Raise
+        ProfileError if they differ.
 
-        Of a part that is read at least, and another such or all of the texts of other data, the lesser is read at least.
+        Of a part that is read at least, and another such or all of the texts of other data, the
+        lesser is read at least.
         """
         least = [part.least_tokens for part in (self, other) if part.kind is not ReadKind.ALL]
         known = [tokens for tokens in least if tokens is not None]
@@ -135,7 +161,8 @@ class ReadPart:
             return UNKNOWN
         if replace(self, known_by=other.known_by) != other:
             raise ProfileError(
-                f"Results of a model that reads {self.phrase} and of one that reads {other.phrase} do not add. Give both the "
+                f"Results of a model that reads {self.phrase} and of one that reads "
+                f"{other.phrase} do not add. Give both the "
                 "same window, or show them apart."
             )
         return replace(self, known_by=max(self.known_by, other.known_by, key=list(KnownBy).index))
@@ -147,11 +174,15 @@ class ReadPart:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ReadPart:
-        """Read what `to_json` returned; raise ProfileError if it is damaged. Fields of a newer version are ignored."""
+        """Read what `to_json` returned; raise ProfileError if it is damaged. Fields of a newer
+        version are ignored.
+        """
         try:
             return _JSON.validate_python(data)
         except ValidationError as error:
-            raise ProfileError(f"What the model reads (field 'read') is damaged: {summarize_error(error)}.", "read") from error
+            raise ProfileError(
+                f"What the model reads (field 'read') is damaged: {summarize_error(error)}.", "read"
+            ) from error
 
 
 _JSON = TypeAdapter(ReadPart)
@@ -160,7 +191,9 @@ UNKNOWN = ReadPart(ReadKind.UNKNOWN)
 
 
 def parse_window(window: int | str | None) -> ReadPart:
-    """Return what `--window` says of the part of a document that is read; raise PosirError if it says nothing known."""
+    """Return what `--window` says of the part of a document that is read; raise PosirError if it
+    says nothing known.
+    """
     if window is None:
         return UNKNOWN
     if str(window).lower() == "none":
@@ -168,7 +201,9 @@ def parse_window(window: int | str | None) -> ReadPart:
     try:
         return ReadPart.first(int(window), KnownBy.GIVEN)
     except ValueError:
-        raise PosirError(f"--window {sanitized(str(window))}: must be a number of tokens, at least 1, or none.") from None
+        raise PosirError(
+            f"--window {sanitized(str(window))}: must be a number of tokens, at least 1, or none."
+        ) from None
 
 
 #: UTF-8 bytes that the default estimate counts as one token.
@@ -185,19 +220,25 @@ class CountedWith(StrEnum):
     ESTIMATE = "estimate"
     """The token counts in the data, of English texts."""
     ROUGH_ESTIMATE = "rough_estimate"
-    """The same for other languages, where a model's tokenizer may find several times as many tokens: the data estimates them
-    from bytes, or has the counts of an English original."""
+    """The same for other languages, where a model's tokenizer may find several times as many
+    tokens: the data estimates them from bytes, or has the counts of an English original.
+    """
 
     @classmethod
     def from_languages(cls, languages: Iterable[str]) -> CountedWith:
         """Return how good an estimate for texts in these languages is; codes such as `eng-Latn`."""
-        return cls.ESTIMATE if {code.partition("-")[0] for code in languages} == {ENGLISH} else cls.ROUGH_ESTIMATE
+        return (
+            cls.ESTIMATE
+            if {code.partition("-")[0] for code in languages} == {ENGLISH}
+            else cls.ROUGH_ESTIMATE
+        )
 
 
 def estimate_tokens(text: str) -> int:
     """Estimate the length of a text: one token per four bytes of UTF-8, rounded up.
 
-    The estimate needs no vocabulary, is reproducible, and works for every script: with current subword vocabularies, English
-    has about one token per four bytes, and so have Chinese and Japanese, at three bytes per character.
+    The estimate needs no vocabulary, is reproducible, and works for every script: with current
+    subword vocabularies, English has about one token per four bytes, and so have Chinese and
+    Japanese, at three bytes per character.
     """
     return -(-len(text.encode("utf-8")) // BYTES_PER_TOKEN)

@@ -49,9 +49,11 @@ logger = logging.getLogger(__name__)
 
 #: Name of mteb's file about the model, beside its results.
 META_FILE = "model_meta.json"
-#: Folder below a revision in which mteb saves runs of a model with other settings, each in a folder of its own.
+#: Folder below a revision in which mteb saves runs of a model with other settings, each in a folder
+#: of its own.
 EXPERIMENTS = "experiments"
-#: mteb writes NaN for its nAUC scores if the metric is the same for every query; no other number may be NaN.
+#: mteb writes NaN for its nAUC scores if the metric is the same for every query; no other number
+#: may be NaN.
 NAN_PREFIX = "nauc_"
 #: Keys of the additive values that every result by position has.
 VALUE_KEYS = frozenset({PROFILE_KEY, RANKS_KEY, READ_RANKS_KEY, KEYS_KEY})
@@ -112,7 +114,9 @@ class SubsetResult(StoredResult):
 
 @dataclass(frozen=True)
 class JudgedResult(StoredResult):
-    """One model's result on all judged queries of one subset of a task, whether or not their evidence has a position."""
+    """One model's result on all judged queries of one subset of a task, whether or not their
+    evidence has a position.
+    """
 
     values: JudgedScores = field(repr=False)
 
@@ -121,7 +125,9 @@ AnyResult = TypeVar("AnyResult", bound=StoredResult)
 
 
 def find_experiment(file: Path) -> str | None:
-    """Return mteb's name of the settings that a result file was made with; None if they are the model's own."""
+    """Return mteb's name of the settings that a result file was made with; None if they are the
+    model's own.
+    """
     folder = file.parent
     return folder.name if folder.parent.name == EXPERIMENTS else None
 
@@ -151,7 +157,9 @@ class OldResult(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """The record of a run in its result, as far as it is read; other fields are left as they are."""
+    """The record of a run in its result, as far as it is read; other fields are left as they
+    are.
+    """
 
     model_config = ConfigDict(strict=True)
 
@@ -166,7 +174,9 @@ class RunRecord(BaseModel):
 
 
 class SubsetRecord(BaseModel):
-    """The fields of a subset's scores that are read beside its additive values; others are left as they are."""
+    """The fields of a subset's scores that are read beside its additive values; others are left as
+    they are.
+    """
 
     position_run: RunRecord = RunRecord(schema=SCHEMA)
     position_scores: dict[str, dict[str, Any]] = {}
@@ -183,14 +193,17 @@ def read_results(folder: Path) -> list[SubsetResult]:
     results = [result for result in read_all_results(folder) if isinstance(result, SubsetResult)]
     if not results:
         raise PosirError(
-            f"{folder}: no result with a position profile below it, only of queries without positions, which `posir report` "
+            f"{folder}: no result with a position profile below it, only of queries without "
+            "positions, which `posir report` "
             "and `posir compare` take."
         )
     return results
 
 
 def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> list[StoredResult]:
-    """Read every result of some kinds, by default those that can be compared; order and errors as in `read_results`."""
+    """Read every result of some kinds, by default those that can be compared; order and errors as
+    in `read_results`.
+    """
     results: list[StoredResult] = []
     left_out: list[PosirError] = []
     for file in progress(list(result_files(folder)), "Reading results"):
@@ -203,29 +216,42 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
     if not results:
         _refuse_old_results(folder)
         raise PosirError(
-            f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
-            f"--output-folder {shlex.quote(str(folder))}`; `posir tasks` lists the tasks. `posir score RUN --data DATA` makes "
+            f"{folder}: no result with a position profile below it. Create results with `mteb run "
+            "-t PosIR-Mini -m MODEL "
+            f"--output-folder {shlex.quote(str(folder))}`; `posir tasks` lists the tasks. `posir "
+            "score RUN --data DATA` makes "
             "results of data without positions."
         )
     for problem in left_out:
         logger.warning("skipped: %s", problem)
-    return sorted(unify_names(results), key=lambda result: (result.model, result.revision, result.task, result.subset))
+    return sorted(
+        unify_names(results),
+        key=lambda result: (result.model, result.revision, result.task, result.subset),
+    )
 
 
 def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
-    """Return results with the usual spelling of each model's name, which case alone does not change; warn of the others."""
+    """Return results with the usual spelling of each model's name, which case alone does not
+    change; warn of the others.
+    """
     spellings: dict[str, Counter[str]] = {}
     for result in results:
         spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
     kept = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in spellings.items()}
     for name, counts in spellings.items():
         if others := ", ".join(sorted(counts.keys() - {kept[name]})):
-            logger.warning("%s: taken for %s, since names of models that differ in case alone are one name", others, kept[name])
+            logger.warning(
+                "%s: taken for %s, since names of models that differ in case alone are one name",
+                others,
+                kept[name],
+            )
     return [replace(result, model=kept[result.model.casefold()]) for result in results]
 
 
 def result_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of mteb task results below a folder; raise PosirError if there is no such folder."""
+    """Yield the files of mteb task results below a folder; raise PosirError if there is no such
+    folder.
+    """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
     for file in find_files(folder, ".json"):
@@ -234,7 +260,9 @@ def result_files(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_old_results(folder: Path) -> None:
-    """Raise ForeignFileError if a file below a folder is a result of mteb before 1.11, which has no metadata beside it."""
+    """Raise ForeignFileError if a file below a folder is a result of mteb before 1.11, which has no
+    metadata beside it.
+    """
     for file in find_files(folder, ".json"):
         try:
             _refuse_old_result(file, read_json(file, nan_prefix=NAN_PREFIX))
@@ -248,7 +276,8 @@ def _refuse_old_result(file: Path, content: object) -> None:
     except ValidationError:
         return
     raise ForeignFileError(
-        f"{file}: is a result of mteb {sanitized(version)}, in the form before mteb 1.11, which is not read. Run the task "
+        f"{file}: is a result of mteb {sanitized(version)}, in the form before mteb 1.11, which "
+        "is not read. Run the task "
         "again, or convert the file with `mteb.results.TaskResult.from_disk` and `to_disk`."
     )
 
@@ -261,12 +290,18 @@ def load_result(file: Path) -> dict[str, Any]:
         ResultFile.model_validate(data)
     except (GateError, ValidationError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
-        raise ForeignFileError(f"{file}: not a task result of mteb ({problem}). Remove or rerun it.") from error
+        raise ForeignFileError(
+            f"{file}: not a task result of mteb ({problem}). Remove or rerun it."
+        ) from error
     return data
 
 
-def _stored_scores(data: Mapping[str, Any], keys: Set[str] = VALUE_KEYS) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and scores of each subset that has one of the keys, by default those of a profile."""
+def _stored_scores(
+    data: Mapping[str, Any], keys: Set[str] = VALUE_KEYS
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and scores of each subset that has one of the keys, by default those of a
+    profile.
+    """
     for split in data["scores"].values():
         for scores in split:
             # Of a result that lost its profile, the others are left.
@@ -275,14 +310,20 @@ def _stored_scores(data: Mapping[str, Any], keys: Set[str] = VALUE_KEYS) -> Iter
 
 
 def read_result_file(file: Path) -> Iterator[SubsetResult]:
-    """Yield the results in a file that have a position profile; raise PosirError if it cannot be read."""
+    """Yield the results in a file that have a position profile; raise PosirError if it cannot be
+    read.
+    """
     return (result for result in _read_stored(file) if isinstance(result, SubsetResult))
 
 
 def _read_stored(file: Path) -> Iterator[StoredResult]:
-    """Yield the results in a file, those of all judged queries of a subset after those by position, and those of mteb alone."""
+    """Yield the results in a file, those of all judged queries of a subset after those by position,
+    and those of mteb alone.
+    """
     # Names are shown in terminals, tables and pages.
-    data = _map_json(load_result(file), lambda part: sanitized(part, None) if isinstance(part, str) else part)
+    data = _map_json(
+        load_result(file), lambda part: sanitized(part, None) if isinstance(part, str) else part
+    )
     model, revision = read_model(file)
     for subset, scores in _stored_scores(data, VALUE_KEYS | {JUDGMENTS_KEY}):
         run = scores.get(RUN_KEY, {})
@@ -293,23 +334,33 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
             with _naming(file, subset):
                 judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
                 corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
-            yield JudgedResult(model, revision, data["task_name"], subset, judged, run, file, corpus)
+            yield JudgedResult(
+                model, revision, data["task_name"], subset, judged, run, file, corpus
+            )
     yield from _read_plain(file, data, model, revision)
 
 
-def _read_plain(file: Path, data: Mapping[str, Any], model: str, revision: str) -> Iterator[StoredResult]:
-    """Yield the `METRICS` of each split and subset in a file that has mteb's scores of retrieval and none of posir's."""
+def _read_plain(
+    file: Path, data: Mapping[str, Any], model: str, revision: str
+) -> Iterator[StoredResult]:
+    """Yield the `METRICS` of each split and subset in a file that has mteb's scores of retrieval
+    and none of posir's.
+    """
     run = {REVISION_KEY: data.get("dataset_revision", "unknown")}
     beside = file.with_suffix(TOKENS_READ_SUFFIX)
     corpora = read_json(beside) if beside.is_file() else {}
     for split, entries in data["scores"].items():
         for scores in entries:
-            if scores.keys() >= METRICS.keys() and scores.keys().isdisjoint({*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}):
+            if scores.keys() >= METRICS.keys() and scores.keys().isdisjoint(
+                {*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}
+            ):
                 name = f"{split}, {scores.get('hf_subset', 'default')}"
                 with _naming(beside, name):
                     corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
                 values = [scores[key] for key in METRICS]
-                yield StoredResult(model, revision, data["task_name"], name, values, run, file, corpus)
+                yield StoredResult(
+                    model, revision, data["task_name"], name, values, run, file, corpus
+                )
 
 
 @contextmanager
@@ -322,12 +373,15 @@ def _naming(file: Path, subset: str) -> Iterator[None]:
 
 
 def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:
-    """Read the additive values among a subset's scores, and check them as far as they determine each other.
+    """Read the additive values among a subset's scores, and check them as far as they determine
+    each other.
 
-    This is the one check of all that reads results: reports, comparisons, the leaderboard, submission and rescoring.
+    This is the one check of all that reads results: reports, comparisons, the leaderboard,
+    submission and rescoring.
 
     Raises:
-        ProfileError: One of them is missing, damaged, impossible or of a newer schema. Names file and subset.
+        ProfileError: One of them is missing, damaged, impossible or of a newer schema. Names file
+            and subset.
     """
     try:
         check_schema(SubsetRecord.model_validate(scores).position_run.form, SCHEMA, "The result")
@@ -335,8 +389,13 @@ def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultVal
         problem = next(_find_problems(subset, values), None)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field, reason = ".".join(map(str, first["loc"])), f"is {sanitized(first['input'])}. {first['msg']}"
-        raise ProfileError(f"{file}: subset '{subset}': field '{field}': {reason}", field) from error
+        field, reason = (
+            ".".join(map(str, first["loc"])),
+            f"is {sanitized(first['input'])}. {first['msg']}",
+        )
+        raise ProfileError(
+            f"{file}: subset '{subset}': field '{field}': {reason}", field
+        ) from error
     except (PosirError, AttributeError, TypeError) as error:
         field = error.field if isinstance(error, ProfileError) else ""
         raise ProfileError(f"{file}: subset '{subset}': {error}", field) from error
@@ -364,7 +423,8 @@ def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str
 def _find_place_problems(
     part: DocumentSet, ranks: DocumentRanks, read: ReadPart, scheme: PositionScheme | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield field and reason of contradicting places of evidence: twelfths of what is read, thirds, lengths, position bins.
+    """Yield field and reason of contradicting places of evidence: twelfths of what is read, thirds,
+    lengths, position bins.
 
     Lengths of documents are known up to a half octave, by the count of tokens in the data.
     """
@@ -382,20 +442,30 @@ def _find_place_problems(
         if part.half_octaves.any() and np.logical_and.reduceat(other, starts).any():
             yield READ_RANKS_KEY, "has lengths of documents that are in other length buckets"
         bins = np.array([min(bins, default=0) for _, bins in keys], np.int64)[part.cells]
-        if len(thirds) and np.any((3 * bins > scheme.bins * (thirds + 1)) | (3 * (bins + 1) < scheme.bins * thirds)):
+        if len(thirds) and np.any(
+            (3 * bins > scheme.bins * (thirds + 1)) | (3 * (bins + 1) < scheme.bins * thirds)
+        ):
             yield READ_RANKS_KEY, "has thirds of documents that are in other position bins"
     if not len(twelfths) or not len(thirds):
         return
     is_whole = np.full(len(twelfths), read.kind is ReadKind.ALL)
     if read.tokens and part.counted_with is not CountedWith.TOKENIZER and part.half_octaves.any():
         is_whole |= longest[owner] <= read.tokens
-        is_late = np.full(len(twelfths), read.part is Part.FIRST) & (shortest[owner] * thirds / 3 >= read.tokens)
+        is_late = np.full(len(twelfths), read.part is Part.FIRST) & (
+            shortest[owner] * thirds / 3 >= read.tokens
+        )
         if np.any(is_late & (twelfths < TWELFTHS)):
-            yield READ_RANKS_KEY, f"has evidence as read that is after the first {read.tokens:,} tokens"
+            yield (
+                READ_RANKS_KEY,
+                f"has evidence as read that is after the first {read.tokens:,} tokens",
+            )
     # The same place, rounded in tokens instead of characters, may be in the next twelfth.
     is_elsewhere = (twelfths >= TWELFTHS) | (abs(twelfths - 4 * thirds - 1.5) > 2.5)
     if np.any(is_whole & is_elsewhere):
-        yield READ_RANKS_KEY, "has other places of evidence in what the model reads than in documents it reads whole"
+        yield (
+            READ_RANKS_KEY,
+            "has other places of evidence in what the model reads than in documents it reads whole",
+        )
 
 
 def rounded(value: Any) -> Any:
@@ -412,7 +482,9 @@ def _map_json(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def read_model(file: Path) -> tuple[str, str]:
-    """Return the model's name and revision, from mteb's `model_meta.json` or, failing that, from the folders' names."""
+    """Return the model's name and revision, from mteb's `model_meta.json` or, failing that, from
+    the folders' names.
+    """
     try:
         meta = read_json(file.parent / META_FILE)
         names = meta["name"], meta["revision"]
@@ -440,7 +512,11 @@ def rescore_file(file: Path) -> int:
             values = read_values(file, subset, scores)
             run = scores.setdefault(RUN_KEY, {})
             old_names = set(run.get(SCORE_NAMES_KEY, ()))
-            new = rounded(score_result(values).to_json(values.profile.positions, taken=scores.keys() - old_names))
+            new = rounded(
+                score_result(values).to_json(
+                    values.profile.positions, taken=scores.keys() - old_names
+                )
+            )
             for group, kept in scores.get(GROUPS_KEY, {}).items():
                 new[GROUPS_KEY][group] = {**kept, **new[GROUPS_KEY].get(group, {})}
             scores.update(new)

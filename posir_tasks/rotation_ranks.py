@@ -1,8 +1,10 @@
-"""Ranks of rotated versions of a sample of documents: the same question, its evidence in each third of the same document.
+"""Ranks of rotated versions of a sample of documents: the same question, its evidence in each third
+of the same document.
 
-Test W rotates the whole document, truncation included. Test R rotates an excerpt that the model reads whole. Each version is
-scored against the unchanged other documents of its question. Values add: sets of several subsets are pooled by `a + b`, and
-every estimate follows from the rows without the model.
+Test W rotates the whole document, truncation included. Test R rotates an excerpt that the model
+reads whole. Each version is scored against the unchanged other documents of its question. Values
+add: sets of several subsets are pooled by `a + b`, and every estimate follows from the rows without
+the model.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Untested(StrEnum):
     """The reason why a result has no rows of rotated versions."""
 
     ORDER_BLIND = "order_blind"
-    """The order of words plays no part in the scores, so that every version has the rank of the text itself."""
+    """The order of words plays no part in the scores, so that every version has the rank of the
+    text itself.
+    """
     NO_TEXTS = "no_texts"
     """The system has ranks alone, and no way to score another text."""
     ONE_UNIT = "one_unit"
@@ -66,7 +70,9 @@ class Untested(StrEnum):
 
 
 class LeftOut(StrEnum):
-    """The reason why a question or document of the sample has no rows. The name says which of the two is counted."""
+    """The reason why a question or document of the sample has no rows. The name says which of the
+    two is counted.
+    """
 
     DOCUMENTS_OF_ONE_UNIT = "documents_of_one_unit"
     DOCUMENTS_WITHOUT_EXCERPT = "documents_without_excerpt"
@@ -84,7 +90,8 @@ def _empty() -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class RotationSet:
-    """The rotated versions of documents of one `DocumentSet`, whose documents and queries have the order that it has.
+    """The rotated versions of documents of one `DocumentSet`, whose documents and queries have the
+    order that it has.
 
     A row is a question and a version of its document, question by question.
     """
@@ -101,19 +108,29 @@ class RotationSet:
     untested: Untested | None = None
     """Given if and only if there are no rows."""
     sample: Integers = field(default_factory=_empty)
-    """1 + the place in the sample of its length of each document, 0 if it is not sampled; shape (D,)."""
+    """1 + the place in the sample of its length of each document, 0 if it is not sampled; shape
+    (D,).
+    """
     versions: Integers = field(default_factory=_empty)
-    """Bits of the versions of each of the S sampled documents, of W and behind them of R; shape (S,)."""
+    """Bits of the versions of each of the S sampled documents, of W and behind them of R; shape
+    (S,).
+    """
     tested: Integers = field(default_factory=_empty)
     """`IN_WHOLE` and `IN_WINDOW` of each question about a sampled document, shape (Q,)."""
     twelfths: Integers = field(default_factory=_empty)
-    """Twelfth of the version, by characters, that has the middle of the evidence; of each row of W."""
+    """Twelfth of the version, by characters, that has the middle of the evidence; of each row of
+    W.
+    """
     ranks: Integers = field(default_factory=_empty)
     """Column of the rank (`profile.RANKS`) of each row of W."""
     unread: Integers = field(default_factory=_empty)
-    """0 if the evidence of a row of W is read, 1 for `Unread.CUT`, 2 for `Unread.BEYOND`; (0,) if that is unknown."""
+    """0 if the evidence of a row of W is read, 1 for `Unread.CUT`, 2 for `Unread.BEYOND`; (0,) if
+    that is unknown.
+    """
     window_twelfths: Integers = field(default_factory=_empty)
-    """Twelfth of the version, by tokens; of each row of R, or (0,) if both tests have the same rows."""
+    """Twelfth of the version, by tokens; of each row of R, or (0,) if both tests have the same
+    rows.
+    """
     window_ranks: Integers = field(default_factory=_empty)
     """Column of the rank of each row of R, or (0,)."""
     window: Window = Window.UNKNOWN
@@ -129,7 +146,14 @@ class RotationSet:
     @property
     def key(self) -> tuple[str, str, str, str, str, bytes]:
         """The key by which sets are sorted."""
-        return self.documents, self.queries, self.subset, self.digest, self.window_digest, self.ranks.tobytes()
+        return (
+            self.documents,
+            self.queries,
+            self.subset,
+            self.digest,
+            self.window_digest,
+            self.ranks.tobytes(),
+        )
 
     @property
     def owner(self) -> tuple[str, str, str]:
@@ -179,7 +203,9 @@ class RotationRanks:
 
     @cached_property
     def sample_size(self) -> int:
-        """Documents of each length in the smallest of the samples, in which the others are nested."""
+        """Documents of each length in the smallest of the samples, in which the others are
+        nested.
+        """
         return min((part.sample_size for part in self.sets), default=0)
 
     @property
@@ -190,9 +216,13 @@ class RotationRanks:
 
     @property
     def is_partly_tested(self) -> bool:
-        """Whether some sets have rows, and others have none though their documents may be divided."""
+        """Whether some sets have rows, and others have none though their documents may be
+        divided.
+        """
         reasons = {part.untested for part in self.sets}
-        return None in reasons and not reasons.isdisjoint((Untested.NO_TEXTS, Untested.SCORES_DIFFER))
+        return None in reasons and not reasons.isdisjoint(
+            (Untested.NO_TEXTS, Untested.SCORES_DIFFER)
+        )
 
     @property
     def is_order_blind(self) -> bool:
@@ -201,7 +231,9 @@ class RotationRanks:
 
     @property
     def window(self) -> Window:
-        """The text that test R rotates; unknown if sets differ in that, or in the room of their excerpts."""
+        """The text that test R rotates; unknown if sets differ in that, or in the room of their
+        excerpts.
+        """
         kinds = {(part.window, part.room) for part in self.sets if part.untested is None}
         return next(iter(kinds))[0] if len(kinds) == 1 else Window.UNKNOWN
 
@@ -212,22 +244,29 @@ class RotationRanks:
         return next(iter(rooms)) if len(rooms) == 1 else 0
 
     def digests(self, *, window: bool) -> tuple[tuple[str, str, str, str], ...]:
-        """Return the digests of the questions and of the versions of one test: equal if rows can be paired."""
+        """Return the digests of the questions and of the versions of one test: equal if rows can be
+        paired.
+        """
         chosen = [part for part in self.sets if part.untested is None]
-        return tuple((*part.owner, part.window_digest if window else part.digest) for part in chosen)
+        return tuple(
+            (*part.owner, part.window_digest if window else part.digest) for part in chosen
+        )
 
     def covers(self, ranks: DocumentRanks) -> bool:
         """Tell whether every set of a result has its rotations."""
         owners = {part.owner for part in self.sets}
         return all((part.subset, part.documents, part.queries) in owners for part in ranks.sets)
 
-    def rows(self, ranks: DocumentRanks, *, window: bool, sample_size: int | None = None) -> RotationRows:
+    def rows(
+        self, ranks: DocumentRanks, *, window: bool, sample_size: int | None = None
+    ) -> RotationRows:
         """Return the rows of test W, or of test R with `window`.
 
         Args:
             ranks: The ranks of the same result.
             window: Whether the rows are those of test R.
-            sample_size: Documents of each length, at most those of the smallest sample, which is the default.
+            sample_size: Documents of each length, at most those of the smallest sample, which is
+                the default.
         """
         firsts = dict[tuple[str, str, str], tuple[int, DocumentSet]]()
         first = 0
@@ -268,26 +307,36 @@ class RotationRanks:
 
 
 def _question_owners(part: RotationSet, owner: DocumentSet) -> tuple[Integers, Integers]:
-    """Return the questions about sampled documents, as rows of the `DocumentSet`, and the sampled document of each."""
+    """Return the questions about sampled documents, as rows of the `DocumentSet`, and the sampled
+    document of each.
+    """
     documents = np.repeat(np.arange(len(owner.document_sizes)), owner.document_sizes)
     is_sampled = part.sample[documents] > 0
     places = np.cumsum(part.sample > 0) - 1
     return np.flatnonzero(is_sampled), places[documents[is_sampled]]
 
 
-def _list_rows(part: RotationSet, owner: DocumentSet, *, window: bool) -> tuple[Integers, Integers, Integers]:
+def _list_rows(
+    part: RotationSet, owner: DocumentSet, *, window: bool
+) -> tuple[Integers, Integers, Integers]:
     """Return question, version and sampled document of each row of a test."""
     questions, documents = _question_owners(part, owner)
     shares_rows = window and part.window is Window.WHOLE
     bit = IN_WINDOW if window and not shares_rows else IN_WHOLE
-    versions = part.versions // VERSION_BITS if window and not shares_rows else part.versions % VERSION_BITS
+    versions = (
+        part.versions // VERSION_BITS
+        if window and not shares_rows
+        else part.versions % VERSION_BITS
+    )
     has_rows = (part.tested & bit) > 0
     has_version = (versions[documents][:, None] >> np.arange(VERSIONS)) & 1 > 0
     rows, numbers = np.nonzero(has_version & has_rows[:, None])
     return questions[rows], numbers.astype(np.int64), documents[rows]
 
 
-def _expand(part: RotationSet, first: int, owner: DocumentSet, window: bool, quota: int) -> RotationRows:
+def _expand(
+    part: RotationSet, first: int, owner: DocumentSet, window: bool, quota: int
+) -> RotationRows:
     query, version, document = _list_rows(part, owner, window=window)
     of_window = window and part.window is not Window.WHOLE
     ranks = part.window_ranks if of_window else part.ranks
@@ -298,9 +347,27 @@ def _expand(part: RotationSet, first: int, owner: DocumentSet, window: bool, quo
 
 
 #: Columns of a set in its JSON form.
-COLUMNS = ("sample", "versions", "tested", "twelfths", "ranks", "unread", "window_twelfths", "window_ranks")
+COLUMNS = (
+    "sample",
+    "versions",
+    "tested",
+    "twelfths",
+    "ranks",
+    "unread",
+    "window_twelfths",
+    "window_ranks",
+)
 #: Texts and numbers of a set in its JSON form.
-FIELDS = ("subset", "documents", "queries", "sample_size", "subsets", "room", "digest", "window_digest")
+FIELDS = (
+    "subset",
+    "documents",
+    "queries",
+    "sample_size",
+    "subsets",
+    "room",
+    "digest",
+    "window_digest",
+)
 
 
 def _pack(part: RotationSet) -> dict[str, Any]:
@@ -312,7 +379,9 @@ def _pack(part: RotationSet) -> dict[str, Any]:
     return values | {name: pack_column(getattr(part, name)) for name in COLUMNS}
 
 
-def _unpack(row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], DocumentSet]) -> RotationSet:
+def _unpack(
+    row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], DocumentSet]
+) -> RotationSet:
     """Read a set; raise ValueError if it contradicts itself or the ranks beside it."""
     owner = owners.get((str(row["subset"]), str(row["documents"]), str(row["queries"])))
     if owner is None:
@@ -353,7 +422,9 @@ def _read_count(value: object) -> int:
 
 
 def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
-    """Raise ValueError if columns do not fit each other, or the ranks of the documents as they are."""
+    """Raise ValueError if columns do not fit each other, or the ranks of the documents as they
+    are.
+    """
     if len(part.sample) != len(owner.document_sizes):
         raise ValueError("'sample' does not fit the documents")
     questions, _ = _question_owners(part, owner)
@@ -364,7 +435,12 @@ def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
     sizes = {"twelfths": (len(query),), "ranks": (len(query),), "unread": (0, len(query))}
     sizes |= {"window_twelfths": (window_rows,), "window_ranks": (window_rows,)}
     bounds = {"versions": VERSION_BITS**2, "tested": 4, "unread": 3}
-    bounds |= {"twelfths": TWELFTHS, "window_twelfths": TWELFTHS, "ranks": len(RANKS), "window_ranks": len(RANKS)}
+    bounds |= {
+        "twelfths": TWELFTHS,
+        "window_twelfths": TWELFTHS,
+        "ranks": len(RANKS),
+        "window_ranks": len(RANKS),
+    }
     for name, allowed in sizes.items():
         if len(getattr(part, name)) not in allowed:
             raise ValueError(f"'{name}' does not fit the tested questions and versions")
@@ -377,27 +453,39 @@ def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
     if len(part.unread) and len(owner.twelfths):
         stored = owner.twelfths[query[unmoved]] >= TWELFTHS
         if not np.array_equal(part.unread[unmoved] > 0, stored):
-            raise ValueError("evidence of an unmoved document is read in one field and not in another")
+            raise ValueError(
+                "evidence of an unmoved document is read in one field and not in another"
+            )
 
 
 def code_unread(twelfths: Integers) -> Integers:
-    """Return 0, 1 or 2 for evidence that is read, `Unread.CUT` or `Unread.BEYOND`; `twelfths` as in `ReadEvidence`."""
+    """Return 0, 1 or 2 for evidence that is read, `Unread.CUT` or `Unread.BEYOND`; `twelfths` as in
+    `ReadEvidence`.
+    """
     return np.where(twelfths < TWELFTHS, 0, twelfths - Unread.CUT + 1)
 
 
 def read_sample_size() -> int:
-    """Return how many documents of each length are rotated; raise PosirError if the variable is no such number."""
+    """Return how many documents of each length are rotated; raise PosirError if the variable is no
+    such number.
+    """
     given = os.environ.get(ROTATED_VARIABLE, "").strip()
     if given and not (given.isdecimal() and len(given) < 10):
         raise PosirError(
-            f"{ROTATED_VARIABLE}={given}: must be a number of documents of each length, or 0 for none. Unset it for "
+            f"{ROTATED_VARIABLE}={given}: must be a number of documents of each length, or 0 for "
+            "none. Unset it for "
             f"{DEFAULT_SAMPLE}."
         )
     return int(given) if given else DEFAULT_SAMPLE
 
 
-def build_untested(ranks: DocumentRanks, untested: Untested, sample_size: int, subsets: int) -> RotationRanks:
+def build_untested(
+    ranks: DocumentRanks, untested: Untested, sample_size: int, subsets: int
+) -> RotationRanks:
     """Return the rotations of a result that has none, with the reason."""
     return RotationRanks(
-        tuple(RotationSet(part.subset, part.documents, part.queries, sample_size, subsets, untested) for part in ranks.sets)
+        tuple(
+            RotationSet(part.subset, part.documents, part.queries, sample_size, subsets, untested)
+            for part in ranks.sets
+        )
     )

@@ -1,4 +1,5 @@
-"""Position schemes: how evidence becomes a length bucket and a position bin, how these are called, and thirds of a document.
+"""Position schemes: how evidence becomes a length bucket and a position bin, how these are called,
+and thirds of a document.
 
 A scheme may put a query in several bins (SQuAD-PosQ's buckets share their boundaries) or in none.
 """
@@ -20,7 +21,9 @@ from posir_tasks.evidence import POSITIONS, Evidence, Floats, Integers
 
 @dataclass(frozen=True)
 class Axes:
-    """The length buckets and position bins of a scheme, and their titles, by which they do not differ."""
+    """The length buckets and position bins of a scheme, and their titles, by which they do not
+    differ.
+    """
 
     scheme: str
     """Unique name of the `PositionScheme`; values of different schemes do not add."""
@@ -39,12 +42,17 @@ class Axes:
         if not self.length_titles:
             object.__setattr__(self, "length_titles", self.lengths)
         if len(self.length_titles) != len(self.lengths):
-            raise ValueError(f"there are {len(self.length_titles)} titles for {len(self.lengths)} length buckets")
+            raise ValueError(
+                f"there are {len(self.length_titles)} titles for {len(self.lengths)} length buckets"
+            )
 
     def check_same(self, other: Axes) -> None:
         """Raise ProfileError if values over these axes and over others do not add."""
         if self.scheme != other.scheme:
-            raise ProfileError(f"The schemes '{self.scheme}' and '{other.scheme}' do not add; pool results of one benchmark.")
+            raise ProfileError(
+                f"The schemes '{self.scheme}' and '{other.scheme}' do not add; pool results of "
+                "one benchmark."
+            )
         if self != other:
             raise ProfileError(f"The length buckets {self.lengths} and {other.lengths} do not add.")
 
@@ -75,7 +83,9 @@ ALL_LENGTHS = "All lengths"
 
 @dataclass(frozen=True)
 class QueryCells:
-    """The cells in which queries are counted: three aligned columns of shape (m,), one row per query and cell."""
+    """The cells in which queries are counted: three aligned columns of shape (m,), one row per
+    query and cell.
+    """
 
     query: Integers
     """Index into the evidence."""
@@ -86,14 +96,20 @@ class QueryCells:
 
 
 class PositionScheme(Protocol):
-    """A rule that assigns evidence to cells of a profile with the shape (length buckets, position bins)."""
+    """A rule that assigns evidence to cells of a profile with the shape (length buckets, position
+    bins).
+    """
 
     @property
     def axes(self) -> Axes:
-        """The scheme's name, its length buckets and position bins, and their titles; stored in every profile."""
+        """The scheme's name, its length buckets and position bins, and their titles; stored in
+        every profile.
+        """
 
     def length_buckets(self, evidence: Evidence) -> Integers:
-        """Return the index of each query's length bucket, shape (n,); by default all lengths are one bucket."""
+        """Return the index of each query's length bucket, shape (n,); by default all lengths are
+        one bucket.
+        """
         return np.zeros(len(evidence), np.int64)
 
     def cells(self, evidence: Evidence) -> QueryCells:
@@ -102,10 +118,12 @@ class PositionScheme(Protocol):
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """PosIR (Zeng et al. 2026, arXiv 2601.08363): equal bins of the evidence's midpoint, by length of the document.
+    """PosIR (Zeng et al. 2026, arXiv 2601.08363): equal bins of the evidence's midpoint, by length
+    of the document.
 
-    position = (start + end) / 2 / characters, clipped to [0, 1]; bins are right-closed, the first closed on both sides
-    (as `pandas.cut(..., include_lowest=True)`). Length buckets are right-closed intervals of tokens, Q1 (shortest) to Qn.
+    position = (start + end) / 2 / characters, clipped to [0, 1]; bins are right-closed, the first
+    closed on both sides (as `pandas.cut(..., include_lowest=True)`). Length buckets are
+    right-closed intervals of tokens, Q1 (shortest) to Qn.
     """
 
     bins: int = 20
@@ -118,7 +136,10 @@ class RelativePositions:
         return Axes(
             scheme=f"relative-{self.bins}x" + "-".join(map(str, self.token_bounds)),
             lengths=tuple(f"Q{k}" for k in range(1, len(self.token_bounds) + 2)),
-            positions=tuple(f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]" for k, (low, high) in enumerate(pairwise(edges))),
+            positions=tuple(
+                f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]"
+                for k, (low, high) in enumerate(pairwise(edges))
+            ),
             position_title="Position of the evidence (0: start of the document, 1: end)",
             length_titles=_title_lengths(self.token_bounds),
             equal_bins=True,
@@ -133,11 +154,15 @@ class RelativePositions:
         midpoint = np.clip((evidence.starts + evidence.ends) / 2 / evidence.characters, 0.0, 1.0)
         edges = np.linspace(0, 1, self.bins + 1)
         position = np.maximum(np.searchsorted(edges, midpoint, side="left") - 1, 0)
-        return QueryCells(np.arange(len(evidence)), self.length_buckets(evidence), position.astype(np.int64))
+        return QueryCells(
+            np.arange(len(evidence)), self.length_buckets(evidence), position.astype(np.int64)
+        )
 
 
 def find_scheme(name: str) -> PositionScheme | None:
-    """Return the scheme whose axes have this name; None if it is none of the schemes here, but of a plugin."""
+    """Return the scheme whose axes have this name; None if it is none of the schemes here, but of a
+    plugin.
+    """
     numbers = [int(number) for number in re.findall(r"\d{1,9}", name)]
     schemes: list[PositionScheme] = []
     if name.startswith("relative-") and numbers and 0 < numbers[0] <= MAX_BINS:
@@ -161,31 +186,45 @@ def _title_lengths(bounds: tuple[int, ...]) -> tuple[str, ...]:
 class AbsolutePositions(PositionScheme):
     """SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950): buckets of the evidence's first character.
 
-    Buckets are closed at both ends, as in the authors' code, so a start on a shared boundary counts in two of them.
+    Buckets are closed at both ends, as in the authors' code, so a start on a shared boundary counts
+    in two of them.
     """
 
-    buckets: tuple[tuple[int, int], ...] = ((0, 100), (100, 200), (200, 300), (300, 400), (400, 500), (500, 3120))
+    buckets: tuple[tuple[int, int], ...] = (
+        (0, 100),
+        (100, 200),
+        (200, 300),
+        (300, 400),
+        (400, 500),
+        (500, 3120),
+    )
 
     @property
     def axes(self) -> Axes:
         """All lengths together, and the buckets as the papers write them: 0-100."""
         positions = tuple(f"{low}-{high}" for low, high in self.buckets)
         return _axes_of_any_length(
-            "absolute", positions, "First character of the evidence, counted from the start of the passage"
+            "absolute",
+            positions,
+            "First character of the evidence, counted from the start of the passage",
         )
 
     def cells(self, evidence: Evidence) -> QueryCells:
         """Return a cell for each bucket that holds the query's start; none if no bucket does."""
         low, high = np.array(self.buckets).T
-        query, position = np.nonzero((evidence.starts[:, None] >= low) & (evidence.starts[:, None] <= high))
+        query, position = np.nonzero(
+            (evidence.starts[:, None] >= low) & (evidence.starts[:, None] <= high)
+        )
         return QueryCells(query, np.zeros(len(query), np.int64), position)
 
 
 @dataclass(frozen=True)
 class LabeledPositions(PositionScheme):
-    """FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950): the third of the passage that the label names.
+    """FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950): the third of the passage that the label
+    names.
 
-    A label counts in every position it contains, since an earlier release of the data had two labels on some rows.
+    A label counts in every position it contains, since an earlier release of the data had two
+    labels on some rows.
     """
 
     positions: tuple[str, ...] = POSITIONS
@@ -193,11 +232,15 @@ class LabeledPositions(PositionScheme):
     @property
     def axes(self) -> Axes:
         """All lengths together, and the labels."""
-        return _axes_of_any_length("label", self.positions, "Part of the passage that holds the evidence")
+        return _axes_of_any_length(
+            "label", self.positions, "Part of the passage that holds the evidence"
+        )
 
     def cells(self, evidence: Evidence) -> QueryCells:
         """Return a cell for each position that the query's label contains."""
-        contains = np.array([[name in label for name in self.positions] for label in evidence.labels], dtype=bool)
+        contains = np.array(
+            [[name in label for name in self.positions] for label in evidence.labels], dtype=bool
+        )
         query, position = np.nonzero(contains.reshape(len(evidence), len(self.positions)))
         return QueryCells(query, np.zeros(len(query), np.int64), position)
 
@@ -216,14 +259,19 @@ def bin_midpoints(bins: int) -> Floats:
 
 
 def assign_thirds(bins: int) -> NDArray[np.int64]:
-    """Return the third of the document that contains each bin's midpoint, shape (P,); two bins are a first and a last third."""
+    """Return the third of the document that contains each bin's midpoint, shape (P,); two bins are
+    a first and a last third.
+    """
     middle = bin_midpoints(bins)
     thirds: NDArray[np.int64] = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
     return thirds
 
 
-def contrast_thirds(third: NDArray[np.int64], bin_weights: Floats, weights: tuple[float, float, float]) -> Floats | None:
-    """Return the contrast over bins whose product with their scores is the weighted sum of the thirds' scores, shape (B,).
+def contrast_thirds(
+    third: NDArray[np.int64], bin_weights: Floats, weights: tuple[float, float, float]
+) -> Floats | None:
+    """Return the contrast over bins whose product with their scores is the weighted sum of the
+    thirds' scores, shape (B,).
 
     Args:
         third: Third of each bin, shape (B,).
@@ -233,6 +281,10 @@ def contrast_thirds(third: NDArray[np.int64], bin_weights: Floats, weights: tupl
     shares = [np.where(third == index, bin_weights, 0.0) for index in range(3)]
     if any(weight and not share.any() for weight, share in zip(weights, shares, strict=True)):
         return None
-    parts = [weight * share / share.sum() for weight, share in zip(weights, shares, strict=True) if weight]
+    parts = [
+        weight * share / share.sum()
+        for weight, share in zip(weights, shares, strict=True)
+        if weight
+    ]
     contrast: Floats = np.sum(parts, axis=0)
     return contrast

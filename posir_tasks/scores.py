@@ -1,7 +1,8 @@
-"""Scores of a result, each declared once: what it is called, how it reads, and how it is computed from a group of queries.
+"""Scores of a result, each declared once: what it is called, how it reads, and how it is computed
+from a group of queries.
 
-Everything that shows a score follows from its declaration: keys of the result file, columns of reports with their legend, CSV,
-LaTeX, and the leaderboard's columns with their tooltips.
+Everything that shows a score follows from its declaration: keys of the result file, columns of
+reports with their legend, CSV, LaTeX, and the leaderboard's columns with their tooltips.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class ResultValues:
-    """The additive values of a result, which all its scores are computed from. Values of one model and scheme add."""
+    """The additive values of a result, which all its scores are computed from. Values of one model
+    and scheme add.
+    """
 
     ranks: DocumentRanks
     read: ReadPart = UNKNOWN
@@ -107,11 +110,15 @@ class ResultValues:
     tokens_read: TokensRead | None = None
     """The tokens of the corpus that it reads; None if unknown."""
     places: PlaceRanks | None = None
-    """The queries with several places of evidence, which are not among the ranks; None if there are none."""
+    """The queries with several places of evidence, which are not among the ranks; None if there are
+    none.
+    """
     rotations: RotationRanks | None = None
     """Ranks of rotated versions of a sample of the documents; None if none are stored."""
     computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
-    """Values that plugins compute once for all their scores. They are small, since a report may have thousands of results."""
+    """Values that plugins compute once for all their scores. They are small, since a report may
+    have thousands of results.
+    """
 
     @property
     def corpus(self) -> CorpusRead:
@@ -125,17 +132,29 @@ class ResultValues:
 
     @cached_property
     def read_profile(self) -> PositionProfile | None:
-        """Profile of the queries whose evidence is read whole; None if all is read, or if that is unknown."""
+        """Profile of the queries whose evidence is read whole; None if all is read, or if that is
+        unknown.
+        """
         columns = self.ranks.columns
-        if self.read.tokens is None or self.ranks.counted_with is None or len(columns.twelfths) != len(columns.ranks):
+        if (
+            self.read.tokens is None
+            or self.ranks.counted_with is None
+            or len(columns.twelfths) != len(columns.ranks)
+        ):
             return None
         return self.ranks.within_window().profile
 
     def __add__(self, other: ResultValues) -> ResultValues:
         ranks, corpus = self.ranks + other.ranks, self.corpus + other.corpus
-        places = self.places + other.places if self.places and other.places else self.places or other.places
+        places = (
+            self.places + other.places
+            if self.places and other.places
+            else self.places or other.places
+        )
         rotations = (
-            self.rotations + other.rotations if self.rotations and other.rotations else self.rotations or other.rotations
+            self.rotations + other.rotations
+            if self.rotations and other.rotations
+            else self.rotations or other.rotations
         )
         return ResultValues(ranks, corpus.read, corpus.tokens, places, rotations)
 
@@ -151,30 +170,42 @@ class ResultValues:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ResultValues:
-        """Read what `to_json` returned; raise ProfileError if it is damaged or contradictory, NewerSchemaError if newer."""
+        """Read what `to_json` returned; raise ProfileError if it is damaged or contradictory,
+        NewerSchemaError if newer.
+        """
         profile = PositionProfile.from_json(data.get(PROFILE_KEY, {}))
         ranks = DocumentRanks.from_json(data, profile.axes, profile.queries)
         if ranks.profile != profile:
             raise ProfileError("The position profile and the ranks by document disagree.")
         corpus = CorpusRead.from_json(data)
-        places = PlaceRanks.from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
-        rotations = RotationRanks.from_json(data[ROTATIONS_KEY], ranks) if ROTATIONS_KEY in data else None
+        places = (
+            PlaceRanks.from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
+        )
+        rotations = (
+            RotationRanks.from_json(data[ROTATIONS_KEY], ranks) if ROTATIONS_KEY in data else None
+        )
         return cls(ranks, corpus.read, corpus.tokens, places, rotations)
 
     def groups(self) -> Iterator[QueryGroup]:
         """Yield all queries, then the queries of each length bucket if there are several."""
         yield QueryGroup(self)
         if len(self.profile.lengths) > 1:
-            yield from (QueryGroup(self, length=index) for index in range(len(self.profile.lengths)))
+            yield from (
+                QueryGroup(self, length=index) for index in range(len(self.profile.lengths))
+            )
 
     def bins(self) -> Iterator[QueryGroup]:
         """Yield the queries of each position bin, over all lengths."""
-        yield from (QueryGroup(self, position=index) for index in range(len(self.profile.positions)))
+        yield from (
+            QueryGroup(self, position=index) for index in range(len(self.profile.positions))
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class QueryGroup:
-    """The queries of a result that a score is computed over: all of them, one length bucket, or one position bin."""
+    """The queries of a result that a score is computed over: all of them, one length bucket, or one
+    position bin.
+    """
 
     values: ResultValues
     length: int | None = None
@@ -190,11 +221,17 @@ class QueryGroup:
     @property
     def profile(self) -> PositionProfile:
         """The position profile of the group's length bucket, or of all lengths."""
-        return self.values.profile if self.length is None else self.values.profile.of_length(self.length)
+        return (
+            self.values.profile
+            if self.length is None
+            else self.values.profile.of_length(self.length)
+        )
 
     @property
     def counts(self) -> Integers:
-        """Queries per position bin and rank column, shape (P, 12); of the group's bin alone, shape (1, 12)."""
+        """Queries per position bin and rank column, shape (P, 12); of the group's bin alone, shape
+        (1, 12).
+        """
         counts: Integers = self.profile.counts.sum(axis=0)
         return counts if self.position is None else counts[self.position : self.position + 1]
 
@@ -225,15 +262,19 @@ class ScoreInfo:
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):
-            raise ValueError(f"score key '{self.key}': must be lower-case letters, digits and underscores, a letter first")
+            raise ValueError(
+                f"score key '{self.key}': must be lower-case letters, digits and underscores, a "
+                "letter first"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score(ScoreInfo):
     """A score that is computed from additive values, for every group of queries.
 
-    `compute` must depend on the group alone, so that pooled results can be scored and old ones rescored without the model. It
-    returns an `Estimate` if the score is declared with an interval, and None where it is undefined.
+    `compute` must depend on the group alone, so that pooled results can be scored and old ones
+    rescored without the model. It returns an `Estimate` if the score is declared with an interval,
+    and None where it is undefined.
     """
 
     compute: Callable[[QueryGroup], ScoreValue]
@@ -243,14 +284,18 @@ class Score(ScoreInfo):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.key in (*NO_SCORES, GROUPS_KEY, BINS_KEY):
-            raise ValueError(f"score key '{self.key}': a key of mteb's or posir's own in a result file; choose another key")
+            raise ValueError(
+                f"score key '{self.key}': a key of mteb's or posir's own in a result file; choose "
+                "another key"
+            )
 
 
 GroupScores: TypeAlias = Mapping[str, ScoreValue]
 
 
 class ComputedScores(Mapping[str, ScoreValue]):
-    """The scores of one of several groups of queries, each computed for all of them when that of one is asked for.
+    """The scores of one of several groups of queries, each computed for all of them when that of
+    one is asked for.
 
     A score that raises for one group is omitted from all, with a warning that names its plugin.
     """
@@ -259,10 +304,17 @@ class ComputedScores(Mapping[str, ScoreValue]):
         self._columns, self._place = columns, place
 
     @classmethod
-    def split(cls, declared: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]) -> list[GroupScores]:
-        """Return the scores of each group, given those that plugins declare, by the plugin's name."""
+    def split(
+        cls, declared: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]
+    ) -> list[GroupScores]:
+        """Return the scores of each group, given those that plugins declare, by the plugin's
+        name.
+        """
         of_groups = list(groups)
-        columns = {score.key: cache(partial(_compute_score, name, score, of_groups)) for name, score in declared}
+        columns = {
+            score.key: cache(partial(_compute_score, name, score, of_groups))
+            for name, score in declared
+        }
         return [cls(columns, place) for place in range(len(of_groups))]
 
     def __getitem__(self, key: str) -> ScoreValue:
@@ -284,7 +336,9 @@ def _compute_score(plugin: str, score: Score, groups: Iterable[QueryGroup]) -> l
         return [check_value(score.compute(group)) for group in groups]
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-        logger.warning("posir plugin '%s': score '%s' raised %s; it is missing", plugin, score.key, problem)
+        logger.warning(
+            "posir plugin '%s': score '%s' raised %s; it is missing", plugin, score.key, problem
+        )
         return []
 
 
@@ -301,15 +355,24 @@ class ResultScores:
         return self.groups[group]
 
     def to_json(self, positions: Sequence[str], taken: Collection[str] = ()) -> dict[str, Any]:
-        """Return the scores as a result file has them: of groups, of bins, and beside mteb's own, whose names are `taken`."""
+        """Return the scores as a result file has them: of groups, of bins, and beside mteb's own,
+        whose names are `taken`.
+        """
         beside = {
-            key if group == ALL else f"{key}_{group}": value.value if isinstance(value := scores[key], Estimate) else value
+            key if group == ALL else f"{key}_{group}": value.value
+            if isinstance(value := scores[key], Estimate)
+            else value
             for group, scores in self.groups.items()
-            for key in (score.key for score in self.declared if score.column and score.unit is not Unit.TEXT)
+            for key in (
+                score.key for score in self.declared if score.column and score.unit is not Unit.TEXT
+            )
             if key in scores
         }
         return {
-            GROUPS_KEY: {group: scores_to_json(scores, self.declared) for group, scores in self.groups.items()},
+            GROUPS_KEY: {
+                group: scores_to_json(scores, self.declared)
+                for group, scores in self.groups.items()
+            },
             BINS_KEY: [
                 {"position": name, **scores_to_json(scores, self.declared)}
                 for name, scores in zip(positions, self.bins, strict=True)
@@ -323,42 +386,68 @@ INTERVAL = re.compile("_(low|high|interval)$")
 
 
 def prefix_scores(cells: Mapping[str, Value], taken: Collection[str]) -> dict[str, Value]:
-    """Return cells of scores by name, those of a score whose key another column has as `scores.NAME`."""
-    return {f"scores.{name}" if INTERVAL.sub("", name) in taken else name: cell for name, cell in cells.items()}
+    """Return cells of scores by name, those of a score whose key another column has as
+    `scores.NAME`.
+    """
+    return {
+        f"scores.{name}" if INTERVAL.sub("", name) in taken else name: cell
+        for name, cell in cells.items()
+    }
 
 
 def flatten(key: str, value: ScoreValue) -> dict[str, float | int | str | None]:
-    """Return the columns of a value: an estimate has `key`, `key_low` and `key_high`, any other value `key`."""
+    """Return the columns of a value: an estimate has `key`, `key_low` and `key_high`, any other
+    value `key`.
+    """
     if isinstance(value, Estimate):
         return {key: value.value, f"{key}_low": value.low, f"{key}_high": value.high}
     return {key: value}
 
 
 def scores_to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[str, Any]:
-    """Return the scores of a group as they stand in the result file: one with an interval as `key` and `key_interval`."""
+    """Return the scores of a group as they stand in the result file: one with an interval as `key`
+    and `key_interval`.
+    """
     values: dict[str, Any] = {}
     for score in declared:
         if score.key in scores:
             value = scores[score.key]
-            values |= estimate_to_json(score.key, value) if isinstance(value, Estimate) else {score.key: value}
-            values |= {} if isinstance(value, Estimate) or not score.interval else {f"{score.key}_interval": None}
+            values |= (
+                estimate_to_json(score.key, value)
+                if isinstance(value, Estimate)
+                else {score.key: value}
+            )
+            values |= (
+                {}
+                if isinstance(value, Estimate) or not score.interval
+                else {f"{score.key}_interval": None}
+            )
     return values
 
 
 def estimate_to_json(key: str, estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate as two fields: `key`, and `key_interval` with the ends of its 95% interval, or None."""
-    return {key: estimate.value, f"{key}_interval": list(estimate.interval) if estimate.interval else None}
+    """Return an estimate as two fields: `key`, and `key_interval` with the ends of its 95%
+    interval, or None.
+    """
+    return {
+        key: estimate.value,
+        f"{key}_interval": list(estimate.interval) if estimate.interval else None,
+    }
 
 
 def check_value(value: object) -> ScoreValue:
-    """Return a value that can be a score's; raise TypeError, or ValueError if it is not finite or outside its interval."""
+    """Return a value that can be a score's; raise TypeError, or ValueError if it is not finite or
+    outside its interval.
+    """
     match value:
         case Estimate(value=estimate, interval=interval):
             numbers = [estimate, *(interval or ())]
             if not all(map(math.isfinite, numbers)):
                 raise ValueError(f"{value} is not finite; return None where a score is undefined")
             if interval and not interval[0] <= estimate <= interval[1]:
-                raise ValueError(f"the interval [{interval[0]}, {interval[1]}] does not contain {estimate}")
+                raise ValueError(
+                    f"the interval [{interval[0]}, {interval[1]}] does not contain {estimate}"
+                )
             return value
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} is not finite; return None where a score is undefined")

@@ -24,9 +24,13 @@ WIDTH = 100
 
 
 class Section(BaseModel):
-    """A part of the settings: immutable, and an unknown field is an error. The docstring of a field describes it."""
+    """A part of the settings: immutable, and an unknown field is an error. The docstring of a field
+    describes it.
+    """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 Settings = TypeVar("Settings", bound=Section)
@@ -43,51 +47,83 @@ def load_settings(
     Args:
         kind: Their class.
         file: YAML file; None for overrides and options alone.
-        overrides: `field=value` with a YAML value; fields of sections as `ask.questions=5`. Or values by field, those of a
-            section as a mapping of their own. They take precedence over the file.
-        options: Values of fields that the command has an option for, by its name, such as `--per-article`. They take
-            precedence over all else; None and an empty list leave the field as it is.
+        overrides: `field=value` with a YAML value; fields of sections as `ask.questions=5`. Or
+            values by field, those of a section as a mapping of their own. They take precedence over
+            the file.
+        options: Values of fields that the command has an option for, by its name, such as
+            `--per-article`. They take precedence over all else; None and an empty list leave the
+            field as it is.
 
     Raises:
-        PosirError: The file cannot be read, or a field is wrong. The message names file, field or option.
+        PosirError: The file cannot be read, or a field is wrong. The message names file, field or
+            option.
     """
     values = _read_yaml(kind, file) if file else {}
-    values = _merge(values, overrides if isinstance(overrides, Mapping) else read_overrides(overrides))
+    values = _merge(
+        values, overrides if isinstance(overrides, Mapping) else read_overrides(overrides)
+    )
     names = {option.strip("-").replace("-", "_").lower(): option for option in options or {}}
-    given = {field: value for field, option in names.items() if (value := (options or {})[option]) not in (None, [])}
+    given = {
+        field: value
+        for field, option in names.items()
+        if (value := (options or {})[option]) not in (None, [])
+    }
     try:
         return kind.model_validate(values | given)
     except ValidationError as error:
-        wrong = {field: option for field, option in names.items() if field in given or field not in values}
-        raise PosirError("\n".join(_describe_errors(kind, str(file or "settings"), wrong, error))) from None
+        wrong = {
+            field: option
+            for field, option in names.items()
+            if field in given or field not in values
+        }
+        raise PosirError(
+            "\n".join(_describe_errors(kind, str(file or "settings"), wrong, error))
+        ) from None
 
 
 def describe_settings(kind: type[Section]) -> str:
-    """Return a YAML file with all settings: their defaults, each below its description; what has no default is empty."""
+    """Return a YAML file with all settings: their defaults, each below its description; what has no
+    default is empty.
+    """
     return "\n".join(_list_lines(kind))
 
 
 def dump_settings(settings: Section) -> str:
     """Return settings as a YAML file that `load_settings` reads; what is None is left out."""
-    dumped: str = yaml.safe_dump(settings.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True)
+    dumped: str = yaml.safe_dump(
+        settings.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
+    )
     return dumped
 
 
 def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
     for name, field in kind.model_fields.items():
         allowed = _list_allowed(field.annotation)
-        about = [field.description or "", f"One of {', '.join(allowed)}." if allowed else "", "Required." * field.is_required()]
+        about = [
+            field.description or "",
+            f"One of {', '.join(allowed)}." if allowed else "",
+            "Required." * field.is_required(),
+        ]
         yield from textwrap.wrap(
-            " ".join(filter(None, about)), WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+            " ".join(filter(None, about)),
+            WIDTH,
+            initial_indent=f"{indent}# ",
+            subsequent_indent=f"{indent}# ",
         )
         section = _find_section(field.annotation)
         if isinstance(field.annotation, type) and section:
             yield f"{indent}{name}:"
             yield from _list_lines(section, f"{indent}  ")
         else:
-            default = None if field.is_required() else to_jsonable_python(field.get_default(call_default_factory=True))
+            default = (
+                None
+                if field.is_required()
+                else to_jsonable_python(field.get_default(call_default_factory=True))
+            )
             dumped = yaml.safe_dump({name: default}, allow_unicode=True).strip()
-            yield textwrap.indent(dumped.removesuffix(" null") if field.is_required() else dumped, indent)
+            yield textwrap.indent(
+                dumped.removesuffix(" null") if field.is_required() else dumped, indent
+            )
 
 
 def _list_allowed(kind: Any) -> list[str]:
@@ -101,7 +137,9 @@ def _list_allowed(kind: Any) -> list[str]:
     )
 
 
-def _describe_errors(kind: type[Section], where: str, options: Mapping[str, str], error: ValidationError) -> Sequence[str]:
+def _describe_errors(
+    kind: type[Section], where: str, options: Mapping[str, str], error: ValidationError
+) -> Sequence[str]:
     problems: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
@@ -119,14 +157,21 @@ def _describe_problem(kind: type[Section], error: str, message: str, path: Seque
         case "extra_forbidden":
             fields = _list_fields(kind, path[:-1])
             near = get_close_matches(path[-1], fields, 1)
-            return f"unknown field{f'; did you mean {near[0]}?' if near else '.'} Fields here: {', '.join(fields)}"
+            return (
+                f"unknown field{f'; did you mean {near[0]}?' if near else '.'} Fields here: "
+                f"{', '.join(fields)}"
+            )
         case "tuple_type":
             return f"{message.replace('tuple', 'list')}, in brackets: [...]"
         case "model_type":
             return f"Input should be a section with fields: {', '.join(_list_fields(kind, path))}"
         case "string_type":
             return f"{message}; put quotes around a number or a word such as no"
-    bound = re.sub("^Input should be greater than or equal to", "must be at least", message.removeprefix("Value error, "))
+    bound = re.sub(
+        "^Input should be greater than or equal to",
+        "must be at least",
+        message.removeprefix("Value error, "),
+    )
     return re.sub("^Input should be less than or equal to", "must be at most", bound)
 
 
@@ -169,13 +214,17 @@ def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def read_overrides(overrides: Iterable[str], option: str = "--set") -> dict[str, Any]:
-    """Return the values, nested by section, of texts such as `ask.questions=5`; raise PosirError for another form."""
+    """Return the values, nested by section, of texts such as `ask.questions=5`; raise PosirError
+    for another form.
+    """
     values: dict[str, Any] = {}
     for override in overrides:
         name, separator, text = override.partition("=")
         path = name.strip().split(".")
         if not separator or not all(path):
-            raise PosirError(f"{option} {override}: expected field=value, such as seed=7 or truncate=true.")
+            raise PosirError(
+                f"{option} {override}: expected field=value, such as seed=7 or truncate=true."
+            )
         try:
             value = parse_yaml(text, f"{option} {override}")
         except GateError as error:

@@ -7,26 +7,35 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# huggingface_hub reads this when it is imported; a test that needs a Hub runs the client in another process.
+# huggingface_hub reads this when it is imported; a test that needs a Hub runs the client in another
+# process.
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Each core runs a test: more threads would only wait for each other.
-os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1")
+os.environ |= dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1"
+)
 
 import tests.support.seeds  # noqa: F401
 from tests.support.browser import CHROMIUM
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
-# While tests are collected, much is imported and nothing is garbage: looking for some takes a third of the time.
+# While tests are collected, much is imported and nothing is garbage: looking for some takes a third
+# of the time.
 gc.disable()
 
-# The duration of an example says nothing about its correctness. A commit passes or fails for what it changed: new examples
-# are drawn by `make test-all` and by `pytest --hypothesis-profile random`.
+# The duration of an example says nothing about its correctness. A commit passes or fails for what
+# it changed: new examples are drawn by `make test-all` and by `pytest --hypothesis-profile random`.
 settings.register_profile("random", deadline=None, max_examples=400)
 settings.register_profile("posir", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("posir")
 
-#: Folder of public datasets in SQuAD format, which are not part of the repository; by default beside it.
-SQUAD_DATA = Path(os.environ.get("POSIR_TEST_DATA", Path(__file__).parents[2] / "shared" / "data" / "squad-format"))
+#: Folder of public datasets in SQuAD format, which are not part of the repository; by default
+#: beside it.
+SQUAD_DATA = Path(
+    os.environ.get(
+        "POSIR_TEST_DATA", Path(__file__).parents[2] / "shared" / "data" / "squad-format"
+    )
+)
 
 
 def pytest_collection_finish():
@@ -36,7 +45,13 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def _unset_user_variables(monkeypatch):
-    for name in ("POSIR_DATA", "POSIR_REVISIONS", "POSIR_CACHE", "POSIR_EMBEDDINGS", "OPENAI_API_KEY"):
+    for name in (
+        "POSIR_DATA",
+        "POSIR_REVISIONS",
+        "POSIR_CACHE",
+        "POSIR_EMBEDDINGS",
+        "OPENAI_API_KEY",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -49,7 +64,9 @@ def short_waits(monkeypatch):
 
 @pytest.fixture(scope="session")
 def browser():
-    """A headless Chromium for all tests of a process, which can have one only; without one they are skipped."""
+    """A headless Chromium for all tests of a process, which can have one only; without one they are
+    skipped.
+    """
     playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("there is no Chromium")

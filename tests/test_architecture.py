@@ -1,4 +1,6 @@
-"""The architecture, read off the imports: one direction, no circles, and one folder that knows mteb's private names."""
+"""The architecture, read off the imports: one direction, no circles, and one folder that knows
+mteb's private names.
+"""
 
 import ast
 import re
@@ -10,7 +12,13 @@ import posir
 
 ROOT = Path(__file__).parents[1]
 SOURCE_ROOTS = (ROOT, ROOT / "autoload", ROOT / "plugins", ROOT / "leaderboard")
-PACKAGES = (ROOT / "posir", ROOT / "posir_tasks", ROOT / "autoload", ROOT / "plugins", ROOT / "leaderboard")
+PACKAGES = (
+    ROOT / "posir",
+    ROOT / "posir_tasks",
+    ROOT / "autoload",
+    ROOT / "plugins",
+    ROOT / "leaderboard",
+)
 
 
 @cache
@@ -19,8 +27,13 @@ def modules() -> dict[str, Path]:
     values = {}
     for package in PACKAGES:
         for file in package.rglob("*.py"):
-            root = max((root for root in SOURCE_ROOTS if file.is_relative_to(root)), key=lambda root: len(root.parts))
-            values[".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")] = file
+            root = max(
+                (root for root in SOURCE_ROOTS if file.is_relative_to(root)),
+                key=lambda root: len(root.parts),
+            )
+            values[
+                ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+            ] = file
     return values
 
 
@@ -31,7 +44,9 @@ def parse(file: Path) -> ast.Module:
 
 
 def imported_names(tree: ast.AST) -> set[str]:
-    """Every dotted name that a module imports, at whatever depth: deferred and typing-only imports count."""
+    """Every dotted name that a module imports, at whatever depth: deferred and typing-only imports
+    count.
+    """
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -50,7 +65,8 @@ def owner(name: str) -> str | None:
 def imports() -> dict[str, set[str]]:
     """The modules of ours that each of them imports."""
     return {
-        module: {result for name in imported_names(parse(file)) if (result := owner(name))} - {module}
+        module: {result for name in imported_names(parse(file)) if (result := owner(name))}
+        - {module}
         for module, file in modules().items()
     }
 
@@ -74,17 +90,30 @@ def test_a_plugin_never_imports_another_plugins_hooks():
 
 def allowed_imports() -> dict[str, set[str]]:
     """The table in CONTRIBUTING.md: what each package imports of the others."""
-    section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Which plugin may import which")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text()
+        .partition("## Which plugin may import which")[2]
+        .partition("\n## ")[0]
+    )
     cells = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
-    return {name: set(re.findall(r"`(\w+)`", result)) for names, result in cells for name in re.findall(r"`(\w+)`", names)}
+    return {
+        name: set(re.findall(r"`(\w+)`", result))
+        for names, result in cells
+        for name in re.findall(r"`(\w+)`", names)
+    }
 
 
 def test_plugins_import_each_other_as_the_table_says():
-    values: dict[str, set[str]] = {package.name: set() for root in PACKAGES[3:] for package in root.glob("posir_*")}
+    values: dict[str, set[str]] = {
+        package.name: set() for root in PACKAGES[3:] for package in root.glob("posir_*")
+    }
     for module, others in imports().items():
         package = module.partition(".")[0]
         if package in values:
-            values[package] |= {other.partition(".")[0] for other in others} & values.keys() - {package}
+            values[package] |= {other.partition(".")[0] for other in others} & values.keys() - {
+                package
+            }
     assert values == allowed_imports()
 
 
@@ -102,13 +131,17 @@ def test_the_front_door_imports_api_modules_and_nothing_imports_it():
     front = ast.parse((ROOT / "posir" / "__init__.py").read_text())
     listed = {name for name in imported_names(front) if name.startswith("posir_")}
     assert len(listed) == len(posir.__all__)
-    assert {name.rpartition(".")[0] for name in listed} - {module for module in modules() if module.endswith(".api")} == {
+    assert {name.rpartition(".")[0] for name in listed} - {
+        module for module in modules() if module.endswith(".api")
+    } == {
         "posir_tasks.errors",
         "posir_tasks.sources.opening",
         "posir_train.evaluation",
     }
     assert [module for module, others in imports().items() if "posir" in others] == []
-    assert [file.name for file in (ROOT / "posir").iterdir() if file.suffix == ".py"] == ["__init__.py"]
+    assert [file.name for file in (ROOT / "posir").iterdir() if file.suffix == ".py"] == [
+        "__init__.py"
+    ]
 
 
 def test_private_names_of_mteb_are_in_one_folder():
@@ -141,7 +174,8 @@ def test_paths_are_patterns_nowhere():
     assert expanding == set()
 
 
-#: What parses what comes from outside, and where: the gate, and readers of files whose form is no JSON, CSV or YAML of ours.
+#: What parses what comes from outside, and where: the gate, and readers of files whose form is no
+#: JSON, CSV or YAML of ours.
 PARSERS = {"json.load", "json.loads", "json.JSONDecoder", "csv.reader", "csv.DictReader"}
 PARSERS |= {"yaml.load", "yaml.safe_load", "yaml.SafeLoader", "model_validate_json"}
 GATES = {"posir_tasks.gate"}
@@ -172,7 +206,9 @@ def test_outside_data_is_parsed_by_the_gate_alone_and_csv_is_written_in_one_modu
     parsing = modules_with(PARSERS)
     assert parsing >= GATES
     assert parsing - GATES - OWN_DATA == set()
-    assert modules_with({"csv.writer", "csv.DictWriter", "write_csv"}) == {"posir_tasks.display.tables"}
+    assert modules_with({"csv.writer", "csv.DictWriter", "write_csv"}) == {
+        "posir_tasks.display.tables"
+    }
 
 
 #: Public functions that share a name on purpose, and why.
@@ -180,7 +216,9 @@ TWINS = {"read_results": "`posir.read_results` shows what the one of posir_tasks
 
 
 def test_a_public_function_has_a_name_of_its_own():
-    """A name is defined once in a package, and a function that other packages use shares its name with none."""
+    """A name is defined once in a package, and a function that other packages use shares its name
+    with none.
+    """
     users: dict[str, set[str]] = {}
     for module, file in modules().items():
         for name in imported_names(parse(file)):
@@ -188,7 +226,9 @@ def test_a_public_function_has_a_name_of_its_own():
     homes: dict[str, list[str]] = {}
     for module, file in modules().items():
         for node in parse(file).body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith(("_", "posir_")):
+            if isinstance(
+                node, ast.FunctionDef | ast.AsyncFunctionDef
+            ) and not node.name.startswith(("_", "posir_")):
                 homes.setdefault(node.name, []).append(module)
     twins = {
         name: places

@@ -18,13 +18,19 @@ def test_workflows_run_make_targets_and_nothing_else(file: Path):
     jobs = yaml.safe_load(file.read_text())["jobs"].values()
     scripts = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
     assert scripts
-    assert {match[1] for script in scripts if (match := re.fullmatch(r"(?:sudo )?make ([a-z-]+)", script))} <= TARGETS
+    assert {
+        match[1]
+        for script in scripts
+        if (match := re.fullmatch(r"(?:sudo )?make ([a-z-]+)", script))
+    } <= TARGETS
     assert all(re.fullmatch(r"(?:sudo )?make [a-z-]+", script) for script in scripts)
 
 
 def test_workflows_test_every_supported_python_and_publish_without_a_token():
     workflows = {file.stem: yaml.safe_load(file.read_text()) for file in WORKFLOWS}
-    assert workflows["test"]["jobs"]["test"]["strategy"]["matrix"]["python"][0] == PROJECT["requires-python"].removeprefix(">=")
+    assert workflows["test"]["jobs"]["test"]["strategy"]["matrix"]["python"][0] == PROJECT[
+        "requires-python"
+    ].removeprefix(">=")
     assert workflows["release"]["jobs"]["publish"]["permissions"] == {"id-token": "write"}
     assert "secrets." not in "".join(file.read_text() for file in WORKFLOWS)
 
@@ -36,5 +42,11 @@ def test_the_citation_has_the_version_and_license_of_the_project():
 
 def test_the_issue_form_has_fields_that_github_knows():
     form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "results.yml").read_text())
-    assert {field["type"] for field in form["body"]} <= {"input", "dropdown", "textarea", "markdown", "checkboxes"}
+    assert {field["type"] for field in form["body"]} <= {
+        "input",
+        "dropdown",
+        "textarea",
+        "markdown",
+        "checkboxes",
+    }
     assert len({field["id"] for field in form["body"]}) == len(form["body"])

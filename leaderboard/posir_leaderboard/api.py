@@ -33,7 +33,8 @@ def leaderboard_build(
     stats: str | Path | Iterable[str | Path] | None = None,
     strict: bool = False,
 ) -> TableResult:
-    """Build the site from all results with position profiles and the published results of the papers.
+    """Build the site from all results with position profiles and the published results of the
+    papers.
 
     Scored results are cached. An unusable file is reported and excluded.
 
@@ -63,7 +64,9 @@ def leaderboard_build(
             from posir_tasks.files import cache_folder
         repository = source if is_repository(source) else None
         statistics = [Path(file) for file in to_list(stats)]
-        built = build_site(opened.folder, site, cache_folder() / "board", repository, url, statistics)
+        built = build_site(
+            opened.folder, site, cache_folder() / "board", repository, url, statistics
+        )
     said = [
         *(f"excluded: {opened.rename(str(problem))}" for problem in built.problems),
         *(f"model not looked up: {name}" for name in built.unchecked),
@@ -73,28 +76,39 @@ def leaderboard_build(
         *(f"kept, as it was changed since it was built: {file}" for file in built.kept),
     ]
     summary = (
-        f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, {built.scored:,} of them newly "
-        f"scored; {pluralize(built.changed_files, 'file')} changed. View it: posir leaderboard serve --site {site}"
+        f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, "
+        f"{built.scored:,} of them newly "
+        f"scored; {pluralize(built.changed_files, 'file')} changed. View it: posir leaderboard "
+        f"serve --site {site}"
     )
     fails = strict and bool(built.problems or built.unranked)
     rows = [{"remark": line} for line in said]
-    return TableResult(title=summary, rows=rows, tables=(), last=(summary,), said=said, exit_status=int(fails))
+    return TableResult(
+        title=summary, rows=rows, tables=(), last=(summary,), said=said, exit_status=int(fails)
+    )
 
 
 def _suggest_steps(source: str, repository: str | None, built: BuildSummary) -> Iterator[str]:
     """Yield what a new leaderboard lacks: results, and pins of the data of their tasks."""
     if repository and not built.results and not built.problems:
-        yield f"{source} has no results; pull requests count once merged. Send some: posir submit results --repo {source}"
+        yield (
+            f"{source} has no results; pull requests count once merged. Send some: posir submit "
+            f"results --repo {source}"
+        )
     if built.unpinned:
         tasks = " ".join(built.unpinned)
-        yield f"the data of {tasks} have no pin. Pin them: posir leaderboard pin {tasks} --results {shlex.quote(source)}"
+        yield (
+            f"the data of {tasks} have no pin. Pin them: posir leaderboard pin {tasks} --results "
+            f"{shlex.quote(source)}"
+        )
 
 
 @public()
 def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> TableResult:
     """Pin the data on which results of a task are ranked: its content as it can be read now.
 
-    The pins are in pins.json of the folder, or are committed to the repository, for which you need to be a member of it.
+    The pins are in pins.json of the folder, or are committed to the repository, for which you need
+    to be a member of it.
 
     Args:
         tasks: Tasks, as `posir tasks` names them.
@@ -112,7 +126,13 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Table
     """
     from posir_leaderboard.board.comparable import compute_pin, format_pins, read_pins, write_pins
     from posir_leaderboard.entries import PINS
-    from posir_leaderboard.submission import Commit, HuggingFaceHub, is_repository, open_results, upload
+    from posir_leaderboard.submission import (
+        Commit,
+        HuggingFaceHub,
+        is_repository,
+        open_results,
+        upload,
+    )
 
     source, names = str(results), to_list(tasks)
     with open_results(source, [PINS]) as opened:
@@ -121,15 +141,24 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Table
         pins = {**earlier, **{task: compute_pin(task) for task in names}}
         if repository:
             title = f"Pin the data of {', '.join(names)}"
-            commit = Commit("dataset", source, {PINS: format_pins(pins).encode()}, title, title, opened.commit)
+            commit = Commit(
+                "dataset", source, {PINS: format_pins(pins).encode()}, title, title, opened.commit
+            )
             said = str(upload(commit, HuggingFaceHub(direct=True)).location)
         else:
             said = f"{write_pins(opened.folder, pins)}: {pluralize(len(pins), 'task')} pinned"
-    return TableResult(title="Pins", tables=(), rows=[{"task": task, "results": source} for task in names], last=(said,))
+    return TableResult(
+        title="Pins",
+        tables=(),
+        rows=[{"task": task, "results": source} for task in names],
+        last=(said,),
+    )
 
 
 @public()
-def leaderboard_serve(*, site: str | Path = SITE, port: Annotated[int, Option(min=0, max=65535)] = 8000) -> TableResult:
+def leaderboard_serve(
+    *, site: str | Path = SITE, port: Annotated[int, Option(min=0, max=65535)] = 8000
+) -> TableResult:
     """Serve a site to this machine only, until Ctrl-C.
 
     Args:
@@ -191,9 +220,9 @@ def submit(
 ) -> TableResult:
     """Check a model's results, and send them to a leaderboard as one commit in one pull request.
 
-    Files that are there already are not sent again. The token is huggingface_hub's: `hf auth login`, or HF_TOKEN. With
-    --dry-run neither a repository nor a token is needed, and results of any number of models are checked; --format json
-    prints the problems.
+    Files that are there already are not sent again. The token is huggingface_hub's: `hf auth
+    login`, or HF_TOKEN. With --dry-run neither a repository nor a token is needed, and results of
+    any number of models are checked; --format json prints the problems.
 
     Args:
         results: Folders with results in mteb's layout, such as a model's.
@@ -206,7 +235,8 @@ def submit(
         The problems, and what was sent; a row for each problem.
 
     Raises:
-        PosirError: There is a problem and this is no dry run, a repository is missing, or the Hub refuses the commit.
+        PosirError: There is a problem and this is no dry run, a repository is missing, or the Hub
+            refuses the commit.
 
     Examples:
         >>> import posir
@@ -214,17 +244,32 @@ def submit(
         0
     """
     if repo is None and not dry_run:
-        raise PosirError("--repo: name the leaderboard's dataset repository, owner/name; or check only, with --dry-run.")
+        raise PosirError(
+            "--repo: name the leaderboard's dataset repository, owner/name; or check only, with "
+            "--dry-run."
+        )
     entries, problems = check([Path(folder) for folder in to_list(results)])
     if problems and not dry_run:
-        raise PosirError("\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]))
-    counted = f"results: {len(entries)}, models: {len({entry.model for entry in entries})}, problems: {len(problems)}"
+        raise PosirError(
+            "\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."])
+        )
+    counted = (
+        f"results: {len(entries)}, models: {len({entry.model for entry in entries})}, problems: "
+        f"{len(problems)}"
+    )
     if repo is None or problems:
         title, rows = pluralize(len(problems), "problem"), [asdict(problem) for problem in problems]
         last, status = [*map(str, problems)], int(bool(problems))
-        return TableResult(title=title, rows=rows, tables=(), last=last, said=[counted], exit_status=status)
+        return TableResult(
+            title=title, rows=rows, tables=(), last=last, said=[counted], exit_status=status
+        )
     # huggingface_hub takes a second to import, which no other command should pay for.
-    from posir_leaderboard.submission import HuggingFaceHub, build_eval_results, build_submission, upload
+    from posir_leaderboard.submission import (
+        HuggingFaceHub,
+        build_eval_results,
+        build_submission,
+        upload,
+    )
 
     submission, hub = build_submission(entries, repo), HuggingFaceHub(direct=direct)
     uploads = [(submission, hub)]
@@ -233,12 +278,16 @@ def submit(
     lines: list[str] = []
     for commit, hub in uploads:
         if dry_run:
-            way = "one commit to the main branch" if hub.direct else "one commit in one pull request"
+            way = (
+                "one commit to the main branch" if hub.direct else "one commit in one pull request"
+            )
             lines.append(f"{commit.repository}, {way}: {commit.title}")
             lines += [f"  {path}  {len(content):,} bytes" for path, content in commit.files.items()]
             continue
         try:
-            result = upload(commit, hub, report=lambda text: print(sanitized(text, None), file=sys.stderr))
+            result = upload(
+                commit, hub, report=lambda text: print(sanitized(text, None), file=sys.stderr)
+            )
         except PosirError as error:
             # What was sent before is not lost.
             raise PosirError("\n".join([*lines, str(error)])) from error
@@ -268,10 +317,15 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     for entry in sorted(entries, key=lambda entry: entry.task):
         problems += validate_entry(entry)
     public = [entry for entry in entries if not model_origin(entry.model)]
-    identities = identify_models(((entry.model, entry.revision) for entry in public), cache_folder() / "board" / "models")
+    identities = identify_models(
+        ((entry.model, entry.revision) for entry in public), cache_folder() / "board" / "models"
+    )
     for (name, revision), identity in identities.items():
         if identity.unchecked:
-            model, reason = f"{sanitized(name)}, {sanitized(revision)}", sanitized(identity.unchecked, None)
+            model, reason = (
+                f"{sanitized(name)}, {sanitized(revision)}",
+                sanitized(identity.unchecked, None),
+            )
             print(f"model not looked up: {model}: {reason}", file=sys.stderr)
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
@@ -286,7 +340,10 @@ def _read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProbl
     entries: dict[Path, Entry] = {}
     problems: dict[EntryProblem, None] = {}
     skipped: dict[Path, None] = {}
-    other = "results of other settings than a model's own or a protocol (in `experiments`) cannot be submitted"
+    other = (
+        "results of other settings than a model's own or a protocol (in `experiments`) cannot be "
+        "submitted"
+    )
     for folder in folders:
         read, unreadable = read_entries(folder)
         experiments = dict.fromkeys(entry_files(folder, experiments=True))
@@ -298,5 +355,7 @@ def _read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProbl
         skipped |= experiments
     if skipped:
         first = sanitized(str(next(iter(skipped))), 300)
-        print(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {other}", file=sys.stderr)
+        print(
+            f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {other}", file=sys.stderr
+        )
     return list(entries.values()), list(problems)

@@ -1,7 +1,8 @@
 """Submitted results: files that third parties wrote, read without trusting them.
 
-A file is refused if reading or showing it could do harm: because of its size or nesting, numbers that overflow, or a name that
-leaves its folder or impersonates another model. Whether its scores are correct is checked in `validation`.
+A file is refused if reading or showing it could do harm: because of its size or nesting, numbers
+that overflow, or a name that leaves its folder or impersonates another model. Whether its scores
+are correct is checked in `validation`.
 """
 
 import re
@@ -22,7 +23,14 @@ from posir_tasks.evidence import Integers
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ORIGINS, model_origin
 from posir_tasks.result_schema import DIGEST_KEY, PROFILE_KEY, PROTOCOL_KEY, REVISION_KEY, RUN_KEY
-from posir_tasks.results import META_FILE, NAN_PREFIX, SubsetResult, find_experiment, find_paper, read_values
+from posir_tasks.results import (
+    META_FILE,
+    NAN_PREFIX,
+    SubsetResult,
+    find_experiment,
+    find_paper,
+    read_values,
+)
 from posir_tasks.tasks.catalog import find_task
 
 #: Name of the file with the pins of data, at the root of a repository of results.
@@ -31,7 +39,8 @@ PINS = "pins.json"
 MAX_BYTES = 4 * 2**20
 #: Largest count in a cell; the task with the most queries, SQuAD-PosQ, has 92,749.
 MAX_COUNT = 10**7
-#: Longest model name and longest revision, which are folder names. The longest in mteb have 89 and 81 characters.
+#: Longest model name and longest revision, which are folder names. The longest in mteb have 89 and
+#: 81 characters.
 MAX_NAME = 128
 #: Earliest date of a result, in seconds since 1970: the start of 2020.
 FIRST_DATE = 1_577_836_800
@@ -39,13 +48,19 @@ FIRST_DATE = 1_577_836_800
 CLOCK_SKEW = 86_400
 DIGEST, COMMIT = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{40}")
 #: Names of tasks, subsets, schemes, length buckets and position bins, such as `(0.05, 0.10]`.
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,()\[\]-]*$", max_length=MAX_NAME)]
+Name = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,()\[\]-]*$", max_length=MAX_NAME)
+]
 #: Titles of a profile's axes, such as `Q2: 513 to 1,024 tokens`.
-Title = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,:()\[\]-]*$", max_length=MAX_NAME)]
+Title = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,:()\[\]-]*$", max_length=MAX_NAME)
+]
 
 
 class JsonShape(BaseModel):
-    """The fields of a JSON object that are checked before use; others are ignored. A description says what is allowed."""
+    """The fields of a JSON object that are checked before use; others are ignored. A description
+    says what is allowed.
+    """
 
     model_config = ConfigDict(strict=True)
 
@@ -58,12 +73,15 @@ class TaskResult(JsonShape):
 
 
 class ModelMeta(JsonShape):
-    """mteb's `model_meta.json`. The name is what the Hub allows and what mteb's registry adds for variants of a model."""
+    """mteb's `model_meta.json`. The name is what the Hub allows and what mteb's registry adds for
+    variants of a model.
+    """
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9 ._+=,()-]*$",
         max_length=MAX_NAME,
-        description="<org>/<model> of letters, digits and ._- (after the slash also space, +=, and parentheses), "
+        description="<org>/<model> of letters, digits and ._- (after the slash also space, +=, and "
+        "parentheses), "
         f"at most {MAX_NAME} characters",
     )
     revision: str = Field(
@@ -109,7 +127,9 @@ class EntryProblem:
 class EntryError(PosirError):
     """A file cannot be read as an entry."""
 
-    def __init__(self, file: Path, message: str, subset: str | None = None, field: str | None = None) -> None:
+    def __init__(
+        self, file: Path, message: str, subset: str | None = None, field: str | None = None
+    ) -> None:
         self.problem = EntryProblem(str(file), message, subset, field)
         super().__init__(str(self.problem))
 
@@ -119,7 +139,9 @@ class Entry:
     """One model's result on one task, from one file."""
 
     model: str
-    """Full name, such as `Qwen/Qwen3-Embedding-0.6B`: ASCII without markup, quotes or control characters."""
+    """Full name, such as `Qwen/Qwen3-Embedding-0.6B`: ASCII without markup, quotes or control
+    characters.
+    """
     revision: str
     task: str
     file: Path
@@ -128,7 +150,9 @@ class Entry:
     data: Mapping[str, Any]
     """mteb's result, as in the file; only what the other fields hold is checked."""
     meta: Mapping[str, Any]
-    """mteb's `model_meta.json`: the submitter's description of the model. Only name and revision are checked."""
+    """mteb's `model_meta.json`: the submitter's description of the model. Only name and revision
+    are checked.
+    """
 
     @property
     def paper(self) -> str | None:
@@ -139,9 +163,10 @@ class Entry:
 def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     """Read every entry below a folder, and return a problem for every file that cannot be read.
 
-    Results of other tasks, which have no position profile, are skipped. All entries are held in memory, some 0.5 MB each for
-    PosIR's 31 domains; for thousands of them, iterate over `entry_files` and call `read_entry`. Symbolic links are refused, so
-    download results from the Hub with `local_dir`.
+    Results of other tasks, which have no position profile, are skipped. All entries are held in
+    memory, some 0.5 MB each for PosIR's 31 domains; for thousands of them, iterate over
+    `entry_files` and call `read_entry`. Symbolic links are refused, so download results from the
+    Hub with `local_dir`.
     """
     entries: dict[Path, Entry] = {}
     problems: list[EntryProblem] = []
@@ -151,7 +176,10 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
                 entries[file] = entry
         except EntryError as error:
             problems.append(error.problem)
-    keys = {file: (entry.model, entry.revision, entry.task, entry.paper) for file, entry in entries.items()}
+    keys = {
+        file: (entry.model, entry.revision, entry.task, entry.paper)
+        for file, entry in entries.items()
+    }
     for first, *others in find_duplicates(keys):
         message = f"is of the same model, revision and task as {first}; remove one of the two"
         problems.append(EntryProblem(str(others[-1]), message))
@@ -161,16 +189,23 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
 
 
 def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
-    """Yield the files below a folder that lie where mteb puts results, `<org>__<model>/<revision>/`, in order.
+    """Yield the files below a folder that lie where mteb puts results,
+    `<org>__<model>/<revision>/`, in order.
 
-    A file elsewhere counts if it has a `model_meta.json` beside it, so that a misplaced result is reported, not skipped. With
-    `experiments`, results of other settings than a model's own or a paper's protocol are meant, which are no entries.
+    A file elsewhere counts if it has a `model_meta.json` beside it, so that a misplaced result is
+    reported, not skipped. With `experiments`, results of other settings than a model's own or a
+    paper's protocol are meant, which are no entries.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
     for file in sorted(folder.resolve().rglob("*.json")):
-        is_result = file.name != META_FILE and ("__" in file.parent.parent.name or file.with_name(META_FILE).exists())
-        if is_result and (find_experiment(file) is not None and find_paper(file) is None) == experiments:
+        is_result = file.name != META_FILE and (
+            "__" in file.parent.parent.name or file.with_name(META_FILE).exists()
+        )
+        if (
+            is_result
+            and (find_experiment(file) is not None and find_paper(file) is None) == experiments
+        ):
             yield file
 
 
@@ -183,26 +218,38 @@ def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
 
 
 def read_entry(file: Path) -> Entry | None:
-    """Read `<org>__<model>/<revision>/<Task>.json`; None if it is of a task without position profiles."""
+    """Read `<org>__<model>/<revision>/<Task>.json`; None if it is of a task without position
+    profiles.
+    """
     data = read_entry_json(file)
     _check_shape(TaskResult, data, file)
     scores = [score for split in data["scores"].values() for score in split]
     if not any(PROFILE_KEY in score for score in scores):
         if find_task(file.stem):
             raise EntryError(
-                file, "is missing in every subset, so nothing can be checked; run the task again", field=PROFILE_KEY
+                file,
+                "is missing in every subset, so nothing can be checked; run the task again",
+                field=PROFILE_KEY,
             )
         return None
     task, meta_file = data["task_name"], file.with_name(META_FILE)
     if task != file.stem:
-        raise EntryError(file, f"is {task}; must be the file's name, {sanitized(file.stem)}", field="task_name")
+        raise EntryError(
+            file, f"is {task}; must be the file's name, {sanitized(file.stem)}", field="task_name"
+        )
     meta = read_entry_json(meta_file)
     _check_shape(ModelMeta, meta, meta_file)
     model, revision = meta["name"], meta["revision"]
     folder = file.resolve().parent if find_paper(file) is None else file.resolve().parents[2]
-    expected, actual = f"{model.replace('/', '__').replace(' ', '_')}/{revision}", "/".join(folder.parts[-2:])
+    expected, actual = (
+        f"{model.replace('/', '__').replace(' ', '_')}/{revision}",
+        "/".join(folder.parts[-2:]),
+    )
     if actual != expected:  # the folder that mteb's ModelMeta.model_name_as_path names
-        message = f"lies in {sanitized(actual, 300)}, but {META_FILE} names {expected}; move it to its model's folder"
+        message = (
+            f"lies in {sanitized(actual, 300)}, but {META_FILE} names {expected}; move it to its "
+            "model's folder"
+        )
         raise EntryError(file, message)
     subsets = tuple(_subset_result(file, model, revision, task, score) for score in scores)
     ((subset, times),) = Counter(result.subset for result in subsets).most_common(1)
@@ -212,12 +259,20 @@ def read_entry(file: Path) -> Entry | None:
 
 
 def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield what a result of a third party lacks to show where it is from: a public model and revision, data, a date."""
+    """Yield what a result of a third party lacks to show where it is from: a public model and
+    revision, data, a date.
+    """
     if origin := model_origin(entry.model):
-        message = f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and evaluate it by its name"
+        message = (
+            f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and "
+            "evaluate it by its name"
+        )
         yield EntryProblem(str(entry.file), message, field="name")
     elif entry.revision.startswith("no_revision"):  # as mteb writes a missing one
-        message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
+        message = (
+            "names no revision; run mteb with a model whose revision is known, such as "
+            "--model-revision COMMIT"
+        )
         yield EntryProblem(str(entry.file), message, field="revision")
     yield from _protocol_problems(entry)
     date = entry.data.get("date")
@@ -228,7 +283,10 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     task, recorded = find_task(entry.task), entry.data.get("dataset_revision")
     for result in entry.subsets:
         if not all(DIGEST.fullmatch(part) for part in (result.data.corpus, result.data.queries)):
-            message = "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run the task again"
+            message = (
+                "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run "
+                "the task again"
+            )
             yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{DIGEST_KEY}")
         pinned = task.metadata.dataset["revision"] if task else None
         if pinned and (problem := check_revision(result.run.get(REVISION_KEY), recorded, pinned)):
@@ -236,10 +294,15 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
 
 
 def future_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield the problem of a result, also of one's own, that states a time in the future; none if it states no time."""
+    """Yield the problem of a result, also of one's own, that states a time in the future; none if
+    it states no time.
+    """
     date = entry.data.get("date")
     if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
-        message = f"is {sanitized(date)}, which is in the future. Run the task again on a computer whose clock is right"
+        message = (
+            f"is {sanitized(date)}, which is in the future. Run the task again on a computer "
+            "whose clock is right"
+        )
         yield EntryProblem(str(entry.file), message, field="date")
 
 
@@ -255,27 +318,37 @@ def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
     for result in entry.subsets:
         record = result.run.get(PROTOCOL_KEY)
         if not isinstance(record, dict) or record.get("asked") != asked:
-            message = f"is not the row of {entry.paper} and {entry.model}; run it with POSIR_PROTOCOL and this version of posir"
+            message = (
+                f"is not the row of {entry.paper} and {entry.model}; run it with POSIR_PROTOCOL "
+                "and this version of posir"
+            )
             yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{PROTOCOL_KEY}")
 
 
 def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
     """Return the problem with the revision of the data that was read; None if there is none.
 
-    `recorded` is the revision that the task requested, as mteb recorded it. `pinned` is the task's own: a commit, the version
-    of a packaged dataset, or a branch, of which any commit is valid.
+    `recorded` is the revision that the task requested, as mteb recorded it. `pinned` is the task's
+    own: a commit, the version of a packaged dataset, or a branch, of which any commit is valid.
     """
     branch = not (COMMIT.fullmatch(pinned) or pinned.isdigit())
     allowed = "a commit of the dataset on the Hub" if branch else pinned
-    if not isinstance(revision, str) or not (COMMIT.fullmatch(revision) if branch else revision == pinned):
-        return f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, without POSIR_DATA"
+    if not isinstance(revision, str) or not (
+        COMMIT.fullmatch(revision) if branch else revision == pinned
+    ):
+        return (
+            f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, "
+            "without POSIR_DATA"
+        )
     if recorded not in (pinned, revision):
         return f"is {sanitized(revision)}, but the file's dataset_revision is {sanitized(recorded)}"
     return None
 
 
 def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | None = None) -> None:
-    """Raise EntryError for the first field of a JSON object that is missing or not what is allowed."""
+    """Raise EntryError for the first field of a JSON object that is missing or not what is
+    allowed.
+    """
     try:
         shape.model_validate(data if isinstance(data, dict) else {})
     except ValidationError as error:
@@ -283,26 +356,38 @@ def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | No
         fault = "is missing" if first["type"] == "missing" else f"is {sanitized(first['input'])}"
         allowed = shape.model_fields[str(first["loc"][0])].description
         reason = f"must be {allowed}" if allowed else first["msg"]
-        raise EntryError(file, f"{fault}; {reason}", subset, ".".join(map(str, first["loc"]))) from error
+        raise EntryError(
+            file, f"{fault}; {reason}", subset, ".".join(map(str, first["loc"]))
+        ) from error
 
 
-def _subset_result(file: Path, model: str, revision: str, task: str, scores: Mapping[str, Any]) -> SubsetResult:
+def _subset_result(
+    file: Path, model: str, revision: str, task: str, scores: Mapping[str, Any]
+) -> SubsetResult:
     _check_shape(_SubsetScores, scores, file, scores.get("hf_subset"))
     subset = scores["hf_subset"]
     try:
         values = read_values(file, subset, scores)
     except PosirError as error:
         field = (error.field if isinstance(error, ProfileError) else "") or PROFILE_KEY
-        message = str(error).removeprefix(f"{file}: subset '{subset}': ").removeprefix(f"field '{field}': ")
+        message = (
+            str(error)
+            .removeprefix(f"{file}: subset '{subset}': ")
+            .removeprefix(f"field '{field}': ")
+        )
         raise EntryError(file, sanitized(message, 500), subset, field) from error
     counted: list[Integers] = [values.profile.counts, values.profile.totals]
     if any(np.any((counts < 0) | (counts > MAX_COUNT)) for counts in counted):
-        raise EntryError(file, f"has a count that is not between 0 and {MAX_COUNT:,}", subset, PROFILE_KEY)
+        raise EntryError(
+            file, f"has a count that is not between 0 and {MAX_COUNT:,}", subset, PROFILE_KEY
+        )
     return SubsetResult(model, revision, task, subset, values, scores["position_run"], file)
 
 
 def read_entry_json(file: Path) -> Any:
-    """Read JSON of a third party: no link, not too large or deep, no repeated key, no huge number, NaN of nAUC only."""
+    """Read JSON of a third party: no link, not too large or deep, no repeated key, no huge number,
+    NaN of nAUC only.
+    """
     if file.is_symlink() or not file.is_file():
         raise EntryError(file, "is missing, or is not a regular file; links are not followed")
     try:

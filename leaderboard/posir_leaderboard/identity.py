@@ -1,7 +1,9 @@
-"""Whether a submitted model and revision exist, how the name is spelled, and what the registry or the Hub says of the model.
+"""Whether a submitted model and revision exist, how the name is spelled, and what the registry or
+the Hub says of the model.
 
-A submitter's file can name any model and describe it in any way, so nothing in it is shown: a model that mteb registers in that
-revision is what mteb's registry says; every other is looked up on the Hub.
+A submitter's file can name any model and describe it in any way, so nothing in it is shown: a model
+that mteb registers in that revision is what mteb's registry says; every other is looked up on the
+Hub.
 """
 
 from __future__ import annotations
@@ -29,7 +31,15 @@ from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
 from posir_tasks.models.registry import plugin_resolvers
 
 #: What mteb's registry says of a model.
-FIELDS = ("model_type", "n_parameters", "max_tokens", "embed_dim", "open_weights", "license", "reference")
+FIELDS = (
+    "model_type",
+    "n_parameters",
+    "max_tokens",
+    "embed_dim",
+    "open_weights",
+    "license",
+    "reference",
+)
 #: What a request raises that the Hub does not answer.
 UNANSWERED: tuple[type[Exception], ...] = (errors.HfHubHTTPError, *CONNECTION_ERRORS)
 
@@ -46,11 +56,13 @@ class Identity:
     """Its description in the form of mteb's `model_meta.json`; empty if unknown."""
 
 
-def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> dict[tuple[str, str], Identity]:
+def identify_models(
+    models: Iterable[tuple[str, str]], cache: Path
+) -> dict[tuple[str, str], Identity]:
     """Return what is known of models, each a name and a revision.
 
-    The Hub is asked once for each; its answers are cached, since a commit does not change. While it does not answer, only the
-    cache is used.
+    The Hub is asked once for each; its answers are cached, since a commit does not change. While it
+    does not answer, only the cache is used.
     """
     registered = MODEL_REGISTRY.resolve()
     spellings = {name.casefold(): name for name in registered}
@@ -58,14 +70,22 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> dict[tupl
     find_problem = lru_cache(find_hub_problem)
     for name, revision in dict.fromkeys(models):
         spelled = spellings.get(name.casefold())
-        identity = _identify_registered(name, revision, dict.__getitem__(registered, spelled)) if spelled else None
+        identity = (
+            _identify_registered(name, revision, dict.__getitem__(registered, spelled))
+            if spelled
+            else None
+        )
         file = cache / f"{digest(name, revision).hex()}.json"
         if identity is None:
             with suppress(GateError):
                 cached = read_json(file)
                 identity = Identity(meta=cached) if isinstance(cached, dict) and cached else None
         if identity is None:
-            identity = Identity(unchecked=problem) if (problem := find_problem()) else _ask_hub(name, revision)
+            identity = (
+                Identity(unchecked=problem)
+                if (problem := find_problem())
+                else _ask_hub(name, revision)
+            )
             if identity.meta:
                 write_text(file, json.dumps(identity.meta))
         identities[name, revision] = identity
@@ -73,21 +93,28 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> dict[tupl
 
 
 def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None:
-    """Return what mteb's registry says of a model; None if the Hub decides, as of another revision of a model with weights."""
+    """Return what mteb's registry says of a model; None if the Hub decides, as of another revision
+    of a model with weights.
+    """
     if meta.name != name:
-        return Identity(f"is spelled {meta.name} in mteb's registry; submit the results under that name")
+        return Identity(
+            f"is spelled {meta.name} in mteb's registry; submit the results under that name"
+        )
     if meta.revision != revision:
         if is_downloaded(meta):
             return None
         return Identity(
-            f"is registered with mteb in the revision {meta.revision}, not {sanitized(revision)}, and is not on the Hub"
+            f"is registered with mteb in the revision {meta.revision}, not {sanitized(revision)}, "
+            "and is not on the Hub"
         )
     described = {key: getattr(meta, key, None) for key in FIELDS}
     return Identity(meta=to_jsonable_python(described, fallback=str))
 
 
 def _find_variant_problem(name: str, base: str) -> str:
-    """Return the reason why no installed package makes a variant of this name of a model; empty if one does."""
+    """Return the reason why no installed package makes a variant of this name of a model; empty if
+    one does.
+    """
     meta = ModelMeta.create_empty({"name": base, "revision": ""})
     for resolver in plugin_resolvers():
         try:
@@ -95,7 +122,11 @@ def _find_variant_problem(name: str, base: str) -> str:
         except PosirError as error:
             return f"is no variant of {base}: {sanitized(summarize_error(error), 300)}"
         if described is not None:
-            return "" if described.name == name else f"is spelled {described.name}; submit the results under that name"
+            return (
+                ""
+                if described.name == name
+                else f"is spelled {described.name}; submit the results under that name"
+            )
     return f"is no variant of {base} that an installed package makes"
 
 
@@ -105,20 +136,30 @@ def _ask_hub(name: str, revision: str) -> Identity:
     if variant and (problem := _find_variant_problem(name, repository)):
         return Identity(problem)
     try:
-        info = HfApi(library_name="posir").model_info(repository, revision=revision, timeout=TIMEOUT)
+        info = HfApi(library_name="posir").model_info(
+            repository, revision=revision, timeout=TIMEOUT
+        )
     except errors.GatedRepoError:
-        return Identity(unchecked="is gated, so its name and revision cannot be looked up without access")
+        return Identity(
+            unchecked="is gated, so its name and revision cannot be looked up without access"
+        )
     except errors.RevisionNotFoundError:
         return Identity(f"exists on the Hub, but not in the revision {sanitized(revision)}")
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         return Identity("is neither registered with mteb nor a public model on the Hub")
     except UNANSWERED as error:
-        return Identity(unchecked=f"{constants.ENDPOINT} did not answer: {sanitized(summarize_error(error), 200)}")
+        return Identity(
+            unchecked=f"{constants.ENDPOINT} did not answer: "
+            f"{sanitized(summarize_error(error), 200)}"
+        )
     if info.id != repository:
-        return Identity(f"is spelled {sanitized(info.id)} on the Hub; submit the results under that name")
+        return Identity(
+            f"is spelled {sanitized(info.id)} on the Hub; submit the results under that name"
+        )
     if info.sha != revision:
         return Identity(
-            f"is of the revision {sanitized(revision)}, which is no commit; run the model with --model-revision {info.sha}"
+            f"is of the revision {sanitized(revision)}, which is no commit; run the model with "
+            f"--model-revision {info.sha}"
         )
     return Identity(
         meta={

@@ -1,4 +1,6 @@
-"""Submission: a model's results as one commit in one pull request on the Hub, sent once however often it is repeated."""
+"""Submission: a model's results as one commit in one pull request on the Hub, sent once however
+often it is repeated.
+"""
 
 import hashlib
 import json
@@ -42,29 +44,41 @@ MAIN = "main"
 PULL_REQUEST = "pull request #%d, %s"
 #: HTTP statuses of a repository that does not exist, or that the token may not see.
 UNKNOWN_STATUSES = frozenset({401, 404})
-#: HTTP statuses after which a retry may help: timeout, a concurrent commit, too early, too many requests.
+#: HTTP statuses after which a retry may help: timeout, a concurrent commit, too early, too many
+#: requests.
 RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
-#: Raised if a connection fails or the response is not the Hub's. The HTTP library's errors differ between versions of
-#: huggingface_hub (requests, httpx, httpx2); they are Python's OSError or the base of huggingface_hub's own.
+#: Raised if a connection fails or the response is not the Hub's. The HTTP library's errors differ
+#: between versions of huggingface_hub (requests, httpx, httpx2); they are Python's OSError or the
+#: base of huggingface_hub's own.
 CONNECTION_ERRORS: tuple[type[Exception], ...] = (
     OSError,
     ValueError,
     LookupError,
-    *(base for base in HfHubHTTPError.__mro__ if base.__name__ == "HTTPError" and issubclass(base, Exception)),
+    *(
+        base
+        for base in HfHubHTTPError.__mro__
+        if base.__name__ == "HTTPError" and issubclass(base, Exception)
+    ),
 )
 #: The Hub's own rate limit, such as `"api";r=0;t=55`: no requests remaining, 55 seconds to wait.
 RATE_LIMIT = re.compile(r"\br\s*=\s*0\s*;\s*t\s*=\s*(\d+)")
 ADVICE = {
-    401: "You are not logged in: run `hf auth login`, or set HF_TOKEN, with a token that has write access.",
-    403: "Your token lacks permission: a pull request needs write access, and --direct membership of the repository.",
-    404: "There is no such repository, or your token has no access to it: check the name, or run `hf auth login`.",
+    401: "You are not logged in: run `hf auth login`, or set HF_TOKEN, with a token that has write "
+    "access.",
+    403: "Your token lacks permission: a pull request needs write access, and --direct membership "
+    "of the repository.",
+    404: "There is no such repository, or your token has no access to it: check the name, or run "
+    "`hf auth login`.",
     413: "The files exceed the Hub's limit for one commit.",
 }
 #: What to do if a repository of results cannot be read, by HTTP status.
 READ_ADVICE = {
-    401: "There is no such dataset repository, or it is private: check the name, or run `hf auth login`.",
-    403: "Your token may not read this dataset repository: ask its owner for access, or log in with `hf auth login`.",
-    404: "There is no such dataset repository, or your token has no access to it: check the name, or run `hf auth login`.",
+    401: "There is no such dataset repository, or it is private: check the name, or run `hf auth "
+    "login`.",
+    403: "Your token may not read this dataset repository: ask its owner for access, or log in "
+    "with `hf auth login`.",
+    404: "There is no such dataset repository, or your token has no access to it: check the name, "
+    "or run `hf auth login`.",
 }
 #: The command that makes a repository of results.
 CREATION = "A new leaderboard starts with: hf repos create %s --type dataset"
@@ -75,7 +89,9 @@ class HubError(PosirError):
 
 
 class RetryableError(Exception):
-    """The Hub did not respond, or asks to retry later: it is unknown whether the request was carried out."""
+    """The Hub did not respond, or asks to retry later: it is unknown whether the request was
+    carried out.
+    """
 
     def __init__(self, message: str, retry_after: float | None) -> None:
         super().__init__(message)
@@ -95,7 +111,9 @@ class Commit:
     summary: str
     description: str
     parent: str | None = None
-    """The commit that the content was made from; with it, a direct commit after another one is refused."""
+    """The commit that the content was made from; with it, a direct commit after another one is
+    refused.
+    """
 
     @property
     def creation(self) -> str:
@@ -127,11 +145,13 @@ class UploadResult:
 
 
 class HuggingFaceHub:
-    """The Hub, with address and token as huggingface_hub finds them. Methods raise `HubError` and `RetryableError`.
+    """The Hub, with address and token as huggingface_hub finds them. Methods raise `HubError` and
+    `RetryableError`.
 
-    A commit gets into a repository in a pull request or, with `direct`, by its members. The Hub cannot open a pull request on
-    the condition that no identical one exists. If two are opened at the same moment, by two submitters or by one whose first
-    attempt arrives late, the submitter of the later one closes it.
+    A commit gets into a repository in a pull request or, with `direct`, by its members. The Hub
+    cannot open a pull request on the condition that no identical one exists. If two are opened at
+    the same moment, by two submitters or by one whose first attempt arrives late, the submitter of
+    the later one closes it.
     """
 
     def __init__(self, *, direct: bool = False) -> None:
@@ -142,7 +162,9 @@ class HuggingFaceHub:
         sanitize_log("huggingface_hub")
 
     def find(self, commit: Commit) -> str | None:
-        """Return where the files of a commit are, on the main branch or in an open pull request; None if they are not."""
+        """Return where the files of a commit are, on the main branch or in an open pull request;
+        None if they are not.
+        """
         if self._contains(commit, MAIN):
             return f"the main branch of {self.url(commit)}"
         oldest = None if self.direct else self._find_oldest(commit)
@@ -153,8 +175,13 @@ class HuggingFaceHub:
         if self.direct:
             head = self.read_head(commit)
             if commit.parent not in (None, head):
-                raise HubError(f"{commit.repository}: was changed while the content was made. Run the same command again.")
-            return UploadResult(True, f"commit {self._create_commit(commit, parent_commit=head).commit_url}")
+                raise HubError(
+                    f"{commit.repository}: was changed while the content was made. Run the same "
+                    "command again."
+                )
+            return UploadResult(
+                True, f"commit {self._create_commit(commit, parent_commit=head).commit_url}"
+            )
         info = self._create_commit(commit, create_pr=True)
         if not (info.pr_num and info.pr_url):  # the main branch already contains all of it
             return UploadResult(False, f"the main branch of {self.url(commit)}")
@@ -163,25 +190,41 @@ class HuggingFaceHub:
             return UploadResult(True, PULL_REQUEST % (info.pr_num, info.pr_url))
         comment = f"The same as #{number}, which was opened first."
         with self.translate_errors(commit.repository):
-            self.api.change_discussion_status(commit.name, info.pr_num, "closed", comment=comment, repo_type=commit.kind)
+            self.api.change_discussion_status(
+                commit.name, info.pr_num, "closed", comment=comment, repo_type=commit.kind
+            )
         return UploadResult(False, PULL_REQUEST % (number, address))
 
     def read_head(self, commit: Commit) -> str | None:
-        """Return the newest commit of the main branch of a commit's repository; None if it has none."""
+        """Return the newest commit of the main branch of a commit's repository; None if it has
+        none.
+        """
         with self.translate_errors(commit.repository, missing=commit.creation):
             return self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
 
     def _contains(self, commit: Commit, revision: str) -> bool:
         with self.translate_errors(commit.repository, missing=commit.creation):
-            infos = self.api.get_paths_info(commit.name, list(commit.files), revision=revision, repo_type=commit.kind)
-        hashes = {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in infos if isinstance(file, RepoFile)}
-        return all(hashes.get(path) in _hash_content(content) for path, content in commit.files.items())
+            infos = self.api.get_paths_info(
+                commit.name, list(commit.files), revision=revision, repo_type=commit.kind
+            )
+        hashes = {
+            file.path: file.lfs.sha256 if file.lfs else file.blob_id
+            for file in infos
+            if isinstance(file, RepoFile)
+        }
+        return all(
+            hashes.get(path) in _hash_content(content) for path, content in commit.files.items()
+        )
 
     def _find_oldest(self, commit: Commit) -> tuple[int, str] | None:
-        """Return number and address of the oldest open pull request with a commit, whose title alone is easily copied."""
+        """Return number and address of the oldest open pull request with a commit, whose title
+        alone is easily copied.
+        """
         kinds: dict[str, Any] = {"discussion_type": "pull_request", "discussion_status": "open"}
         with self.translate_errors(commit.repository, missing=commit.creation):
-            requests = list(self.api.get_repo_discussions(commit.name, repo_type=commit.kind, **kinds))
+            requests = list(
+                self.api.get_repo_discussions(commit.name, repo_type=commit.kind, **kinds)
+            )
         same = (
             (request.num, request.url)
             for request in requests
@@ -190,13 +233,23 @@ class HuggingFaceHub:
         return min(same, default=None)
 
     def _create_commit(self, commit: Commit, **options: Any) -> CommitInfo:
-        if self._token and any(self._token.encode() in content for content in commit.files.values()):
-            raise HubError(f"{commit.repository}: a file contains your token; nothing was sent. Remove it from the results.")
+        if self._token and any(
+            self._token.encode() in content for content in commit.files.values()
+        ):
+            raise HubError(
+                f"{commit.repository}: a file contains your token; nothing was sent. Remove it "
+                "from the results."
+            )
         # An operation cannot be reused after an attempt, even a failed one.
         operations = [CommitOperationAdd(path, content) for path, content in commit.files.items()]
-        texts: dict[str, Any] = {"commit_message": commit.title, "commit_description": commit.description}
+        texts: dict[str, Any] = {
+            "commit_message": commit.title,
+            "commit_description": commit.description,
+        }
         with self.translate_errors(commit.repository):
-            info: CommitInfo = self.api.create_commit(commit.name, operations, repo_type=commit.kind, **texts, **options)
+            info: CommitInfo = self.api.create_commit(
+                commit.name, operations, repo_type=commit.kind, **texts, **options
+            )
         return info
 
     def url(self, commit: Commit) -> str:
@@ -205,7 +258,10 @@ class HuggingFaceHub:
 
     @contextmanager
     def translate_errors(
-        self, repository: str, advice: Mapping[int, str] = MappingProxyType(ADVICE), missing: str = ""
+        self,
+        repository: str,
+        advice: Mapping[int, str] = MappingProxyType(ADVICE),
+        missing: str = "",
     ) -> Iterator[None]:
         """Translate huggingface_hub's errors.
 
@@ -228,12 +284,16 @@ class HuggingFaceHub:
             # So are errors of a download, which only name the status of the response.
             if isinstance(error.__cause__, HfHubHTTPError):
                 raise self._translate_status(error.__cause__, repository, advice, missing) from None
-            raise RetryableError(f"{type(error).__name__}: {self._clean(str(error))}", None) from None
+            raise RetryableError(
+                f"{type(error).__name__}: {self._clean(str(error))}", None
+            ) from None
 
     def _translate_status(
         self, error: HfHubHTTPError, repository: str, advice: Mapping[int, str], missing: str
     ) -> HubError | RetryableError:
-        """Return the error that the status of a response means; arguments as in `translate_errors`."""
+        """Return the error that the status of a response means; arguments as in
+        `translate_errors`.
+        """
         status = error.response.status_code
         message = f"HTTP {status}: {self._clean(error.server_message or responses.get(status, ''))}"
         if status in RETRYABLE_STATUSES or status >= 500:
@@ -247,11 +307,15 @@ class HuggingFaceHub:
 
 def _hash_content(content: bytes) -> tuple[str, str]:
     blob = b"blob %d\0%b" % (len(content), content)
-    return hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(content).hexdigest()
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(
+        content
+    ).hexdigest()
 
 
 def retry_delay(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait that a response asks for: its Retry-After (RFC 9110, 10.2.3), or the Hub's rate limit."""
+    """Return the seconds to wait that a response asks for: its Retry-After (RFC 9110, 10.2.3), or
+    the Hub's rate limit.
+    """
     asked = read_retry_after(headers)
     limit = RATE_LIMIT.search(headers.get("ratelimit", ""))
     return float(limit[1]) if asked is None and limit else asked
@@ -263,7 +327,9 @@ FILES = ("results/**/*.json", "reproduced/**/*.json", PINS)
 
 
 def is_repository(results: str) -> bool:
-    """Return whether results name a dataset repository: there is no such folder, and the name is valid."""
+    """Return whether results name a dataset repository: there is no such folder, and the name is
+    valid.
+    """
     return not Path(results).exists() and REPOSITORY.fullmatch(results) is not None
 
 
@@ -276,25 +342,33 @@ class OpenResults:
     folder: Path
     """The folder, or a temporary one with the copy."""
     commit: str | None = None
-    """The commit of a repository that was copied; None of a folder, and of a repository without a commit."""
+    """The commit of a repository that was copied; None of a folder, and of a repository without a
+    commit.
+    """
 
     def rename(self, text: str) -> str:
         """Return a message in which files of the copy are named by their repository."""
         if str(self.folder) == self.source:
             return text
-        return text.replace(f"{self.folder.resolve()}/", f"{self.source}: ").replace(f"{self.folder}/", f"{self.source}: ")
+        return text.replace(f"{self.folder.resolve()}/", f"{self.source}: ").replace(
+            f"{self.folder}/", f"{self.source}: "
+        )
 
 
 @contextmanager
 def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[OpenResults]:
-    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the Hub, which may have none.
+    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the
+    Hub, which may have none.
 
     Raises:
         PosirError: There is no such folder or repository, or the Hub does not answer.
     """
     if not is_repository(results):
         if not Path(results).is_dir():
-            raise PosirError(f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME on the Hub.")
+            raise PosirError(
+                f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME "
+                "on the Hub."
+            )
         yield OpenResults(results, Path(results))
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -304,34 +378,53 @@ def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[Open
 
 
 def _copy_repository(name: str, patterns: Sequence[str], folder: Path) -> str | None:
-    """Copy the files of a dataset repository that match patterns to an empty folder; return the commit that they are of."""
+    """Copy the files of a dataset repository that match patterns to an empty folder; return the
+    commit that they are of.
+    """
     hub = HuggingFaceHub()
     repository = f"dataset {name}"
     try:
         with hub.translate_errors(repository, READ_ADVICE, CREATION % name):
             head = hub.api.dataset_info(name, revision=MAIN)
             files = None if head.siblings is None else [file.rfilename for file in head.siblings]
-            if head.sha is None or (files is not None and not any(filter_repo_objects(files, allow_patterns=list(patterns)))):
+            if head.sha is None or (
+                files is not None
+                and not any(filter_repo_objects(files, allow_patterns=list(patterns)))
+            ):
                 return head.sha
-            options: dict[str, Any] = {"repo_type": "dataset", "revision": head.sha, "allow_patterns": list(patterns)}
+            options: dict[str, Any] = {
+                "repo_type": "dataset",
+                "revision": head.sha,
+                "allow_patterns": list(patterns),
+            }
             snapshot = Path(hub.api.snapshot_download(name, **options))
     except RetryableError as error:
-        raise HubError(f"{repository}: the Hub did not answer ({error}). Run the same command later.") from None
-    # Files in the Hub's cache are links, which are refused in untrusted results; so they are copied. Of a repository without
-    # such files there is no snapshot.
+        raise HubError(
+            f"{repository}: the Hub did not answer ({error}). Run the same command later."
+        ) from None
+    # Files in the Hub's cache are links, which are refused in untrusted results; so they are
+    # copied. Of a repository without such files there is no snapshot.
     if snapshot.is_dir():
         shutil.copytree(snapshot, folder, dirs_exist_ok=True)
     return head.sha
 
 
 def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
-    """Return the commit that adds one model's entries to a leaderboard's dataset repository, in mteb's own layout."""
+    """Return the commit that adds one model's entries to a leaderboard's dataset repository, in
+    mteb's own layout.
+    """
     check_repository_name(repository)
     folders = sorted({str(entry.file.parent) for entry in entries})
     if len(folders) > 1:
-        raise PosirError("A pull request contains one model and revision. Name one of these folders:\n" + "\n".join(folders))
+        raise PosirError(
+            "A pull request contains one model and revision. Name one of these folders:\n"
+            + "\n".join(folders)
+        )
     first = entries[0]
-    files = [first.file.with_name(META_FILE), *(entry.file for entry in sorted(entries, key=lambda entry: entry.task))]
+    files = [
+        first.file.with_name(META_FILE),
+        *(entry.file for entry in sorted(entries, key=lambda entry: entry.task)),
+    ]
     tasks = "\n".join(f"- {file.stem}" for file in files[1:])
     return Commit(
         "dataset",
@@ -339,7 +432,8 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
         {_path_in_repository(first, file.name): _read_public(file) for file in files},
         f"{first.model}: PosIR results, {pluralize(len(entries), 'task')}",
         f"Results of `{first.model}`, revision `{first.revision}`:\n\n{tasks}\n\n"
-        "Sent by `posir submit`, which recomputed every score from its profile; with `--dry-run` it does the same.",
+        "Sent by `posir submit`, which recomputed every score from its profile; with `--dry-run` "
+        "it does the same.",
     )
 
 
@@ -349,7 +443,9 @@ def _read_public(file: Path) -> bytes:
     if f'"{REFERENCE_KEY}"'.encode() not in content:
         return content
     result = read_json(file, nan_prefix=NAN_PREFIX)
-    runs = [entry.get(RUN_KEY, {}) for entries in result.get("scores", {}).values() for entry in entries]
+    runs = [
+        entry.get(RUN_KEY, {}) for entries in result.get("scores", {}).values() for entry in entries
+    ]
     removed = [run.pop(REFERENCE_KEY) for run in runs if REFERENCE_KEY in run]
     return json.dumps(result, indent=2).encode() if removed else content
 
@@ -368,7 +464,8 @@ def upload(
     sleep: Callable[[float], None] = time.sleep,
     report: Callable[[str], None] = lambda _: None,
 ) -> UploadResult:
-    """Send a commit unless its files are there; after a lost response, search for them before retrying, at most five times.
+    """Send a commit unless its files are there; after a lost response, search for them before
+    retrying, at most five times.
 
     `report` receives the reason for each wait.
 
@@ -387,39 +484,62 @@ def upload(
         with suppress(RetryableError):
             if arrived := hub.find(commit):
                 return UploadResult(tried, arrived)
-        wait = FIRST_WAIT * 2 ** (attempt - 1) if failure.retry_after is None else failure.retry_after
+        wait = (
+            FIRST_WAIT * 2 ** (attempt - 1) if failure.retry_after is None else failure.retry_after
+        )
         if attempt == ATTEMPTS or wait > LONGEST_WAIT:
             break
-        report(f"{commit.repository}: {failure}; attempt {attempt + 1} of {ATTEMPTS} in {wait:.0f} seconds")
+        report(
+            f"{commit.repository}: {failure}; attempt {attempt + 1} of {ATTEMPTS} in {wait:.0f} "
+            "seconds"
+        )
         sleep(wait)
-    requested = f"; the Hub asks to wait {failure.retry_after:.0f} seconds" if failure.retry_after else ""
+    requested = (
+        f"; the Hub asks to wait {failure.retry_after:.0f} seconds" if failure.retry_after else ""
+    )
     raise HubError(
-        f"{commit.repository}: gave up after attempt {attempt} of {ATTEMPTS} ({failure}{requested}). The files are not there. "
+        f"{commit.repository}: gave up after attempt {attempt} of {ATTEMPTS} "
+        f"({failure}{requested}). The files are not there. "
         "Run the same command later: it searches before it sends, so nothing is sent twice."
     )
 
 
 def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
-    """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a file per task."""
-    datasets = {entry.task: task.metadata.dataset for entry in entries if (task := find_task(entry.task))}
+    """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a
+    file per task.
+    """
+    datasets = {
+        entry.task: task.metadata.dataset for entry in entries if (task := find_task(entry.task))
+    }
     on_hub = [entry for entry in entries if not datasets[entry.task]["revision"].isdigit()]
     if not on_hub:
-        raise PosirError("--eval-results: none of the results is on a dataset of the Hub, which the Hub's format requires.")
+        raise PosirError(
+            "--eval-results: none of the results is on a dataset of the Hub, which the Hub's "
+            "format requires."
+        )
     files = {
-        f".eval_results/{entry.task.lower()}.yaml": to_yaml(entry, datasets[entry.task]["path"], page).encode()
+        f".eval_results/{entry.task.lower()}.yaml": to_yaml(
+            entry, datasets[entry.task]["path"], page
+        ).encode()
         for entry in on_hub
     }
     summary = f"PosIR: nDCG@10 on {pluralize(len(files), 'task')}"
-    description = f"nDCG@10 of revision `{entries[0].revision}`. The full results, with position bias: {page}"
+    description = (
+        f"nDCG@10 of revision `{entries[0].revision}`. The full results, with position bias: {page}"
+    )
     return Commit("model", entries[0].model, files, summary, description)
 
 
 def to_yaml(entry: Entry, dataset: str, page: str) -> str:
-    """Return mean nDCG@10 over all queries, in [0, 1], in the Hub's format; PosirError if huggingface_hub lacks it."""
+    """Return mean nDCG@10 over all queries, in [0, 1], in the Hub's format; PosirError if
+    huggingface_hub lacks it.
+    """
     try:
         from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
     except ImportError as error:
-        raise PosirError("--eval-results needs a newer huggingface_hub: pip install -U huggingface_hub") from error
+        raise PosirError(
+            "--eval-results needs a newer huggingface_hub: pip install -U huggingface_hub"
+        ) from error
     profile = pool(result.profile for result in entry.subsets)
     revisions = {str(result.run["data_revision"]) for result in entry.subsets}
     result = EvalResultEntry(

@@ -1,8 +1,10 @@
-"""Validation: whether an entry is complete, matches the dataset it names, and has the scores that its profiles give.
+"""Validation: whether an entry is complete, matches the dataset it names, and has the scores that
+its profiles give.
 
-Every number that follows from a profile is recomputed. A score that a profile determines only in part (at 20; nDCG and MRR at
-100) must be possible; mteb's nAUC, which depends on the model's similarity scores, must agree if two names mean one number.
-That a profile itself is correct, only running the model again can show.
+Every number that follows from a profile is recomputed. A score that a profile determines only in
+part (at 20; nDCG and MRR at 100) must be possible; mteb's nAUC, which depends on the model's
+similarity scores, must agree if two names mean one number. That a profile itself is correct, only
+running the model again can show.
 """
 
 from __future__ import annotations
@@ -41,7 +43,14 @@ from posir_tasks.search.rotations import digest_versions, find_spans, sample_doc
 from posir_tasks.sources.checks import CheckedTable, count_tolerated, read_columns
 from posir_tasks.sources.data import digest_data, digest_queries
 from posir_tasks.sources.posir import build_evidence
-from posir_tasks.sources.posir_rules import CORPUS_KEYS, QRELS, QUERIES, TITLE, PosirTables, tolerate_tables
+from posir_tasks.sources.posir_rules import (
+    CORPUS_KEYS,
+    QRELS,
+    QUERIES,
+    TITLE,
+    PosirTables,
+    tolerate_tables,
+)
 from posir_tasks.sources.repository import (
     HubRepository,
     LocalRepository,
@@ -59,10 +68,15 @@ if TYPE_CHECKING:
     from posir_tasks.tasks.scoring import Rows
 
 
-#: Largest difference between a rounded number and its exact value: half a unit of the last decimal, and errors of summation.
+#: Largest difference between a rounded number and its exact value: half a unit of the last decimal,
+#: and errors of summation.
 ROUNDING = 0.5 * 10**-DECIMALS + 1e-9
 #: Two names of one number if every query has one relevant document.
-SYNONYMS = {"map_at_": "mrr_at_", "nauc_map_at_": "nauc_mrr_at_", "nauc_precision_at_": "nauc_recall_at_"}
+SYNONYMS = {
+    "map_at_": "mrr_at_",
+    "nauc_map_at_": "nauc_mrr_at_",
+    "nauc_precision_at_": "nauc_recall_at_",
+}
 NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
 #: Most problems that are reported for one subset.
 MAX_PROBLEMS = 20
@@ -71,13 +85,24 @@ MAX_PROBLEMS = 20
 def validate_entry(entry: Entry) -> list[EntryProblem]:
     """Return every problem of an entry; an empty list if it may be on the leaderboard.
 
-    Reads the dataset from the Hub or `POSIR_DATA`: only queries and qrels for PosIR, all of it for others.
+    Reads the dataset from the Hub or `POSIR_DATA`: only queries and qrels for PosIR, all of it for
+    others.
     """
     task = find_task(entry.task)
     if task is None:
-        return [EntryProblem(str(entry.file), "is not a task of posir; `posir tasks` lists them", field="task_name")]
+        return [
+            EntryProblem(
+                str(entry.file),
+                "is not a task of posir; `posir tasks` lists them",
+                field="task_name",
+            )
+        ]
     problems = [*origin_problems(entry), *_file_problems(entry, task)]
-    subsets = zip(entry.subsets, (scores for split in entry.data["scores"].values() for scores in split), strict=True)
+    subsets = zip(
+        entry.subsets,
+        (scores for split in entry.data["scores"].values() for scores in split),
+        strict=True,
+    )
     for result, scores in progress(list(subsets), f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
             problems += islice(_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
@@ -85,20 +110,29 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
 
 
 def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
-    """Yield other splits than the task's, the fields of the file that mteb does not write, and missing and unknown subsets."""
+    """Yield other splits than the task's, the fields of the file that mteb does not write, and
+    missing and unknown subsets.
+    """
     splits, expected_splits = [*entry.data["scores"]], task.metadata.eval_splits
     if {*splits} != {*expected_splits}:
-        message = f"has the splits {sanitized(', '.join(splits))}; {entry.task} has {', '.join(expected_splits)}"
+        message = (
+            f"has the splits {sanitized(', '.join(splits))}; {entry.task} has "
+            f"{', '.join(expected_splits)}"
+        )
         yield EntryProblem(str(entry.file), message, field="scores")
     for name in entry.data:
         if name not in TaskResult.model_fields:
-            message = f"is not a field of mteb's results; these are {', '.join(TaskResult.model_fields)}"
+            message = (
+                f"is not a field of mteb's results; these are {', '.join(TaskResult.model_fields)}"
+            )
             yield EntryProblem(str(entry.file), message, field=name)
     submitted, expected = {result.subset for result in entry.subsets}, set(task.metadata.hf_subsets)
     if expected - submitted:
         missing = ", ".join(sorted(expected - submitted))
         yield EntryProblem(
-            str(entry.file), f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: {missing}"
+            str(entry.file),
+            f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: "
+            f"{missing}",
         )
     for subset in sorted(submitted - expected):
         yield EntryProblem(str(entry.file), f"is not a subset of {entry.task}", subset)
@@ -108,22 +142,31 @@ def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[EntryProblem]:
     revision, axes = result.run.get(keys.REVISION_KEY), task.scheme.axes
-    problem = check_revision(revision, entry.data.get("dataset_revision"), task.metadata.dataset["revision"])
+    problem = check_revision(
+        revision, entry.data.get("dataset_revision"), task.metadata.dataset["revision"]
+    )
     if problem:  # one of its origin
         return
     if result.profile.axes.to_json() != axes.to_json():
         yield EntryProblem(
-            str(entry.file), f"differ from those of the scheme {axes.scheme}", result.subset, f"{keys.PROFILE_KEY}.axes"
+            str(entry.file),
+            f"differ from those of the scheme {axes.scheme}",
+            result.subset,
+            f"{keys.PROFILE_KEY}.axes",
         )
         return
     try:
         # Then queries are missing whose documents alone say so.
         stated = result.run.get(keys.TOLERATED_KEY)
-        with_corpus = isinstance(stated, dict) and bool(stated.get("judgments_of_missing_documents"))
+        with_corpus = isinstance(stated, dict) and bool(
+            stated.get("judgments_of_missing_documents")
+        )
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
         message = f"the data cannot be read: {sanitized(str(error), 500)}"
-        yield EntryProblem(str(entry.file), message, result.subset, f"{keys.RUN_KEY}.{keys.REVISION_KEY}")
+        yield EntryProblem(
+            str(entry.file), message, result.subset, f"{keys.RUN_KEY}.{keys.REVISION_KEY}"
+        )
         return
     # Scores of impossible counts may take forever to compute.
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
@@ -137,10 +180,13 @@ def _subset_problems(
         yield EntryProblem(str(entry.file), message, result.subset, field)
 
 
-def _count_problems(task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile) -> Iterator[tuple[str, str]]:
+def _count_problems(
+    task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile
+) -> Iterator[tuple[str, str]]:
     """Yield the counts that differ from the dataset or are impossible, as field and message.
 
-    The numbers of queries by cell and by length depend on the dataset alone. A query may be in several cells.
+    The numbers of queries by cell and by length depend on the dataset alone. A query may be in
+    several cells.
     """
     expected = PositionProfile.from_ranks(task.scheme, facts.evidence)
     for name in ("counts", "totals"):
@@ -153,7 +199,9 @@ def _count_problems(task: type[PositionTask], facts: SubsetFacts, profile: Posit
             yield f"{keys.PROFILE_KEY}.{name}{where}", message
     cells = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
     by_rank = profile.counts.sum(axis=1)
-    if np.any(by_rank < cells.min(initial=1) * profile.totals) or np.any(by_rank > cells.max(initial=1) * profile.totals):
+    if np.any(by_rank < cells.min(initial=1) * profile.totals) or np.any(
+        by_rank > cells.max(initial=1) * profile.totals
+    ):
         yield (
             f"{keys.PROFILE_KEY}.totals",
             "does not agree with the counts: both count the same queries at each length and rank",
@@ -163,10 +211,14 @@ def _count_problems(task: type[PositionTask], facts: SubsetFacts, profile: Posit
 def _rank_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, languages: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield what in the ranks by document, and in the places of the evidence, is not of the dataset's queries."""
+    """Yield what in the ranks by document, and in the places of the evidence, is not of the
+    dataset's queries.
+    """
     evidence = facts.evidence
     estimate = ReadEvidence.estimate(result.values.read, evidence, languages)
-    expected = DocumentRanks.from_ranks(task.scheme, evidence, np.zeros(len(evidence), np.int64), estimate, result.subset)
+    expected = DocumentRanks.from_ranks(
+        task.scheme, evidence, np.zeros(len(evidence), np.int64), estimate, result.subset
+    )
     pairs = list(zip(result.ranks.sets, expected.sets, strict=False))
     if not result.ranks.same_queries(expected):
         yield keys.RANKS_KEY, "are not those of the dataset's queries and documents"
@@ -177,8 +229,12 @@ def _rank_problems(
             yield from _place_problems(stated, computed, evidence)
 
 
-def _place_problems(stated: DocumentSet, computed: DocumentSet, evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """Yield the places of evidence that the dataset contradicts; those by a model's tokenizer cannot be computed here."""
+def _place_problems(
+    stated: DocumentSet, computed: DocumentSet, evidence: Evidence
+) -> Iterator[tuple[str, str]]:
+    """Yield the places of evidence that the dataset contradicts; those by a model's tokenizer
+    cannot be computed here.
+    """
     if len(evidence.tokens) and not np.array_equal(stated.half_octaves, computed.half_octaves):
         yield keys.READ_RANKS_KEY, "state other lengths of documents than the dataset"
     if len(computed.thirds) and not np.array_equal(stated.thirds, computed.thirds):
@@ -187,11 +243,18 @@ def _place_problems(stated: DocumentSet, computed: DocumentSet, evidence: Eviden
         yield keys.KEYS_KEY, "state other titles of articles than the dataset"
     # Those that are stated cannot be checked without the texts, which may be gigabytes.
     if not stated.document_keys[:, [TEXTS, OPENINGS]].all():
-        yield keys.KEYS_KEY, "lack the digest of the text or the opening of a document; run the task again"
+        yield (
+            keys.KEYS_KEY,
+            "lack the digest of the text or the opening of a document; run the task again",
+        )
     if stated.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
         return
     if stated.counted_with is not computed.counted_with:
-        ways = f"{computed.counted_with} or tokenizer" if computed.counted_with else "null, as no tokens are counted"
+        ways = (
+            f"{computed.counted_with} or tokenizer"
+            if computed.counted_with
+            else "null, as no tokens are counted"
+        )
         yield f"{keys.READ_RANKS_KEY}.counted_with", f"is {stated.counted_with}; must be {ways}"
     elif not np.array_equal(stated.twelfths, computed.twelfths):
         yield keys.READ_RANKS_KEY, "state other places of the evidence than the dataset"
@@ -207,30 +270,46 @@ def _rotation_problems(
     for part in result.values.rotations.sets if result.values.rotations else ():
         subsets = len(task.metadata.hf_subsets)
         if part.subsets != subsets:
-            yield f"{keys.ROTATIONS_KEY}.subsets", f"is {part.subsets}; {task.metadata.name} has {subsets}"
+            yield (
+                f"{keys.ROTATIONS_KEY}.subsets",
+                f"is {part.subsets}; {task.metadata.name} has {subsets}",
+            )
         elif part.untested is Untested.ORDER_BLIND and not _ignores_order(model):
-            yield f"{keys.ROTATIONS_KEY}.untested", f"is {part.untested}, but the scores of {model} depend on word order"
+            yield (
+                f"{keys.ROTATIONS_KEY}.untested",
+                f"is {part.untested}, but the scores of {model} depend on word order",
+            )
         elif part.untested is None:
             yield from _sample_problems(part, task, facts, result.subset)
 
 
 def _ignores_order(model: str) -> bool:
-    """Tell whether word order plays no part in the scores of a model, which only mteb's registry can say."""
+    """Tell whether word order plays no part in the scores of a model, which only mteb's registry
+    can say.
+    """
     known = MODEL_REGISTRY.resolve().get(model)
-    return known is not None and (known.loader is bm25_loader or getattr(known.loader, "order_blind", False) is True)
+    return known is not None and (
+        known.loader is bm25_loader or getattr(known.loader, "order_blind", False) is True
+    )
 
 
-def _sample_problems(part: RotationSet, task: type[PositionTask], facts: SubsetFacts, subset: str) -> Iterator[tuple[str, str]]:
+def _sample_problems(
+    part: RotationSet, task: type[PositionTask], facts: SubsetFacts, subset: str
+) -> Iterator[tuple[str, str]]:
     evidence = facts.evidence
     groups = order_queries(task.scheme, evidence)
     lengths = task.scheme.length_buckets(evidence)
     quota = part.quota(part.sample_size)
-    # A length has the places from 1 on of as many documents as it has, up to the quota, whatever their texts are.
+    # A length has the places from 1 on of as many documents as it has, up to the quota, whatever
+    # their texts are.
     bucket = lengths[[group[0] for group in groups]]
     for length in np.unique(bucket):
         places = part.sample[bucket == length]
         if sorted(places[places > 0].tolist()) != list(range(1, min(quota, len(places)) + 1)):
-            yield f"{keys.ROTATIONS_KEY}.sample", "is not a sample of the dataset's documents of each length"
+            yield (
+                f"{keys.ROTATIONS_KEY}.sample",
+                "is not a sample of the dataset's documents of each length",
+            )
             return
     if facts.documents is None:
         return
@@ -241,9 +320,15 @@ def _sample_problems(part: RotationSet, task: type[PositionTask], facts: SubsetF
 
 
 def _digest_sample(
-    part: RotationSet, task: type[PositionTask], facts: SubsetFacts, groups: Sequence[Sequence[int]], subset: str
+    part: RotationSet,
+    task: type[PositionTask],
+    facts: SubsetFacts,
+    groups: Sequence[Sequence[int]],
+    subset: str,
 ) -> str:
-    """Return the digest of the versions of the sampled documents, as the texts of the dataset give them."""
+    """Return the digest of the versions of the sampled documents, as the texts of the dataset give
+    them.
+    """
     language = task.metadata.hf_subsets_to_langscripts[subset][-1]
     texts = list[str]()
     for group in (group for group, place in zip(groups, part.sample, strict=True) if place):
@@ -256,26 +341,42 @@ def _digest_sample(
 def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield every score that is missing, unknown, or different from what the profile gives, as field and message."""
+    """Yield every score that is missing, unknown, or different from what the profile gives, as
+    field and message.
+    """
     low, high = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
-    others = {name for name in scores if NAUC.fullmatch(name)} | {"mteb_version", "previous_results_model_meta"}
+    others = {name for name in scores if NAUC.fullmatch(name)} | {
+        "mteb_version",
+        "previous_results_model_meta",
+    }
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
-    fixed = {"hf_subset": result.subset, "languages": languages, "main_score": low[task.metadata.main_score]}
-    # Packed columns are compared as values above: another version of zlib packs the same ones into another text.
+    fixed = {
+        "hf_subset": result.subset,
+        "languages": languages,
+        "main_score": low[task.metadata.main_score],
+    }
+    # Packed columns are compared as values above: another version of zlib packs the same ones into
+    # another text.
     packed = {
-        key: {**scores[key], "schema": document_ranks.SCHEMA} for key in (keys.RANKS_KEY, keys.READ_RANKS_KEY, keys.KEYS_KEY)
+        key: {**scores[key], "schema": document_ranks.SCHEMA}
+        for key in (keys.RANKS_KEY, keys.READ_RANKS_KEY, keys.KEYS_KEY)
     }
     if keys.ROTATIONS_KEY in scores:
         packed[keys.ROTATIONS_KEY] = {**scores[keys.ROTATIONS_KEY], "schema": rotation_ranks.SCHEMA}
     values = result.values.to_json() | packed
     computed = score_result(result.values)
     stated = result.data.corpus
-    added = computed.to_json(result.profile.positions, taken={*low, *others, *fixed, *values, keys.RUN_KEY})
+    added = computed.to_json(
+        result.profile.positions, taken={*low, *others, *fixed, *values, keys.RUN_KEY}
+    )
     run = {
         "schema": keys.SCHEMA,
         keys.REVISION_KEY: result.run.get(keys.REVISION_KEY),
         # The digest of a corpus which was not read may be any.
-        keys.DIGEST_KEY: {"corpus": stated if DIGEST.fullmatch(stated) else "16 hexadecimal digits", **facts.digest},
+        keys.DIGEST_KEY: {
+            "corpus": stated if DIGEST.fullmatch(stated) else "16 hexadecimal digits",
+            **facts.digest,
+        },
         keys.TOLERATED_KEY: expected_tolerated(facts, result.run.get(keys.TOLERATED_KEY)),
         "missing_subsets": [],
         "top_k": max(task.k_values),
@@ -283,7 +384,9 @@ def _score_problems(
     }
     rest = {name: value for name, value in scores.items() if name not in low and name not in others}
     # What commands name the model by is no score, and `build_submission` removes it.
-    rest[keys.RUN_KEY] = {name: value for name, value in scores[keys.RUN_KEY].items() if name != keys.REFERENCE_KEY}
+    rest[keys.RUN_KEY] = {
+        name: value for name, value in scores[keys.RUN_KEY].items() if name != keys.REFERENCE_KEY
+    }
     yield from differences({**fixed, **values, keys.RUN_KEY: run, **added}, rest)
     for name, least in low.items():
         value: Any = scores.get(name)
@@ -291,35 +394,52 @@ def _score_problems(
         if not _is_number(value):
             yield name, f"is {sanitized(value)}; must be a number"
         elif not least - ROUNDING <= value <= most + ROUNDING or value != round(value, DECIMALS):
-            gives = f"{least:.{DECIMALS}f}" if least == most else f"{least:.{DECIMALS}f} to {most:.{DECIMALS}f}"
+            gives = (
+                f"{least:.{DECIMALS}f}"
+                if least == most
+                else f"{least:.{DECIMALS}f} to {most:.{DECIMALS}f}"
+            )
             yield name, f"is {value} in the file; the profile gives {gives}"
     yield from _nauc_problems(scores)
 
 
 def expected_tolerated(facts: SubsetFacts, stated: object) -> dict[str, int]:
-    """Return the numbers of tolerated rows that a result states; those of a corpus which was not read may be any."""
+    """Return the numbers of tolerated rows that a result states; those of a corpus which was not
+    read may be any.
+    """
     open_ = stated if isinstance(stated, dict) and "corpus" not in facts.digest else {}
-    plausible = {key: count for key, count in open_.items() if key in CORPUS_KEYS and type(count) is int and count > 0}
+    plausible = {
+        key: count
+        for key, count in open_.items()
+        if key in CORPUS_KEYS and type(count) is int and count > 0
+    }
     return {**plausible, **facts.tolerated}
 
 
 def retrieval_bounds(
     profile: PositionProfile, recall_at_20: Any, k_values: tuple[int, ...]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the lowest and highest possible value of each of mteb's retrieval scores; equal if the profile determines it.
+    """Return the lowest and highest possible value of each of mteb's retrieval scores; equal if the
+    profile determines it.
 
-    A profile counts ranks 11 to 100 together. How many of them are at most 20 follows from recall@20, if that is plausible.
-    Each of those ranks is at best 11 and at worst 20; the others are at best 21 and at worst 100.
+    A profile counts ranks 11 to 100 together. How many of them are at most 20 follows from
+    recall@20, if that is plausible. Each of those ranks is at best 11 and at worst 20; the others
+    are at best 21 and at worst 100.
     """
     counts = profile.totals.sum(axis=0)
     near, between, queries = int(counts[:DEPTH].sum()), int(counts[DEPTH]), profile.queries
     plausible = isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20)
     to_20 = min(max(round(recall_at_20 * queries) - near, 0), between) if plausible else 0
-    ranks = [np.repeat(np.arange(1, DEPTH + 1), counts[:DEPTH]), np.zeros(int(counts[-1]), np.int64)]
+    ranks = [
+        np.repeat(np.arange(1, DEPTH + 1), counts[:DEPTH]),
+        np.zeros(int(counts[-1]), np.int64),
+    ]
 
     def scores(rank_to_20: int, rank_to_100: int) -> dict[str, float]:
         far = np.repeat([rank_to_20, rank_to_100], [to_20, between - to_20])
-        return retrieval_scores(RankedQueries(np.concatenate([*ranks, far]), confidence={}), k_values)
+        return retrieval_scores(
+            RankedQueries(np.concatenate([*ranks, far]), confidence={}), k_values
+        )
 
     return scores(20, 100), scores(11, 21)
 
@@ -328,11 +448,24 @@ def _nauc_problems(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitized(value)}; nAUC is a number of at most 1, or NaN"
-        twin = next((second + name.removeprefix(first) for first, second in SYNONYMS.items() if name.startswith(first)), None)
+        twin = next(
+            (
+                second + name.removeprefix(first)
+                for first, second in SYNONYMS.items()
+                if name.startswith(first)
+            ),
+            None,
+        )
         other: Any = scores.get(twin or "")
-        both_nan = _is_number(value) and _is_number(other) and math.isnan(value) and math.isnan(other)
+        both_nan = (
+            _is_number(value) and _is_number(other) and math.isnan(value) and math.isnan(other)
+        )
         if twin and not (value == other or both_nan):
-            yield name, f"is {sanitized(value)} in the file, but {twin}, the same number, is {sanitized(other)}"
+            yield (
+                name,
+                f"is {sanitized(value)} in the file, but {twin}, the same number, is "
+                f"{sanitized(other)}",
+            )
 
 
 def _is_number(value: Any) -> bool:
@@ -340,14 +473,22 @@ def _is_number(value: Any) -> bool:
 
 
 def differences(expected: Any, actual: Any, field: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the differences between an expected JSON value, not rounded, and one rounded as mteb rounds it, by field."""
+    """Yield the differences between an expected JSON value, not rounded, and one rounded as mteb
+    rounds it, by field.
+    """
     if isinstance(expected, dict) and isinstance(actual, dict):
         inside = f"{field}." if field else ""
         for name in sorted(expected.keys() | actual.keys()):
             if name not in actual:
-                yield f"{inside}{name}", "is missing; `posir rescore` recomputes all scores from the profile"
+                yield (
+                    f"{inside}{name}",
+                    "is missing; `posir rescore` recomputes all scores from the profile",
+                )
             elif name not in expected:
-                yield f"{inside}{name}", "is not a score that can be computed here, so it cannot be checked; remove it"
+                yield (
+                    f"{inside}{name}",
+                    "is not a score that can be computed here, so it cannot be checked; remove it",
+                )
             else:
                 yield from differences(expected[name], actual[name], f"{inside}{name}")
     elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
@@ -374,11 +515,15 @@ class SubsetFacts:
 
 
 @lru_cache(maxsize=64)
-def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_corpus: bool = False) -> SubsetFacts:
-    """Read the evidence of a builtin task's subset; cached, since many models have results on the same subset.
+def subset_facts(
+    task: type[PositionTask], subset: str, revision: str, *, with_corpus: bool = False
+) -> SubsetFacts:
+    """Read the evidence of a builtin task's subset; cached, since many models have results on the
+    same subset.
 
-    The revision is a commit on the Hub, or that of a dataset that is not there. A folder `POSIR_DATA` is read regardless of it.
-    PosIR's corpora, gigabytes of text, are read only on request.
+    The revision is a commit on the Hub, or that of a dataset that is not there. A folder
+    `POSIR_DATA` is read regardless of it. PosIR's corpora, gigabytes of text, are read only on
+    request.
     """
     from posir_tasks.tasks.nano import NanoTask
     from posir_tasks.tasks.posir import PosirTask
@@ -391,19 +536,34 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_c
     else:
         data = task().read_subset(subset)
         if data.revision != revision:
-            raise DataError(f"{task.metadata.name}: this version of posir has revision {data.revision}, not {revision}.")
+            raise DataError(
+                f"{task.metadata.name}: this version of posir has revision {data.revision}, not "
+                f"{revision}."
+            )
     documents = select_relevant(data.corpus, data.evidence.document_ids)
-    return SubsetFacts(data.evidence, data.tolerated, digest_data(data.corpus, data.queries, data.evidence), documents)
+    return SubsetFacts(
+        data.evidence,
+        data.tolerated,
+        digest_data(data.corpus, data.queries, data.evidence),
+        documents,
+    )
 
 
 def _open_repository(repo_id: str, revision: str) -> Repository:
     check_environment()
     folder = data_folder()
-    return LocalRepository(folder / folder_name(repo_id)) if folder else HubRepository(repo_id, revision)
+    return (
+        LocalRepository(folder / folder_name(repo_id))
+        if folder
+        else HubRepository(repo_id, revision)
+    )
 
 
 def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFacts:
-    queries, qrels = (repository.fetch(f"{language}/{domain}/{name}") for name in ("queries.parquet", "qrels/test.parquet"))
+    queries, qrels = (
+        repository.fetch(f"{language}/{domain}/{name}")
+        for name in ("queries.parquet", "qrels/test.parquet")
+    )
     tables = PosirTables(
         CheckedTable("", pl.DataFrame()),
         CheckedTable(str(queries), read_columns(queries, QUERIES, {TITLE: pl.String})),
@@ -413,4 +573,6 @@ def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFa
     kept, tolerated = tolerate_tables(tables)
     evidence = build_evidence(kept)
     texts = Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text"))
-    return SubsetFacts(evidence, count_tolerated(tolerated), {"queries": digest_queries(texts, evidence)})
+    return SubsetFacts(
+        evidence, count_tolerated(tolerated), {"queries": digest_queries(texts, evidence)}
+    )

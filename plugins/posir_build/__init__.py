@@ -1,1 +1,3 @@
-"""Construction of a position-controlled dataset from documents with a language model: `posir build`."""
+"""Construction of a position-controlled dataset from documents with a language model: `posir
+build`.
+"""

@@ -1,4 +1,6 @@
-"""`posir.build`: all stages, the dataset, and the report on what each stage kept; the check of its questions by people."""
+"""`posir.build`: all stages, the dataset, and the report on what each stage kept; the check of its
+questions by people.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,33 @@ from posir_build import dataset_files, stage_report
 from posir_build import translation_ratings as ratings
 from posir_build.balance import CELLS, find_needed_questions
 from posir_build.cluster import StartEngine
-from posir_build.estimate import REASON_TOKENS, add_reranker_seconds, add_up, describe_plan, estimate_stages
-from posir_build.pipeline import STAGE_NAMES, Tools, locked, rows_as_records, run_stages, settings_record, write_results
+from posir_build.estimate import (
+    REASON_TOKENS,
+    add_reranker_seconds,
+    add_up,
+    describe_plan,
+    estimate_stages,
+)
+from posir_build.pipeline import (
+    STAGE_NAMES,
+    Tools,
+    locked,
+    rows_as_records,
+    run_stages,
+    settings_record,
+    write_results,
+)
 from posir_build.records import LOG_FILE
 from posir_build.sample import check_source
 from posir_build.settings import BuildSettings
-from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools, list_checked, summarize_audit
+from posir_build.verify import (
+    MarginPool,
+    MarginRange,
+    audit_ranges,
+    count_pools,
+    list_checked,
+    summarize_audit,
+)
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
@@ -50,52 +73,70 @@ def build(
     address: str | None = None,
     **settings: Any,
 ) -> BuildReport | TableResult:
-    """Build a dataset of questions about documents, controlled for the position of the evidence, or continue to.
+    """Build a dataset of questions about documents, controlled for the position of the evidence, or
+    continue to.
 
-    What has been answered is not asked again, and stages that nothing changed for are not run. The dataset is written once all
-    stages are done. `report.md` in the work folder says what each stage kept.
+    What has been answered is not asked again, and stages that nothing changed for are not run. The
+    dataset is written once all stages are done. `report.md` in the work folder says what each stage
+    kept.
 
     Args:
         config: YAML file with settings; further ones take precedence, in sections field by field.
-        stage: Run up to this stage only: `sample`, `ask`, `locate`, `verify`, `false-negatives` or `balance`.
+        stage: Run up to this stage only: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
+            `balance`.
         plan: Estimate calls, tokens and cost; nothing is sent to a language model.
         engine: This machine, or a Ray cluster, on whose machines rerankers and the embedder run.
         address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.
-        settings: Settings by name: `documents`, `output`, `language`, `domain` and `llm` are required, of sections as a
-            mapping, such as `ask={"questions": 5}`. Prices are for a million tokens; lengths of documents in tokens, words or
-            characters (`sample={"unit": ...}`); `posir build run --settings-help` lists them all.
+        settings: Settings by name: `documents`, `output`, `language`, `domain` and `llm` are
+            required, of sections as a mapping, such as `ask={"questions": 5}`. Prices are for a
+            million tokens; lengths of documents in tokens, words or characters (`sample={"unit":
+            ...}`); `posir build run --settings-help` lists them all.
 
     Returns:
-        For each stage and each check the number of documents or questions taken and kept, the share kept and the one that a
-        paper reports, in [0, 1], and how many were discarded for which reason; `datasets`, the number of questions by folder;
-        `folder` of calls and report; `notes`, with the cost of the calls. Of a plan, the highest cost of each stage.
+        For each stage and each check the number of documents or questions taken and kept, the share
+        kept and the one that a paper reports, in [0, 1], and how many were discarded for which
+        reason; `datasets`, the number of questions by folder; `folder` of calls and report;
+        `notes`, with the cost of the calls. Of a plan, the highest cost of each stage.
 
     Raises:
-        PosirError: A setting is wrong; documents, a folder or a model cannot be used; a dataset of other settings is in
-            `output`; no question is left after a stage; or the budget is spent.
+        PosirError: A setting is wrong; documents, a folder or a model cannot be used; a dataset of
+            other settings is in `output`; no question is left after a stage; or the budget is
+            spent.
 
     Examples:
         >>> import posir
-        >>> names = {"language": "eng-Latn", "domain": "harbour", "output": "data/harbour", "sample": {"lengths": "any"}}
+        >>> names = {"language": "eng-Latn", "domain": "harbour", "output": "data/harbour"}
+        >>> names["sample"] = {"lengths": "any"}
         >>> report = posir.build(documents="texts", **names, llm={"model": "my-llm"})
         >>> [row.stage for row in report.rows][:3], report.datasets.keys()
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
     loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings)
-    start_engine = choose_engine(engine, address, Settings({"batch_size": 32})) if engine == "ray" or address else None
+    start_engine = (
+        choose_engine(engine, address, Settings({"batch_size": 32}))
+        if engine == "ray" or address
+        else None
+    )
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
     return _plan_build(loaded) if plan else _run_build(loaded, stage, start_engine)
 
 
 def _plan_build(settings: BuildSettings) -> TableResult:
-    """Return what the stages take at most; Sample is run for that, and what has been answered is counted."""
+    """Return what the stages take at most; Sample is run for that, and what has been answered is
+    counted.
+    """
     check_build(settings, complete=False)
     with locked(settings.work_folder):
         tools = Tools(settings)
-        results = run_stages(tools, "ask" if settings.ask.method == "given" else "sample") | run_stages(tools, None)
+        results = run_stages(
+            tools, "ask" if settings.ask.method == "given" else "sample"
+        ) | run_stages(tools, None)
         estimates = estimate_stages(settings, results)
-        wanted = {"verify": settings.verify.rerankers, "false-negatives": settings.false_negatives.rerankers}
+        wanted = {
+            "verify": settings.verify.rerankers,
+            "false-negatives": settings.false_negatives.rerankers,
+        }
         if any(wanted.values()):
             with track("Time the rerankers"):
                 opened = {stage: tools.rerankers(rerankers) for stage, rerankers in wanted.items()}
@@ -114,56 +155,79 @@ def rate_translations(
     people: str | Path | Iterable[str | Path] | None = None,
     **settings: Any,
 ) -> TableResult:
-    """Rate translations: a judge rates the fluency, accuracy, completeness and style of a sample by domain and length, 1 to 5.
+    """Rate translations: a judge rates the fluency, accuracy, completeness and style of a sample by
+    domain and length, 1 to 5.
 
-    Any data with the same document ids in several languages will do, such as what `posir build` writes, and PosIR itself.
-    Several translation systems are rated on the same documents.
+    Any data with the same document ids in several languages will do, such as what `posir build`
+    writes, and PosIR itself. Several translation systems are rated on the same documents.
 
     Args:
         config: YAML file with settings; further ones take precedence, in sections field by field.
         plan: Estimate calls, tokens and cost; nothing is sent to a language model.
-        sheets: Write a sheet for people into this folder, one per language, and end; the system is not named there.
+        sheets: Write a sheet for people into this folder, one per language, and end; the system is
+            not named there.
         people: Sheet with a person's ratings. Agreement is printed, too.
         settings: Settings by name: `source`, `translations` and `llm` are required;
             `posir study rate-translations --settings-help` lists them all.
 
     Returns:
-        The mean rating by system, language and scale, 1 to 5, with 95% intervals for new documents; of a plan, the cost.
+        The mean rating by system, language and scale, 1 to 5, with 95% intervals for new documents;
+        of a plan, the cost.
 
     Raises:
         PosirError: A setting is wrong; data, a sheet or the judge cannot be used.
 
     Examples:
         >>> import posir
-        >>> posir.rate_translations(source="PosIR-Mini", translations={"mine": "PosIR-Mini"}, llm={"model": "my-llm"})
-        Traceback (most recent call last):
-        posir_tasks.errors.DataError: translations: mine: have no language in common other than eng-Latn.
+        >>> translations = {"mine": "PosIR-Mini"}
+        >>> llm = {"model": "my-llm"}
+        >>> posir.rate_translations(source="PosIR-Mini", translations=translations, llm=llm)
+        Traceback (most recent call last): posir_tasks.errors.DataError: translations: mine: have no
+        language in common other than eng-Latn.
     """
-    loaded = load_settings(ratings.RatingSettings, Path(config) if config is not None else None, settings)
+    loaded = load_settings(
+        ratings.RatingSettings, Path(config) if config is not None else None, settings
+    )
     count_tokens = load_tokenizer(loaded.tokenizer).count
     translations, notes = ratings.sample_translations(loaded, count_tokens)
     if sheets is not None:
-        files = [str(file) for file in ratings.write_rating_sheets(Path(sheets), translations, loaded.seed)]
-        return TableResult(title="Sheets", rows=[{"file": file} for file in files], tables=[], last=files)
+        files = [
+            str(file)
+            for file in ratings.write_rating_sheets(Path(sheets), translations, loaded.seed)
+        ]
+        return TableResult(
+            title="Sheets", rows=[{"file": file} for file in files], tables=[], last=files
+        )
     if plan:
         tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
         calls = (ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
-        return describe_plan([add_up("rate translations", [loaded.llm], [calls])], [loaded.llm], notes)
+        return describe_plan(
+            [add_up("rate translations", [loaded.llm], [calls])], [loaded.llm], notes
+        )
     given = to_list(people)
     with locked(loaded.work):
         return _judge_sample(loaded, translations, notes, [Path(sheet) for sheet in given])
 
 
 def _judge_sample(
-    settings: ratings.RatingSettings, translations: list[ratings.Translation], short: list[str], sheets: Sequence[Path]
+    settings: ratings.RatingSettings,
+    translations: list[ratings.Translation],
+    short: list[str],
+    sheets: Sequence[Path],
 ) -> TableResult:
     people = {sheet: ratings.read_rating_sheet(sheet, translations) for sheet in sheets}
-    judged, problems = ratings.ask_judge(translations, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE)))
+    judged, problems = ratings.ask_judge(
+        translations, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
+    )
     rated = [row for rows, _ in people.values() for row in rows]
     scores = [*ratings.score_ratings("judge", judged), *ratings.score_ratings("people", rated)]
     agreement = ratings.compare_ratings(rated, judged)
     notes = [*short, *(f"not rated: {problem}: {number:,}" for problem, number in problems.items())]
-    notes += [f"{sheet}: rows of no translation here: {unknown:,}" for sheet, (_, unknown) in people.items() if unknown]
+    notes += [
+        f"{sheet}: rows of no translation here: {unknown:,}"
+        for sheet, (_, unknown) in people.items()
+        if unknown
+    ]
 
     def draw() -> Sequence[Figure]:
         from posir_build.rating_charts import build_rating_figures
@@ -172,24 +236,39 @@ def _judge_sample(
 
     return TableResult(
         title="Ratings of translations",
-        rows=[asdict(score) | {"mean": score.mean, "counts": json.dumps(score.counts)} for score in scores],
+        rows=[
+            asdict(score) | {"mean": score.mean, "counts": json.dumps(score.counts)}
+            for score in scores
+        ],
         tables=ratings.build_rating_tables(scores, agreement, notes),
-        values={"translations": len(translations), "scores": scores, "agreement": agreement, "notes": notes},
+        values={
+            "translations": len(translations),
+            "scores": scores,
+            "agreement": agreement,
+            "notes": notes,
+        },
         draw=draw,
     )
 
 
 def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
-    """Raise PosirError if documents or a folder cannot be used; of a complete build, also a reranker, the embedder or the PSI.
+    """Raise PosirError if documents or a folder cannot be used; of a complete build, also a
+    reranker, the embedder or the PSI.
 
-    A build must not write among its documents: it would read its own report and dataset card as documents.
+    A build must not write among its documents: it would read its own report and dataset card as
+    documents.
     """
     documents = Path(settings.documents).expanduser()
-    for name, folder in (("work", settings.work_folder), *(("output", output) for output in settings.outputs())):
+    for name, folder in (
+        ("work", settings.work_folder),
+        *(("output", output) for output in settings.outputs()),
+    ):
         if documents.is_dir() and folder.resolve().is_relative_to(documents.resolve()):
             raise PosirError(
-                f"{name}: {folder}: is in the folder of the documents, {settings.documents}; its text files would be read "
-                f"as documents. Set `{name}` to a folder outside, or move the documents to a folder of their own."
+                f"{name}: {folder}: is in the folder of the documents, {settings.documents}; its "
+                "text files would be read "
+                f"as documents. Set `{name}` to a folder outside, or move the documents to a "
+                "folder of their own."
             )
     check_source(settings)
     if not complete:
@@ -198,7 +277,10 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
         _check_output(settings, output)
     find_needed_questions(settings.balance)
     search = settings.false_negatives
-    models = {row.reference for row in (*settings.verify.rerankers, *(search.rerankers if search.embedder else ()))}
+    models = {
+        row.reference
+        for row in (*settings.verify.rerankers, *(search.rerankers if search.embedder else ()))
+    }
     embedders = ((settings.ask.persona_embedder, None), (search.embedder, search.revision))
     models |= {ModelReference(name, revision) for name, revision in embedders if name is not None}
     if models:
@@ -211,16 +293,26 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
 def _check_output(settings: BuildSettings, output: Path) -> None:
     parent = next(folder for folder in (output, *output.absolute().parents) if folder.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise PosirError(f"output: {output}: cannot be written, since {parent} is no writable folder. Set another `output`.")
+        raise PosirError(
+            f"output: {output}: cannot be written, since {parent} is no writable folder. Set "
+            "another `output`."
+        )
     constructions, wanted = dataset_files.read_constructions(output), settings_record(settings)
     for language in (settings.language, *settings.translate.languages):
         folder = Target(language, settings.domain, output).folder
         before = constructions.get(f"{language}/{settings.domain}", {}).get("settings")
         if folder.exists() and before != wanted:
-            changed = [name for name, value in wanted.items() if before and before.get(name) != value]
-            reason = f"was built with other settings ({', '.join(changed)})" if before else "is not of `posir build`"
+            changed = [
+                name for name, value in wanted.items() if before and before.get(name) != value
+            ]
+            reason = (
+                f"was built with other settings ({', '.join(changed)})"
+                if before
+                else "is not of `posir build`"
+            )
             raise PosirError(
-                f"{folder}: already exists, and {reason}. Remove it, or set another `output` or `domain`; answered calls are "
+                f"{folder}: already exists, and {reason}. Remove it, or set another `output` or "
+                "`domain`; answered calls are "
                 "saved, and are not paid again."
             )
 
@@ -245,16 +337,27 @@ class BuildReport(Presentable):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables of margins and audit, if there are any, of the reasons for discarding, and of the stages."""
-        return (*stage_report.build_margin_tables(self.pools, self.ranges), *stage_report.build_tables(self.rows, self.notes))
+        """The tables of margins and audit, if there are any, of the reasons for discarding, and of
+        the stages.
+        """
+        return (
+            *stage_report.build_margin_tables(self.pools, self.ranges),
+            *stage_report.build_tables(self.rows, self.notes),
+        )
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return what is kept in a sentence, then the tables."""
-        return (*to_paragraphs(stage_report.describe_kept(self.rows)), DisplaySection(tables=self.tables))
+        return (
+            *to_paragraphs(stage_report.describe_kept(self.rows)),
+            DisplaySection(tables=self.tables),
+        )
 
     def closing(self) -> list[str]:
         """Return the folders of the dataset with their numbers of questions."""
-        return [f"{folder}: {pluralize(questions, 'question')}" for folder, questions in self.datasets.items()]
+        return [
+            f"{folder}: {pluralize(questions, 'question')}"
+            for folder, questions in self.datasets.items()
+        ]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each of `rows`, with its reasons as JSON."""
@@ -262,16 +365,27 @@ class BuildReport(Presentable):
 
     def document(self) -> dict[str, Any]:
         """Return stages, margins, audit and notes."""
-        return {"stages": rows_as_records(self.rows), "margins": self.pools, "audit": self.ranges, "notes": self.notes}
+        return {
+            "stages": rows_as_records(self.rows),
+            "margins": self.pools,
+            "audit": self.ranges,
+            "notes": self.notes,
+        }
 
 
-def _run_build(settings: BuildSettings, stage: str | None, start_engine: StartEngine | None) -> BuildReport:
+def _run_build(
+    settings: BuildSettings, stage: str | None, start_engine: StartEngine | None
+) -> BuildReport:
     check_build(settings, complete=stage is None)
     with locked(settings.work_folder):
         tools = Tools(settings, start_engine)
         results = run_stages(tools, stage or STAGE_NAMES[-1])
-        datasets, translated, repairs = write_results(tools, results) if stage is None else ({}, [], [])
-        notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes] + repairs
+        datasets, translated, repairs = (
+            write_results(tools, results) if stage is None else ({}, [], [])
+        )
+        notes = [
+            f"{name}: {note}" for name, result in results.items() for note in result.notes
+        ] + repairs
         verified = results.get("verify")
         checked = list_checked(verified) if verified else []
         if verified:
@@ -291,7 +405,9 @@ def _run_build(settings: BuildSettings, stage: str | None, start_engine: StartEn
 
 
 def describe_usage(tools: Tools) -> list[str]:
-    """Return what has been paid so far: by model and prompt, and in total for each language model of the build."""
+    """Return what has been paid so far: by model and prompt, and in total for each language model
+    of the build.
+    """
     prices, usage = {llm.model: llm.prices for llm in tools.settings.list_llms()}, tools.log.usage()
     for llm in prices:
         own = [astuple(used) for (model, _), used in usage.items() if model == llm]
@@ -299,10 +415,15 @@ def describe_usage(tools: Tools) -> list[str]:
             usage[llm, "total"] = Usage(*map(sum, zip(*own, strict=True)))
     described = []
     for (model, prompt), used in usage.items():
-        cost = compute_cost(prices[model], used.input_tokens, used.output_tokens) if model in prices else 0
+        cost = (
+            compute_cost(prices[model], used.input_tokens, used.output_tokens)
+            if model in prices
+            else 0
+        )
         price = f", {format_cost(cost, prices[model].currency)}" if cost else ""
         described.append(
-            f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input tokens, "
+            f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input "
+            "tokens, "
             f"{used.output_tokens:,} output tokens{price}"
         )
     return described
@@ -316,9 +437,11 @@ def build_sample(
     output: str | Path | None = None,
     **settings: Any,
 ) -> TableResult:
-    """Write a sheet for a human check: question, document with the span marked, verdicts, and columns for yes or no.
+    """Write a sheet for a human check: question, document with the span marked, verdicts, and
+    columns for yes or no.
 
-    The questions are a random sample of a finished build, with about as many from each cell of length and position.
+    The questions are a random sample of a finished build, with about as many from each cell of
+    length and position.
 
     Args:
         number: Number of questions.
@@ -340,30 +463,47 @@ def build_sample(
     with locked(loaded.work_folder):
         results = run_stages(Tools(loaded), None)
     if STAGE_NAMES[-1] not in results:
-        raise PosirError(f"{loaded.work_folder}: the build is not finished, or its settings have changed. Run it first.")
+        raise PosirError(
+            f"{loaded.work_folder}: the build is not finished, or its settings have changed. Run "
+            "it first."
+        )
     file = Path(output) if output else loaded.work_folder / "human-check.csv"
     if file.exists():
-        raise PosirError(f"{file}: already exists, and may have judgments. Remove it, or choose another --output.")
+        raise PosirError(
+            f"{file}: already exists, and may have judgments. Remove it, or choose another "
+            "--output."
+        )
     result = results[STAGE_NAMES[-1]]
-    questions = dataset_files.choose_questions(result, number, loaded.seed, CELLS[loaded.balance.cells])
+    questions = dataset_files.choose_questions(
+        result, number, loaded.seed, CELLS[loaded.balance.cells]
+    )
     dataset_files.write_sheet(file, result, questions)
     rows = [{"question": question.text, "document": question.document} for question in questions]
-    return TableResult(title=str(file), tables=(), rows=rows, last=(f"{file}: {pluralize(len(questions), 'question')}",))
+    return TableResult(
+        title=str(file),
+        tables=(),
+        rows=rows,
+        last=(f"{file}: {pluralize(len(questions), 'question')}",),
+    )
 
 
 @public()
-def build_agreement(sheets: str | Path | Iterable[str | Path], *, data: str | Path | None = None) -> TableResult:
+def build_agreement(
+    sheets: str | Path | Iterable[str | Path], *, data: str | Path | None = None
+) -> TableResult:
     """Read judgments back: how often people find a question right, with a 95% interval.
 
     Args:
         sheets: Sheets with judgments, one per person.
-        data: Folder of the domain, such as data/NAME/eng-Latn/notes: put the agreement into its dataset card.
+        data: Folder of the domain, such as data/NAME/eng-Latn/notes: put the agreement into its
+            dataset card.
 
     Returns:
         A row for each kind of judgment: how often it is yes, in [0, 1].
 
     Raises:
-        PosirError: A sheet is named twice, cannot be read, or has no judgments; or there is no such domain.
+        PosirError: A sheet is named twice, cannot be read, or has no judgments; or there is no such
+            domain.
 
     Examples:
         >>> import posir
@@ -377,4 +517,6 @@ def build_agreement(sheets: str | Path | Iterable[str | Path], *, data: str | Pa
     if data is not None:
         judged = {name for sheet in judgments for name, given in sheet.items() if given}
         dataset_files.record_human_check(Path(data), counted, judged)
-    return TableResult(title="Agreement", tables=[dataset_files.build_agreement_table(counted)], rows=counted)
+    return TableResult(
+        title="Agreement", tables=[dataset_files.build_agreement_table(counted)], rows=counted
+    )

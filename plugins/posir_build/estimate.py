@@ -22,14 +22,16 @@ from posir_tasks.language_models.settings import LanguageModelSettings, compute_
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.text.sentences import find_sentences
 
-#: Assumed tokens: of a question with its answer, of a quote with its sentences, of a grade, of a sentence with its reasoning.
+#: Assumed tokens: of a question with its answer, of a quote with its sentences, of a grade, of a
+#: sentence with its reasoning.
 QUESTION_TOKENS, QUOTE_TOKENS, GRADE_TOKENS, REASON_TOKENS = 80, 60, 10, 50
 #: Tokens of a summary (PosQ, arXiv 2505.13950: at most 400 words), of a sentence, and of a persona.
 SUMMARY_TOKENS, SENTENCE_TOKENS, PERSONA_TOKENS = 400, 25, 12.5
 #: Growth of a document by the numbers of its sentences.
 NUMBERED = 1.15
-#: Suspects per question at the default threshold, in a corpus where a third of the questions has a false negative
-#: (docs/build.md); at 0.5, in a corpus of 13,902 passages, PosQ had 854 for 26,356 questions (appendix A.2).
+#: Suspects per question at the default threshold, in a corpus where a third of the questions has a
+#: false negative (docs/build.md); at 0.5, in a corpus of 13,902 passages, PosQ had 854 for 26,356
+#: questions (appendix A.2).
 SUSPECTS_PER_QUESTION = 2.0
 #: Translations that look like refusals, of all; PosIR (appendix B) discarded 0.02% as such.
 SUSPECTED_REFUSALS = 0.01
@@ -37,7 +39,9 @@ SUSPECTED_REFUSALS = 0.01
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """The highest cost of a stage: no question is discarded, and every answer can be read at once."""
+    """The highest cost of a stage: no question is discarded, and every answer can be read at
+    once.
+    """
 
     stage: str
     calls: int
@@ -47,18 +51,23 @@ class StageEstimate:
     """Cost of the calls in the currency of the prices, `llm.prices.currency`."""
     reranker_pairs: int = 0
     reranker_seconds: float = 0.0
-    """Time of the rerankers in seconds on this machine, from a short benchmark; 0 without rerankers."""
+    """Time of the rerankers in seconds on this machine, from a short benchmark; 0 without
+    rerankers.
+    """
 
 
-#: Calls of one prompt: their number, the tokens of texts in all of them together, and the tokens of one's answer.
+#: Calls of one prompt: their number, the tokens of texts in all of them together, and the tokens of
+#: one's answer.
 Calls = tuple[PromptTemplate[Any], float, float, float]
 
 
-def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult]) -> list[StageEstimate]:
+def estimate_stages(
+    settings: BuildSettings, results: Mapping[str, StageResult]
+) -> list[StageEstimate]:
     """Return an estimate for each stage that calls a language model or rerankers.
 
-    It needs the result of Sample, and of Ask if the questions are given; of further stages, the questions are counted if they
-    have been run.
+    It needs the result of Sample, and of Ask if the questions are given; of further stages, the
+    questions are counted if they have been run.
     """
     documents = results["sample"].documents
     asked = ask.choose_documents(documents, settings.ask.documents, settings.seed)
@@ -68,18 +77,36 @@ def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult])
     for stage in ("ask", "locate", "verify", "false-negatives", "balance"):
         number[stage] = questions = len(results[stage].questions) if stage in results else questions
     verify_calls, verify_pairs = _estimate_verify(settings, number["locate"], mean)
-    search, translated, languages = settings.false_negatives, number["balance"], len(settings.translate.languages)
+    search, translated, languages = (
+        settings.false_negatives,
+        number["balance"],
+        len(settings.translate.languages),
+    )
     searched = number["verify"] if search.embedder else 0
-    judged = searched * SUSPECTS_PER_QUESTION * max(1, len(search.panel)) if search.rule == "question" else 0
-    tokens, size = sum(document.tokens for document in documents) * NUMBERED, settings.translate.sentences
-    parts = sum(-(-len(find_sentences(row.text, settings.language)) // size) for row in documents) if languages else 0
+    judged = (
+        searched * SUSPECTS_PER_QUESTION * max(1, len(search.panel))
+        if search.rule == "question"
+        else 0
+    )
+    tokens, size = (
+        sum(document.tokens for document in documents) * NUMBERED,
+        settings.translate.sentences,
+    )
+    parts = (
+        sum(-(-len(find_sentences(row.text, settings.language)) // size) for row in documents)
+        if languages
+        else 0
+    )
     translate_calls: list[Calls] = [
         (translate.TRANSLATE_SENTENCES, parts, tokens, tokens / max(1, parts)),
         (translate.TRANSLATE_QUESTION, translated, translated * SENTENCE_TOKENS, SENTENCE_TOKENS),
     ]
     planned: dict[str, tuple[list[Calls], float]] = {
         "ask": (ask_calls, 0),
-        "locate": ([(locate.LOCATE, number["ask"], number["ask"] * mean * NUMBERED, QUOTE_TOKENS)], 0),
+        "locate": (
+            [(locate.LOCATE, number["ask"], number["ask"] * mean * NUMBERED, QUOTE_TOKENS)],
+            0,
+        ),
         "verify": (verify_calls, verify_pairs),
         "false-negatives": (
             [(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS)],
@@ -91,22 +118,35 @@ def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult])
         suspects = languages * (len(documents) + translated) * SUSPECTED_REFUSALS
         read = suspects * translate.JUDGED_CHARACTERS / BYTES_PER_TOKEN
         planned["refusals"] = ([(translate.JUDGE_TRANSLATION, suspects, read, REASON_TOKENS)], 0)
-    return [add_up(stage, settings.choose_llms(stage), calls, pairs) for stage, (calls, pairs) in planned.items()]
+    return [
+        add_up(stage, settings.choose_llms(stage), calls, pairs)
+        for stage, (calls, pairs) in planned.items()
+    ]
 
 
-def add_up(stage: str, models: Sequence[LanguageModelSettings], calls: Sequence[Calls], pairs: float = 0) -> StageEstimate:
+def add_up(
+    stage: str, models: Sequence[LanguageModelSettings], calls: Sequence[Calls], pairs: float = 0
+) -> StageEstimate:
     """Return the estimate of a stage, whose calls are shared out among its models."""
     total = input_tokens = output_tokens = 0.0
     for prompt, number, text_tokens, answer_tokens in calls:
-        fixed = estimate_tokens(prompt.system.template + prompt.user.template) + estimate_tokens(str(prompt.schema))
+        fixed = estimate_tokens(prompt.system.template + prompt.user.template) + estimate_tokens(
+            str(prompt.schema)
+        )
         total += number
         input_tokens += number * fixed + text_tokens
         output_tokens += number * answer_tokens
-    cost = sum(compute_cost(model.prices, input_tokens, output_tokens) for model in models) / len(models)
-    return StageEstimate(stage, round(total), round(input_tokens), round(output_tokens), cost, round(pairs))
+    cost = sum(compute_cost(model.prices, input_tokens, output_tokens) for model in models) / len(
+        models
+    )
+    return StageEstimate(
+        stage, round(total), round(input_tokens), round(output_tokens), cost, round(pairs)
+    )
 
 
-def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tuple[list[Calls], float]:
+def _estimate_ask(
+    settings: BuildSettings, documents: Sequence[Document]
+) -> tuple[list[Calls], float]:
     """Return the calls of Ask, and the number of questions."""
     number, tokens = len(documents), sum(document.tokens for document in documents)
     per_call = settings.ask.questions
@@ -116,10 +156,18 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
             calls = (ask.ASK_POSITIONAL, number * draws, tokens * draws, per_call * QUESTION_TOKENS)
             return [calls], number * draws * per_call
         case "chunk":
-            chunks = sum(len(ask.split_chunks(document.text, settings.ask.chunk_words)) for document in documents)
+            chunks = sum(
+                len(ask.split_chunks(document.text, settings.ask.chunk_words))
+                for document in documents
+            )
             return [
                 (ask.SUMMARIZE, number, tokens, SUMMARY_TOKENS),
-                (ask.ASK_CHUNK, chunks, tokens + chunks * SUMMARY_TOKENS, per_call * QUESTION_TOKENS),
+                (
+                    ask.ASK_CHUNK,
+                    chunks,
+                    tokens + chunks * SUMMARY_TOKENS,
+                    per_call * QUESTION_TOKENS,
+                ),
             ], chunks * per_call
         case "persona":
             offered = number * settings.ask.personas_offered * PERSONA_TOKENS
@@ -131,7 +179,9 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
             return [], 0
 
 
-def _estimate_verify(settings: BuildSettings, questions: float, mean: float) -> tuple[list[Calls], float]:
+def _estimate_verify(
+    settings: BuildSettings, questions: float, mean: float
+) -> tuple[list[Calls], float]:
     """Return the calls of Verify, and the pairs that rerankers score."""
     wanted, calls = settings.verify, list[Calls]()
     # Segments are three texts with the length of one document, the span two documents.
@@ -148,26 +198,40 @@ def _estimate_verify(settings: BuildSettings, questions: float, mean: float) -> 
 
 
 def describe_plan(
-    estimates: Sequence[StageEstimate], models: Sequence[LanguageModelSettings], notes: Sequence[str]
+    estimates: Sequence[StageEstimate],
+    models: Sequence[LanguageModelSettings],
+    notes: Sequence[str],
 ) -> TableResult:
     """Return what `posir build --plan` shows: the cost in a sentence, then a table of the stages.
 
     The last row is the total; without prices or rerankers there are no columns of them.
     """
-    total = StageEstimate("total", *map(sum, zip(*(astuple(row)[1:] for row in estimates), strict=True)))
+    total = StageEstimate(
+        "total", *map(sum, zip(*(astuple(row)[1:] for row in estimates), strict=True))
+    )
     priced = [model for model in models if model.prices.given]
     currency = priced[0].prices.currency if priced else ""
     sentence = (
-        f"At most {f'{format_cost(total.cost, currency)} for ' if currency else ''}{pluralize(total.calls, 'call')} of "
-        f"{', '.join(dict.fromkeys(model.model for model in models))}: {total.input_tokens:,} input and "
+        "At most "
+        f"{f'{format_cost(total.cost, currency)} for ' if currency else ''}{pluralize(total.calls, 'call')} "  # noqa: E501
+        "of "
+        f"{', '.join(dict.fromkeys(model.model for model in models))}: {total.input_tokens:,} "
+        "input and "
         f"{total.output_tokens:,} output tokens."
     )
-    prices = [f"{row.prices.input:g} and {row.prices.output:g} {row.prices.currency} ({row.model})" for row in priced]
+    prices = [
+        f"{row.prices.input:g} and {row.prices.output:g} {row.prices.currency} ({row.model})"
+        for row in priced
+    ]
     at = f" Prices per million input and output tokens: {'; '.join(prices)}." if prices else ""
-    assumed = [f"If nothing is discarded; tokens are estimated. Repeated attempts and thinking come on top.{at}"]
+    assumed = [
+        "If nothing is discarded; tokens are estimated. Repeated attempts and thinking come on "
+        f"top.{at}"
+    ]
     if total.reranker_seconds:
         assumed.append(
-            "Reranking: time on this machine, from a few pairs; less where pairs share texts, since an embedder encodes each "
+            "Reranking: time on this machine, from a few pairs; less where pairs share texts, "
+            "since an embedder encodes each "
             "text once."
         )
     reranked = ["Reranker pairs", "Reranking"] if total.reranker_pairs else []
@@ -180,7 +244,13 @@ def describe_plan(
         seconds = format_seconds(row.reranker_seconds) if row.reranker_seconds else MISSING
         rows.append((*cells, *([format_count(row.reranker_pairs), seconds] if reranked else [])))
     tables = [Table(build_columns(headings, headings[1:]), tuple(rows))]
-    return TableResult(title="Plan of a build", rows=estimates, tables=tables, sentences=[sentence], notes=[*notes, *assumed])
+    return TableResult(
+        title="Plan of a build",
+        rows=estimates,
+        tables=tables,
+        sentences=[sentence],
+        notes=[*notes, *assumed],
+    )
 
 
 #: Pairs of the benchmark.
@@ -188,9 +258,13 @@ PAIRS = 16
 
 
 def add_reranker_seconds(
-    estimates: Sequence[StageEstimate], rerankers: Mapping[str, Sequence[Reranker]], documents: Sequence[Document]
+    estimates: Sequence[StageEstimate],
+    rerankers: Mapping[str, Sequence[Reranker]],
+    documents: Sequence[Document],
 ) -> list[StageEstimate]:
-    """Return estimates with the seconds that the rerankers of a stage take at most: if every pair has a text of its own."""
+    """Return estimates with the seconds that the rerankers of a stage take at most: if every pair
+    has a text of its own.
+    """
     ordered = sorted(documents, key=lambda document: document.tokens)
     texts = [ordered[len(ordered) * place // PAIRS].text for place in range(PAIRS)]
     # The beginning of a document stands for a question.

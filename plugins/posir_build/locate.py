@@ -1,8 +1,8 @@
 """Stage 3, Locate: the span of the document that answers a question.
 
-As in PosIR (arXiv 2601.08363, section 2.2, appendix C.2), a language model reads document and question, and a question is
-kept only if there is one unambiguous span. Beyond PosIR, the model cites numbered sentences, and its quote must be found in
-them.
+As in PosIR (arXiv 2601.08363, section 2.2, appendix C.2), a language model reads document and
+question, and a question is kept only if there is one unambiguous span. Beyond PosIR, the model
+cites numbered sentences, and its quote must be found in them.
 """
 
 from __future__ import annotations
@@ -59,8 +59,12 @@ class EvidenceError(Exception):
 NumberedDocument = tuple[str, Sequence[Span]]
 
 
-def locate_evidence(asked: StageResult, settings: LocateSettings, model: LanguageModel, language: str) -> StageResult:
-    """Find the span of each question, and discard the questions that have no certain one; PosirError if no server answers."""
+def locate_evidence(
+    asked: StageResult, settings: LocateSettings, model: LanguageModel, language: str
+) -> StageResult:
+    """Find the span of each question, and discard the questions that have no certain one;
+    PosirError if no server answers.
+    """
     texts = {document.id: document.text for document in asked.documents}
     needed = dict.fromkeys(question.document for question in asked.questions)
     numbered = {name: (texts[name], find_sentences(texts[name], language)) for name in needed}
@@ -80,7 +84,11 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
     kept, discarded = list[Question](), list[Discarded]()
     for question, reply in zip(asked.questions, replies, strict=True):
         if reply.answer is None:
-            reason = reply.problem if reply.problem.startswith("the quote") else f"unusable answer: {reply.problem}"
+            reason = (
+                reply.problem
+                if reply.problem.startswith("the quote")
+                else f"unusable answer: {reply.problem}"
+            )
             discarded.append(Discarded(reason, question.id, reply.prompt, question))
             continue
         document = numbered[question.document]
@@ -88,14 +96,23 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
         try:
             if question.span:
                 values = compare_with_label(question.span, reply.answer, document, settings)
-                question = question.with_verdict(QuestionVerdict(LABEL_CHECK, not values["reason"], judge, values))
+                question = question.with_verdict(
+                    QuestionVerdict(LABEL_CHECK, not values["reason"], judge, values)
+                )
             span, quote = find_cited_span(reply.answer, document, settings)
         except EvidenceError as error:
             discarded.append(Discarded(str(error), question.id, question=question))
             continue
-        thirds = {"requested": question.position, "found": POSITIONS[find_third(span, len(document[0]))]}
+        thirds = {
+            "requested": question.position,
+            "found": POSITIONS[find_third(span, len(document[0]))],
+        }
         span = (settings.keep_labels and question.span) or span
-        kept.append(replace(question, span=span, quote=quote).with_verdict(QuestionVerdict("located", True, judge, thirds)))
+        kept.append(
+            replace(question, span=span, quote=quote).with_verdict(
+                QuestionVerdict("located", True, judge, thirds)
+            )
+        )
     moved = sum(question.position != question.verdicts[-1].values["found"] for question in kept)
     note = f"evidence in another third than the data states: {moved:,} of {len(kept):,}"
     notes = (note,) if any(question.span for question in asked.questions) else ()
@@ -105,27 +122,35 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
 def compare_with_label(
     label: Span, citations: Citations, document: NumberedDocument, settings: LocateSettings
 ) -> dict[str, Any]:
-    """Return the passages that are cited beside the span that the data states, and why it is not the only evidence.
+    """Return the passages that are cited beside the span that the data states, and why it is not
+    the only evidence.
 
-    Passages that share characters are one. QuoteError or EvidenceError is raised if one has no certain place.
+    Passages that share characters are one. QuoteError or EvidenceError is raised if one has no
+    certain place.
     """
     places = sorted(_find_place(citation, document, settings) for citation in citations.evidence)
     others = [place for place in places if place.start >= label.end or place.end <= label.start]
-    separate = [list(place) for last, place in pairwise([Span(0, 0), *others]) if place.start >= last.end]
+    separate = [
+        list(place) for last, place in pairwise([Span(0, 0), *others]) if place.start >= last.end
+    ]
     reason = f"{pluralize(len(separate), 'other passage')} beside it" if others else ""
     if len(others) == len(places):
         reason = "another passage in its place" if others else "no evidence"
     return {"reason": reason, "others": separate}
 
 
-def find_cited_span(citations: Citations, document: NumberedDocument, settings: LocateSettings) -> tuple[Span, str]:
+def find_cited_span(
+    citations: Citations, document: NumberedDocument, settings: LocateSettings
+) -> tuple[Span, str]:
     """Return the span of the only citation, and its quote.
 
-    EvidenceError is raised if there is none, or several, or it is too long; QuoteError without a certain place.
+    EvidenceError is raised if there is none, or several, or it is too long; QuoteError without a
+    certain place.
     """
     # A model may repeat itself; that is one passage.
     distinct = {
-        (citation.first_sentence, citation.last_sentence, citation.quote.strip()): citation for citation in citations.evidence
+        (citation.first_sentence, citation.last_sentence, citation.quote.strip()): citation
+        for citation in citations.evidence
     }
     if not distinct:
         raise EvidenceError("no evidence")
@@ -153,7 +178,8 @@ def _find_place(cited: CitedEvidence, document: NumberedDocument, settings: Loca
         raise
 
 
-#: A number with its sign, groups of thousands and decimals; or one character that is a number, such as 三, ½ or Ⅳ.
+#: A number with its sign, groups of thousands and decimals; or one character that is a number, such
+#: as 三, ½ or Ⅳ.
 NUMBER = re.compile(
     r"(?:(?<![\w)])-)?(?:\d{1,3}(?:[.,٫٬]\d{3}(?!\d))+(?:[.,٫]\d+)?|\d+(?:[.,٫]\d+)?)|[〇零一二两兩三四五六七八九十百千万萬億亿]+|"
     r"[²³¹\u2070-\u2089\u00bc-\u00be\u2150-\u218b\u2460-\u24ff\u2776-\u2793]"
@@ -161,7 +187,9 @@ NUMBER = re.compile(
 
 
 def load_patterns(name: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of those in a file of this package, one a line; comments name languages."""
+    """Return a pattern that finds any of those in a file of this package, one a line; comments name
+    languages.
+    """
     lines = (files(__package__) / name).read_text(encoding="utf-8").splitlines()
     return re.compile("|".join(line for line in lines if not line.startswith("# ")), re.IGNORECASE)
 
@@ -177,7 +205,8 @@ SAME = str.maketrans("‘’‚“”„«»‐‑–—−\u00a0\u3000，。：
 WORD = re.compile(r"\w")
 #: Longest word that a match is extended by.
 MAX_WORD = 30
-#: Characters by which an end of a similar match may be moved, since the match may have more or fewer than the quote.
+#: Characters by which an end of a similar match may be moved, since the match may have more or
+#: fewer than the quote.
 ADJUSTMENT = 12
 #: Characters on both sides of a match in which a number or a negation that it cuts begins and ends.
 CONTEXT = 50
@@ -191,12 +220,14 @@ class QuoteError(UnusableAnswerError):
 def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
     """Return the only place of a quote in a part of a text.
 
-    Exact matches come first, then those that differ in case, white space, Unicode form, quotation marks or dashes, then those
-    with a similarity, from 0 to 1: one minus the edits (insertions, deletions) per character of both. Offsets are those of the
-    text as it is. No match changes digits or words that negate, or cuts one of them off.
+    Exact matches come first, then those that differ in case, white space, Unicode form, quotation
+    marks or dashes, then those with a similarity, from 0 to 1: one minus the edits (insertions,
+    deletions) per character of both. Offsets are those of the text as it is. No match changes
+    digits or words that negate, or cuts one of them off.
 
     Raises:
-        QuoteError: There is no match, or there are several, or the only one changes a number or negation.
+        QuoteError: There is no match, or there are several, or the only one changes a number or
+            negation.
     """
     part = window.of(text)
     bare = quote.strip()
@@ -210,7 +241,11 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
             similar = _align(needle, haystack, similarity)
             if similar is None:
                 raise QuoteError("the quote is not in the text")
-            rest = haystack[: similar.start] + "\0" * (similar.end - similar.start) + haystack[similar.end :]
+            rest = (
+                haystack[: similar.start]
+                + "\0" * (similar.end - similar.start)
+                + haystack[similar.end :]
+            )
             if _align(needle, rest, similarity) is not None:
                 raise QuoteError("the quote resembles several passages")
             folded = [similar]
@@ -228,16 +263,27 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
 
 
 def fold(text: str) -> tuple[str, Sequence[Span]]:
-    """Return a text as it is compared, and the range of the original that each of its characters stands for.
+    """Return a text as it is compared, and the range of the original that each of its characters
+    stands for.
 
-    It is in Unicode form NFKC and in lower case, with one kind of quotation marks, dashes and digits, and one space for each
-    white space.
+    It is in Unicode form NFKC and in lower case, with one kind of quotation marks, dashes and
+    digits, and one space for each white space.
     """
     folded, origins = list[str](), list[Span]()
     # Each character with the marks, or Hangul vowels and finals, that follow it.
-    marks = {row for row, mark in enumerate(text) if unicodedata.combining(mark) or "\u1160" <= mark <= "\u11ff"}
-    for start, end in pairwise([0, *(row for row in range(1, len(text)) if row not in marks), len(text)] if text else ()):
-        plain = unicodedata.normalize("NFKC", text[start:end].translate(SAME)).translate(SAME).casefold()
+    marks = {
+        row
+        for row, mark in enumerate(text)
+        if unicodedata.combining(mark) or "\u1160" <= mark <= "\u11ff"
+    }
+    for start, end in pairwise(
+        [0, *(row for row in range(1, len(text)) if row not in marks), len(text)] if text else ()
+    ):
+        plain = (
+            unicodedata.normalize("NFKC", text[start:end].translate(SAME))
+            .translate(SAME)
+            .casefold()
+        )
         for character in plain:
             if character.isspace():
                 if folded and folded[-1] == " ":
@@ -259,7 +305,9 @@ def _find_change(quote: str, text: str, span: Span) -> str:
     quoted = span.of(plain)
     if NUMBER.findall(quoted) != NUMBER.findall(asked) or any(_find_cut(NUMBER, plain, span)):
         return CHANGED_NUMBER
-    if len(NEGATIONS.findall(quoted)) != len(NEGATIONS.findall(asked)) or _cuts_negation(plain, span):
+    if len(NEGATIONS.findall(quoted)) != len(NEGATIONS.findall(asked)) or _cuts_negation(
+        plain, span
+    ):
         return CHANGED_NEGATION
     words, others = (set(re.findall(r"\w+", side.lower())) for side in (asked, quoted))
     return CHANGED_NEGATION if _negates_word(words, others) or _negates_word(others, words) else ""
@@ -273,7 +321,9 @@ def _find_cut(pattern: re.Pattern[str], text: str, span: Span) -> Iterator[str]:
 
 
 def _cuts_negation(text: str, span: Span) -> bool:
-    """Return whether a span cuts a negation off: a word that negates, or what negates its first or last word."""
+    """Return whether a span cuts a negation off: a word that negates, or what negates its first or
+    last word.
+    """
     if any(not NEGATIONS.fullmatch(word) for word in _find_cut(NEGATIONS, text, span)):
         return True
     before = re.search(r"\w*\Z", text[max(0, span.start - MAX_WORD) : span.start])
@@ -283,7 +333,9 @@ def _cuts_negation(text: str, span: Span) -> bool:
 
 
 def _negates_word(words: set[str], others: set[str]) -> bool:
-    """Return whether one of some words is one of the others after a prefix that negates; a prefix set apart is hyphenation."""
+    """Return whether one of some words is one of the others after a prefix that negates; a prefix
+    set apart is hyphenation.
+    """
     return any(
         word.endswith(other)
         and (prefix := word.removesuffix(other)) not in others
@@ -294,25 +346,43 @@ def _negates_word(words: set[str], others: set[str]) -> bool:
 
 
 def _align(needle: str, haystack: str, similarity: float) -> Span | None:
-    """Return the part of a text that is most similar to a quote, in whole words; None if it is not similar enough."""
+    """Return the part of a text that is most similar to a quote, in whole words; None if it is not
+    similar enough.
+    """
     span = Span(0, len(haystack))
     if len(needle) <= len(haystack):
         alignment = align(needle, haystack, 100 * similarity - 10)
         if alignment is None:
             return None
-        span = _to_words(_adjust(needle, haystack, Span(alignment.dest_start, alignment.dest_end)), haystack)
+        span = _to_words(
+            _adjust(needle, haystack, Span(alignment.dest_start, alignment.dest_end)), haystack
+        )
     span = span.stripped(haystack)
     aligned = span.of(haystack)
     return span if aligned and fuzz.ratio(needle, aligned) >= 100 * similarity else None
 
 
 def _adjust(needle: str, haystack: str, span: Span) -> Span:
-    """Return the most similar part of a text whose ends are near those of a span, which is as long as the quote."""
+    """Return the most similar part of a text whose ends are near those of a span, which is as long
+    as the quote.
+    """
     near = range(-ADJUSTMENT, ADJUSTMENT + 1)
     ends = [span.end + shift for shift in near if span.start < span.end + shift <= len(haystack)]
-    end = max(ends, key=lambda position: (fuzz.ratio(needle, haystack[span.start : position]), -abs(position - span.end)))
+    end = max(
+        ends,
+        key=lambda position: (
+            fuzz.ratio(needle, haystack[span.start : position]),
+            -abs(position - span.end),
+        ),
+    )
     starts = [span.start + shift for shift in near if 0 <= span.start + shift < end]
-    start = max(starts, key=lambda position: (fuzz.ratio(needle, haystack[position:end]), -abs(position - span.start)))
+    start = max(
+        starts,
+        key=lambda position: (
+            fuzz.ratio(needle, haystack[position:end]),
+            -abs(position - span.start),
+        ),
+    )
     return Span(start, end)
 
 
@@ -323,13 +393,21 @@ def _to_words(span: Span, text: str) -> Span:
         first -= 1
     while 0 < last < len(text) and _joins(text, last) and last - span.end < MAX_WORD:
         last += 1
-    return Span(first if span.start - first < MAX_WORD else span.start, last if last - span.end < MAX_WORD else span.end)
+    return Span(
+        first if span.start - first < MAX_WORD else span.start,
+        last if last - span.end < MAX_WORD else span.end,
+    )
 
 
 def _joins(text: str, place: int) -> bool:
-    """Return whether the characters on both sides of a place, which is within a text, are of one word."""
+    """Return whether the characters on both sides of a place, which is within a text, are of one
+    word.
+    """
     sides = text[place - 1 : place + 1]
-    return all(WORD.match(side) and not UNSPACED_LETTER.match(side) for side in sides) and len(sides) == 2
+    return (
+        all(WORD.match(side) and not UNSPACED_LETTER.match(side) for side in sides)
+        and len(sides) == 2
+    )
 
 
 def list_numbers(text: str) -> list[str]:
@@ -338,26 +416,38 @@ def list_numbers(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text of the same length with digits of any script as 0 to 9, and one kind of quotation mark and dash."""
-    return "".join(str(unicodedata.decimal(character, character)) for character in text.translate(SAME))
+    """Return a text of the same length with digits of any script as 0 to 9, and one kind of
+    quotation mark and dash.
+    """
+    return "".join(
+        str(unicodedata.decimal(character, character)) for character in text.translate(SAME)
+    )
 
 
 def number_sentences(text: str, sentences: Sequence[Span]) -> str:
-    """Return a text with a line for each sentence, numbered from 1, white space within it as single spaces."""
-    return "\n".join(f"[{number}] {' '.join(span.of(text).split())}" for number, span in enumerate(sentences, 1))
+    """Return a text with a line for each sentence, numbered from 1, white space within it as single
+    spaces.
+    """
+    return "\n".join(
+        f"[{number}] {' '.join(span.of(text).split())}" for number, span in enumerate(sentences, 1)
+    )
 
 
 def split_thirds(text: str, sentences: Sequence[Span]) -> tuple[Span, Span, Span]:
-    """Return three parts of a text, cut between sentences as near to equal lengths in characters as possible.
+    """Return three parts of a text, cut between sentences as near to equal lengths in characters as
+    possible.
 
-    The papers (PosQ, arXiv 2505.13950; Built-in or Learned, arXiv 2605.26578) state no unit; no sentence is cut here, so
-    that evidence is in one part. A text with fewer than three sentences is cut anywhere.
+    The papers (PosQ, arXiv 2505.13950; Built-in or Learned, arXiv 2605.26578) state no unit; no
+    sentence is cut here, so that evidence is in one part. A text with fewer than three sentences is
+    cut anywhere.
     """
     starts = [sentence.start for sentence in sentences[1:]]
     first, second = len(text) // 3, 2 * len(text) // 3
     if len(starts) >= 2:
         first = min(starts[:-1], key=lambda start: abs(start - first))
-        second = min((start for start in starts if start > first), key=lambda start: abs(start - second))
+        second = min(
+            (start for start in starts if start > first), key=lambda start: abs(start - second)
+        )
     return Span(0, first), Span(first, second), Span(second, len(text))
 
 

@@ -4,7 +4,16 @@ from posir_tasks.plugin_api import DATA, Command, declare
 
 posir_commands = declare(
     Command("build run", "posir_build.api:build", "Run the stages of a build.", DATA),
-    Command("build sample", "posir_build.api:build_sample", "Write a sheet for a human check.", DATA),
-    Command("build agreement", "posir_build.api:build_agreement", "Read the judgments of sheets.", DATA),
-    Command("study rate-translations", "posir_build.api:rate_translations", "Rate translations by a judge.", DATA),
+    Command(
+        "build sample", "posir_build.api:build_sample", "Write a sheet for a human check.", DATA
+    ),
+    Command(
+        "build agreement", "posir_build.api:build_agreement", "Read the judgments of sheets.", DATA
+    ),
+    Command(
+        "study rate-translations",
+        "posir_build.api:rate_translations",
+        "Rate translations by a judge.",
+        DATA,
+    ),
 )

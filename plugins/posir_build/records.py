@@ -1,4 +1,6 @@
-"""Records that the stages pass on: documents, questions with their verdicts, and what was discarded and why."""
+"""Records that the stages pass on: documents, questions with their verdicts, and what was discarded
+and why.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Question:
     text: str
     answer: str
     position: str
-    """The position that was asked for, one of `POSITIONS`; where the evidence is follows from `span`."""
+    """The position that was asked for, one of `POSITIONS`; where the evidence is follows from
+    `span`.
+    """
     model: str
     """The name that the server gives it."""
     prompt: str

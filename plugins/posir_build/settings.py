@@ -46,15 +46,25 @@ class LengthBucket(Section):
         return self
 
 
-#: PosIR (PosIR, section 2.1): eight buckets of 256 tokens, 3:3:3:3:2:2:2:2. The paper states no edges.
+#: PosIR (PosIR, section 2.1): eight buckets of 256 tokens, 3:3:3:3:2:2:2:2. The paper states no
+#: edges.
 POSIR_LENGTHS = tuple(
-    LengthBucket(minimum=256 * row + 1, maximum=256 * (row + 1), share=3 if row < 4 else 2) for row in range(8)
+    LengthBucket(minimum=256 * row + 1, maximum=256 * (row + 1), share=3 if row < 4 else 2)
+    for row in range(8)
 )
-#: Built-in or Learned (arXiv 2605.26578, section 3.1.1): five buckets from 256 to 8,192 characters, equal in number.
-FIVE_LENGTHS = tuple(LengthBucket(minimum=2**row + (row > 8), maximum=2 ** (row + 1), share=1) for row in range(8, 13))
+#: Built-in or Learned (arXiv 2605.26578, section 3.1.1): five buckets from 256 to 8,192 characters,
+#: equal in number.
+FIVE_LENGTHS = tuple(
+    LengthBucket(minimum=2**row + (row > 8), maximum=2 ** (row + 1), share=1)
+    for row in range(8, 13)
+)
 
 #: Buckets by name.
-LENGTHS = {"posir": POSIR_LENGTHS, "five": FIVE_LENGTHS, "any": (LengthBucket(minimum=1, maximum=2**31 - 1, share=1),)}
+LENGTHS = {
+    "posir": POSIR_LENGTHS,
+    "five": FIVE_LENGTHS,
+    "any": (LengthBucket(minimum=1, maximum=2**31 - 1, share=1),),
+}
 
 #: The unit of document lengths.
 LengthUnit = Literal["tokens", "words", "characters"]
@@ -65,11 +75,15 @@ class SampleSettings(Section):
 
     documents: Count = 1000
     lengths: Literal["posir", "five", "any"] | tuple[LengthBucket, ...] = "posir"
-    """posir: eight buckets of tokens; five: those of arXiv 2605.26578, in characters; any; or a list of buckets."""
+    """posir: eight buckets of tokens; five: those of arXiv 2605.26578, in characters; any; or a
+    list of buckets.
+    """
     unit: LengthUnit = "tokens"
     """Unit of a list of buckets; FineWeb-PosQ (arXiv 2505.13950) has 500 to 1,024 words."""
     near_duplicate: Annotated[float, Field(gt=0, le=1)] | None = 0.8
-    """Jaccard similarity of word 5-grams from which the later of two documents is dropped; null to keep all."""
+    """Jaccard similarity of word 5-grams from which the later of two documents is dropped; null to
+    keep all.
+    """
     check_language: bool = True
 
     @field_validator("lengths", mode="before")
@@ -77,7 +91,8 @@ class SampleSettings(Section):
     def _named_or_list(cls, value: Any) -> Any:
         if not (isinstance(value, Sequence) and (not isinstance(value, str) or value in LENGTHS)):
             raise ValueError(
-                f"Input should be {', '.join(LENGTHS)}, or a list of [{{minimum: 1, maximum: 512, share: 1}}, ...]"
+                f"Input should be {', '.join(LENGTHS)}, or a list of [{{minimum: 1, maximum: 512, "
+                f"share: 1}}, ...]"
             )
         return value
 
@@ -89,7 +104,8 @@ class SampleSettings(Section):
         for bucket, other in pairwise(buckets):
             if other.minimum <= bucket.maximum:
                 raise ValueError(
-                    f"lengths: {bucket.minimum} to {bucket.maximum} and {other.minimum} to {other.maximum} {self.measured} "
+                    f"lengths: {bucket.minimum} to {bucket.maximum} and {other.minimum} to "
+                    f"{other.maximum} {self.measured} "
                     "overlap; the maximum is included"
                 )
         return self
@@ -110,13 +126,16 @@ class AskingSection(Section):
     """A stage that asks a language model."""
 
     llm: LanguageModelSettings | None = None
-    """The model of this stage; None for the language model of the build. PosQ (arXiv 2505.13950) generates with gpt-4o-mini and
-    judges with DeepSeek-V3; PosIR (arXiv 2601.08363) generates with DeepSeek-V3.1 and translates with Qwen3-30B-A3B."""
+    """The model of this stage; None for the language model of the build. PosQ (arXiv 2505.13950)
+    generates with gpt-4o-mini and judges with DeepSeek-V3; PosIR (arXiv 2601.08363) generates with
+    DeepSeek-V3.1 and translates with Qwen3-30B-A3B.
+    """
 
 
-#: The way in which questions are asked for. positional: PosIR (arXiv 2601.08363): the whole document, and the third that the
-#: question should be about; chunk: PosQ (arXiv 2505.13950): a summary of the document, and one chunk; persona: Built-in or
-#: Learned (arXiv 2605.26578): a persona is chosen first; then one query per segment; given: no model is asked.
+#: The way in which questions are asked for. positional: PosIR (arXiv 2601.08363): the whole
+#: document, and the third that the question should be about; chunk: PosQ (arXiv 2505.13950): a
+#: summary of the document, and one chunk; persona: Built-in or Learned (arXiv 2605.26578): a
+#: persona is chosen first; then one query per segment; given: no model is asked.
 AskMethod = Literal["positional", "chunk", "persona", "given"]
 
 
@@ -124,25 +143,30 @@ class AskSettings(AskingSection):
     """Settings of the generation of questions."""
 
     method: AskMethod = "positional"
-    """given: the questions that the data of the documents has, with their spans, which `locate` checks. A translation with the
-    spans of its original has them at the same share of its text."""
+    """given: the questions that the data of the documents has, with their spans, which `locate`
+    checks. A translation with the spans of its original has them at the same share of its text.
+    """
     documents: Count | None = None
     """Number of documents that questions are asked about; null for all."""
     draws: Annotated[int, Field(ge=1, le=3)] = 3
-    """Thirds of each document that are asked about, drawn without replacement, for `positional`. PosIR draws one; with all
-    three, every position has as many calls, and a document as many chances."""
+    """Thirds of each document that are asked about, drawn without replacement, for `positional`.
+    PosIR draws one; with all three, every position has as many calls, and a document as many
+    chances.
+    """
     questions: Count = 3
     """Questions per call."""
     chunk_words: Count = 256
     """Words of a chunk, for `chunk`."""
     personas: Path | None = None
-    """Personas, for `persona`: a text file with one a line, or rows with a field `persona`, such as those of PersonaHub; null
-    for a short list that comes with posir."""
+    """Personas, for `persona`: a text file with one a line, or rows with a field `persona`, such as
+    those of PersonaHub; null for a short list that comes with posir.
+    """
     personas_offered: Count = 20
     """Personas that the model chooses from, for each document."""
     persona_embedder: str | None = None
-    """Model that finds the personas nearest to a document: name, folder, endpoint (arXiv 2605.26578: BAAI/bge-m3); null to draw
-    them at random."""
+    """Model that finds the personas nearest to a document: name, folder, endpoint (arXiv
+    2605.26578: BAAI/bge-m3); null to draw them at random.
+    """
     similar: Share = 0.95
     """Similarity from which two questions about a document are the same."""
 
@@ -151,11 +175,15 @@ class LocateSettings(AskingSection):
     """Settings of the search for an answer's evidence in its document."""
 
     similarity: Share = 0.85
-    """Least similarity of a quote and the text that it is matched with, if it does not occur exactly."""
+    """Least similarity of a quote and the text that it is matched with, if it does not occur
+    exactly.
+    """
     max_share: Share = 0.5
     """Longest span, as a share of its document."""
     keep_labels: bool = False
-    """Whether questions that are `given` keep the spans of their data, not those that the model finds."""
+    """Whether questions that are `given` keep the spans of their data, not those that the model
+    finds.
+    """
 
 
 class RerankerSettings(Section):
@@ -182,12 +210,14 @@ class VerifySettings(AskingSection):
     """Settings of the checks of a question and its span."""
 
     rerankers: tuple[RerankerSettings, ...] = ()
-    # PosQ: every reranker ranks the segment of the evidence first among the document's thirds; Built-in or Learned: so does
-    # every reranker, by a margin; PosIR: every reranker scores the document above the document without the span.
+    # PosQ: every reranker ranks the segment of the evidence first among the document's thirds;
+    # Built-in or Learned: so does every reranker, by a margin; PosIR: every reranker scores the
+    # document above the document without the span.
     rerank_rule: Literal["segments", "margin", "span"] = "span"
     margin: Annotated[float, Field(ge=0)] = 0.3
     """Least difference of scores, for `margin`."""
-    # Grades of the segment with the evidence and the others (PosQ), or of the document with and without the span (PosIR).
+    # Grades of the segment with the evidence and the others (PosQ), or of the document with and
+    # without the span (PosIR).
     relevance: Literal["segments", "span", "none"] = "span"
     level: Annotated[int, Field(ge=0, le=4)] = 3
     """Least relevance of the text with the evidence."""
@@ -196,12 +226,15 @@ class VerifySettings(AskingSection):
     leave_out: bool = True
     """Whether a judge who reads the document without the span must find no answer."""
     audit: bool = False
-    """Whether a judge reads each third by itself, for the report; no question is dropped. Where rerankers compare segments,
-    questions that they discarded are audited, too."""
+    """Whether a judge reads each third by itself, for the report; no question is dropped. Where
+    rerankers compare segments, questions that they discarded are audited, too.
+    """
     audit_sample: Count | None = None
     """Questions that are audited, in each range of margins; null for all."""
     margins: Annotated[tuple[float, ...], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
-    """Margins at which the report counts questions, and between which it shows the audit (arXiv 2605.26578)."""
+    """Margins at which the report counts questions, and between which it shows the audit (arXiv
+    2605.26578).
+    """
 
     @field_validator("margins")
     @classmethod
@@ -222,10 +255,13 @@ class FalseNegativeSettings(Section):
     # PosQ removes the question, PosIR the document, and every question about it.
     rule: Literal["question", "document"] = "question"
     threshold: Share = 0.2
-    """Score from which a reranker suspects a document, for `question`. PosQ has 0.5; a lower one leaves more to the judges, and
-    similarities of embeddings are lower than probabilities."""
+    """Score from which a reranker suspects a document, for `question`. PosQ has 0.5; a lower one
+    leaves more to the judges, and similarities of embeddings are lower than probabilities.
+    """
     votes: Count = 2
-    """Rerankers that must suspect it (at most all), and judges that must confirm it, for `question`."""
+    """Rerankers that must suspect it (at most all), and judges that must confirm it, for
+    `question`.
+    """
     panel: tuple[LanguageModelSettings, ...] = ()
     """Judges; empty for the language model of Verify alone."""
     level: Annotated[int, Field(ge=0, le=4)] = 3
@@ -238,18 +274,24 @@ class FalseNegativeSettings(Section):
         return self
 
 
-#: The length buckets of cells. posir: Those of every report, in tokens; five: Those of arXiv 2605.26578, in characters.
+#: The length buckets of cells. posir: Those of every report, in tokens; five: Those of arXiv
+#: 2605.26578, in characters.
 CellLengths = Literal["posir", "five"]
 
 
 class BalanceSettings(Section):
-    """Settings of the number of questions in each cell of length and position, and of their split."""
+    """Settings of the number of questions in each cell of length and position, and of their
+    split.
+    """
 
     cells: CellLengths = "posir"
-    """Lengths of the cells: posir, those of every report, in tokens; five, those of arXiv 2605.26578, in characters."""
+    """Lengths of the cells: posir, those of every report, in tokens; five, those of arXiv
+    2605.26578, in characters.
+    """
     per_cell: Count | Literal["smallest"] | None = None
-    """Most questions in a cell; smallest, as many in every cell as in the smallest one, without the lengths that have no
-    question at some position (arXiv 2605.26578); null for no limit."""
+    """Most questions in a cell; smallest, as many in every cell as in the smallest one, without the
+    lengths that have no question at some position (arXiv 2605.26578); null for no limit.
+    """
     position_effect: Annotated[float, Field(gt=0, lt=100)] | None = 10.0
     """The position effect, in points, that the dataset should show."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -265,21 +307,29 @@ class TranslateSettings(AskingSection):
     sentences: Count = 20
     """Sentences per call."""
     lower: Annotated[float, Field(ge=0)] = 3.0
-    """Interquartile ranges below the first quartile of token lengths from which a translation is an outlier."""
+    """Interquartile ranges below the first quartile of token lengths from which a translation is an
+    outlier.
+    """
     upper: Annotated[float, Field(ge=0)] = 1.5
     """Interquartile ranges above the third quartile."""
     judge: LanguageModelSettings | None = None
-    """Model that decides about texts which begin as a refusal does, or are in another language, by their first 1,500 characters
-    (PosIR, arXiv 2601.08363, appendix B: Qwen3-Max); null to discard all of these."""
+    """Model that decides about texts which begin as a refusal does, or are in another language, by
+    their first 1,500 characters (PosIR, arXiv 2601.08363, appendix B: Qwen3-Max); null to discard
+    all of these.
+    """
 
 
 class BuildSettings(Section):
     """Everything that a build is asked for."""
 
     documents: Annotated[str, Field(min_length=1)]
-    """Folder of text files, .jsonl or .parquet file, or dataset on the Hub (`owner/name` or `owner/name:configuration`)."""
+    """Folder of text files, .jsonl or .parquet file, or dataset on the Hub (`owner/name` or
+    `owner/name:configuration`).
+    """
     revision: str | None = None
-    """Branch, tag or commit of a dataset on the Hub; null for the newest. The provenance of every question has the commit."""
+    """Branch, tag or commit of a dataset on the Hub; null for the newest. The provenance of every
+    question has the commit.
+    """
     text_field: str | None = None
     id_field: str | None = None
     """null for `id` or `_id` if there is one, or else the row number."""
@@ -290,7 +340,9 @@ class BuildSettings(Section):
     output: Path
     """Folder in the PosIR layout, such as data/PosIR-Benchmark-v1."""
     work: Path | None = None
-    """Folder of the calls, intermediate results and reports; null for a folder named after the domain, with `-build`."""
+    """Folder of the calls, intermediate results and reports; null for a folder named after the
+    domain, with `-build`.
+    """
     seed: int = 42
     tokenizer: str | None = None
     """Hugging Face tokenizer for lengths; null for one token per four bytes of UTF-8."""
@@ -315,12 +367,23 @@ class BuildSettings(Section):
         languages = [self.language, *self.translate.languages]
         repeated = next((code for code in languages if languages.count(code) > 1), None)
         if repeated:
-            raise ValueError(f"translate.languages: {repeated} is the language of the documents, or named twice; remove it")
+            raise ValueError(
+                f"translate.languages: {repeated} is the language of the documents, or named "
+                "twice; remove it"
+            )
         if self.held_out_folder.resolve() == self.output.resolve():
-            raise ValueError(f"balance.held_out_output: {self.output} is the output too; the parts need a folder each")
-        currencies = sorted({model.prices.currency for model in self.list_llms() if model.prices.given})
+            raise ValueError(
+                f"balance.held_out_output: {self.output} is the output too; the parts need a "
+                "folder each"
+            )
+        currencies = sorted(
+            {model.prices.currency for model in self.list_llms() if model.prices.given}
+        )
         if len(currencies) > 1:
-            raise ValueError(f"prices in {' and '.join(currencies)} cannot be added up; give all of them in one currency")
+            raise ValueError(
+                f"prices in {' and '.join(currencies)} cannot be added up; give all of them in "
+                "one currency"
+            )
         return self
 
     @property
@@ -334,12 +397,19 @@ class BuildSettings(Section):
         return self.balance.held_out_output or self.output.with_name(f"{self.output.name}-held-out")
 
     def choose_llms(self, stage: str) -> tuple[LanguageModelSettings, ...]:
-        """Return the language models that a stage asks: for false negatives several, for refusals one or none, else one."""
+        """Return the language models that a stage asks: for false negatives several, for refusals
+        one or none, else one.
+        """
         if stage == "false-negatives":
             return self.false_negatives.panel or self.choose_llms("verify")
         if stage == "refusals":
             return (self.translate.judge,) if self.translate.judge else ()
-        section = {"ask": self.ask, "locate": self.locate, "verify": self.verify, "translate": self.translate}[stage]
+        section = {
+            "ask": self.ask,
+            "locate": self.locate,
+            "verify": self.verify,
+            "translate": self.translate,
+        }[stage]
         return (section.llm or self.llm,)
 
     def list_llms(self) -> list[LanguageModelSettings]:

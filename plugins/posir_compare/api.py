@@ -37,34 +37,52 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
-    "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below rank 10.",
-    "Position effect: nDCG@10 with the same evidence in the first third of its document minus in the last.",
+    "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below "
+    "rank 10.",
+    "Position effect: nDCG@10 with the same evidence in the first third of its document minus in "
+    "the last.",
     "Change: model minus baseline, with its interval, adjusted for 3 metrics.",
 )
 JUDGED_BRIEF = (
-    "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
+    "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. "
+    "Intervals are adjusted for 5 metrics."
 )
 NOTES = (
-    "State: from the interval of the change: equivalent if it lies within the margin (by default 2 points of nDCG@10, 5 of the "
+    "State: from the interval of the change: equivalent if it lies within the margin (by default "
+    "2 points of nDCG@10, 5 of the "
     "position effect), better or worse if 0 is outside; otherwise inconclusive.",
-    "Paired by query: both models answered the same questions, and are compared question by question.",
-    "Position effects are compared on the same rotated versions; within the window only if both models have the same excerpts.",
+    "Paired by query: both models answered the same questions, and are compared question by "
+    "question.",
+    "Position effects are compared on the same rotated versions; within the window only if both "
+    "models have the same excerpts.",
 )
 #: What a reader of a page needs first.
 TERMS = (
-    "Change: model minus baseline, in points; in brackets its interval, wider since several changes are read together. "
+    "Change: model minus baseline, in points; in brackets its interval, wider since several "
+    "changes are read together. "
     "Position effect: the same evidence in the first third of its document minus in the last."
 )
 
 
 HEADINGS = (
-    "Task", "Method", "Baseline", "Model", "Metric", "Length", "Queries", "Baseline score", "Score", "Difference", "Change",
-)  # fmt: skip
+    "Task",
+    "Method",
+    "Baseline",
+    "Model",
+    "Metric",
+    "Length",
+    "Queries",
+    "Baseline score",
+    "Score",
+    "Difference",
+    "Change",
+)
 #: States of a change that is not decided.
 UNDECIDED_STATES = (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
 #: The reason why results of mteb alone are not compared, and what to do.
 NO_QUERIES = (
-    "They store no queries, so no change would have an interval. Save the predictions with `mteb run --prediction-folder` and "
+    "They store no queries, so no change would have an interval. Save the predictions with `mteb "
+    "run --prediction-folder` and "
     "score them with `posir score`."
 )
 #: Most comparisons of two models on a task with a sentence each.
@@ -92,17 +110,29 @@ class Comparison(Presentable, comparison.ModelComparison):
         baseline, *names = drop_organizations([self.baseline, *models])
         if first.length == ALL and count_pairs(self.rows) == 1:
             return messages.describe_ndcg_change(first.change, baseline, *names)
-        states = _count_states([row for row in self.rows if (row.length, row.metric) == (ALL, Metric.NDCG)])
-        return f"{pluralize(len(models), 'model')} against {baseline}{f' in nDCG@10: {states}' if states else ''}"
+        states = _count_states(
+            [row for row in self.rows if (row.length, row.metric) == (ALL, Metric.NDCG)]
+        )
+        return (
+            f"{pluralize(len(models), 'model')} against "
+            f"{baseline}{f' in nDCG@10: {states}' if states else ''}"
+        )
 
-    def check(self, limits: str | Sequence[str | Limit], *, lengths: Collection[str] = (ALL,), strict: bool = False) -> Gate:
+    def check(
+        self,
+        limits: str | Sequence[str | Limit],
+        *,
+        lengths: Collection[str] = (ALL,),
+        strict: bool = False,
+    ) -> Gate:
         """Test limits on the change from the baseline, as `posir compare --fail-if` does.
 
         Args:
-            limits: A metric, `<` or `>`, and a number in the unit in which its change is printed, such as
-                `position_effect > 5`; or several of these.
+            limits: A metric, `<` or `>`, and a number in the unit in which its change is printed,
+                such as `position_effect > 5`; or several of these.
             lengths: `all` or names of length buckets.
-            strict: Whether a limit already fails if the interval of the change is not wholly within it.
+            strict: Whether a limit already fails if the interval of the change is not wholly within
+                it.
 
         Returns:
             The verdict on every limit, and over all.
@@ -110,30 +140,50 @@ class Comparison(Presentable, comparison.ModelComparison):
         Raises:
             PosirError: A limit is malformed.
         """
-        given, values = [limits] if isinstance(limits, str) else limits, map(LimitedValue.of_change, self.rows)
+        given, values = (
+            [limits] if isinstance(limits, str) else limits,
+            map(LimitedValue.of_change, self.rows),
+        )
         return check_limits(values, given, lengths, strict=strict, gaps=self.gaps, notes=self.notes)
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
+        """Return the changes of each task with their sentences, and the table of all comparisons if
+        all is asked for.
+        """
         shown = self._name_models(partial(shorten_names, width=28))
-        every = DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)
+        every = DisplaySection(
+            "Scores of both sides", tables=(comparison_table(self.rows),), folded=True
+        )
         strips = tuple(self.draw_common()) if len(self.common) <= MOST_SENTENCES else ()
         drawn = [DisplaySection(strips=strips)] if strips else []
-        commands = dict.fromkeys(line for strip in strips for line in strip.code.split("\n") if CHUNK_COMMAND in line)
-        steps = [DisplaySection("Next", ("Search in chunks that fit the window:",), code="\n".join(commands))]
+        commands = dict.fromkeys(
+            line for strip in strips for line in strip.code.split("\n") if CHUNK_COMMAND in line
+        )
+        steps = [
+            DisplaySection(
+                "Next", ("Search in chunks that fit the window:",), code="\n".join(commands)
+            )
+        ]
         changes = list(change_sections(shown))
         place = next((at for at, section in enumerate(changes) if section.tables), 0)
         changes[place + 1 : place + 1] = steps if commands else []
         return (*changes[:place], *drawn, *changes[place:], *([every] if self.full else []))
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return the tables, and what is inconclusive about a few models: title and pictures have the findings."""
+        """Return the tables, and what is inconclusive about a few models: title and pictures have
+        the findings.
+        """
         named = replace(self, full=True)._name_models(drop_organizations)
         shown, row = named, named[0]
         is_one = count_pairs(shown) == 1
-        scores = comparison_table(replace(row, length=row.length_title or row.length) for row in named)
+        scores = comparison_table(
+            replace(row, length=row.length_title or row.length) for row in named
+        )
         heads = {"Baseline score": row.baseline, "Score": row.model} if is_one else {}
-        columns = tuple(replace(column, heading=heads.get(column.heading, column.heading)) for column in scores.columns)
+        columns = tuple(
+            replace(column, heading=heads.get(column.heading, column.heading))
+            for column in scores.columns
+        )
         split_by = "{Metric}\n{Task}, {Method}, {Model} against {Baseline}"
         scores = replace(scores, columns=columns, split_by=split_by, notes=())
         folded = [DisplaySection("Scores of both sides", tables=(scores,), folded=True)]
@@ -141,7 +191,10 @@ class Comparison(Presentable, comparison.ModelComparison):
         changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
             return [*changes, *folded]
-        tables, overall = [section for section in changes if section.tables], [row for row in shown if row.length == ALL]
+        tables, overall = (
+            [section for section in changes if section.tables],
+            [row for row in shown if row.length == ALL],
+        )
         said = [row.describe() for row in overall if row.metric_change.state in UNDECIDED_STATES]
         lead = [" ".join(filter(None, (*describe_pair(row), *said)))] if is_one else []
         return [*to_paragraphs(lead), *tables, *to_paragraphs([] if is_one else said), *folded]
@@ -159,9 +212,13 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
         """Return the rows that are shown, with shorter names of models."""
-        labels = list(dict.fromkeys(label for row in self.rows for label in (row.baseline, row.model)))
+        labels = list(
+            dict.fromkeys(label for row in self.rows for label in (row.baseline, row.model))
+        )
         names = dict(zip(labels, shorten(labels), strict=True))
-        return [replace(row, baseline=names[row.baseline], model=names[row.model]) for row in self.rows]
+        return [
+            replace(row, baseline=names[row.baseline], model=names[row.model]) for row in self.rows
+        ]
 
     def describe_data(self) -> str:
         """Return the tasks."""
@@ -188,7 +245,9 @@ class Comparison(Presentable, comparison.ModelComparison):
         return BRIEF
 
     def explanation(self) -> tuple[str, ...]:
-        """Return what every column means, and the notes, which the command prints on the error stream, too."""
+        """Return what every column means, and the notes, which the command prints on the error
+        stream, too.
+        """
         return (*NOTES, describe_levels(self.rows), *self.notes)
 
     def warnings(self) -> tuple[str, ...]:
@@ -210,34 +269,42 @@ def compare(
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> Comparison | Gate:
-    """Say whether models are better, worse or equivalent to a baseline in nDCG@10 and position effects, by task and length.
+    """Say whether models are better, worse or equivalent to a baseline in nDCG@10 and position
+    effects, by task and length.
 
         posir compare results                # all models with the first
         posir compare results/old results/new
         posir compare --results results bge-m3 all-MiniLM-L6-v2
 
-    Results are paired by query where both have the ranks of the same queries. Queries without positions are compared in
-    nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their clusters.
+    Results are paired by query where both have the ranks of the same queries. Queries without
+    positions are compared in nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their
+    clusters.
 
     Args:
-        given: Result folders, in Python also what `posir.read_results` returned; with `results`, names of models.
+        given: Result folders, in Python also what `posir.read_results` returned; with `results`,
+            names of models.
         results: Result folder of the named models, or several; without names, of all their models.
-        baseline: Model that all others are compared with; by default the first, of one folder by name.
+        baseline: Model that all others are compared with; by default the first, of one folder by
+            name.
         lengths: Lengths to compare; by default every one, or with `fail_if` all.
         task: Task to compare. By default, all.
-        margin: Smallest difference that matters: of a position effect, such as 5, or KEY=POINTS for ndcg_at_10 or mrr_at_10.
-        fail_if: Exit status 1, not 0, if a change is beyond a limit, such as 'ndcg_at_10 < -1'; 2 if inconclusive.
+        margin: Smallest difference that matters: of a position effect, such as 5, or KEY=POINTS for
+            ndcg_at_10 or mrr_at_10.
+        fail_if: Exit status 1, not 0, if a change is beyond a limit, such as 'ndcg_at_10 < -1'; 2
+            if inconclusive.
         full: Also show the scores of both sides.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
         junit: With `fail_if`: write JUnit XML to this file.
 
     Returns:
-        A row for each task, model, length and metric: both scores with 95% intervals, their difference in [-1, 1] with its
-        simultaneous interval, and the state of the change. With `fail_if`, the verdict on every limit, and over all.
+        A row for each task, model, length and metric: both scores with 95% intervals, their
+        difference in [-1, 1] with its simultaneous interval, and the state of the change. With
+        `fail_if`, the verdict on every limit, and over all.
 
     Raises:
-        PosirError: There are no such results, models or lengths, or fewer than two models; with `fail_if`, the gate is then
-            inconclusive. Or a limit is malformed, or the file cannot be written.
+        PosirError: There are no such results, models or lengths, or fewer than two models; with
+            `fail_if`, the gate is then inconclusive. Or a limit is malformed, or the file cannot be
+            written.
 
     Examples:
         >>> import posir
@@ -250,7 +317,9 @@ def compare(
     limits = parse_limits(to_list(fail_if), strict=strict, junit=junit)
     tasks, margins = to_list(task), Margins.parse(to_list(margin))
     if not limits:
-        return replace(_compare(given, results, baseline, to_list(lengths), tasks, margins), full=full)
+        return replace(
+            _compare(given, results, baseline, to_list(lengths), tasks, margins), full=full
+        )
     chosen = to_list(lengths) or [ALL]
 
     def test() -> Gate:
@@ -282,7 +351,8 @@ def _read_source(source: ResultSource) -> list[StoredResult]:
     if not any(map(is_comparable, results)):
         tasks = sorted({result.task for result in results})
         raise PosirError(
-            f"{source}: only results that mteb alone wrote, on {', '.join(tasks)}. {NO_QUERIES} `posir report` shows their "
+            f"{source}: only results that mteb alone wrote, on {', '.join(tasks)}. {NO_QUERIES} "
+            "`posir report` shows their "
             f"scores: posir report {shlex.quote(str(source))}"
         )
     return results
@@ -304,45 +374,76 @@ def _compare(
     margins: Margins,
     most: int | None = None,
 ) -> Comparison:
-    """Compare runs; see `compare`. With names of models, the baseline need not be among them; `most` limits their number.
+    """Compare runs; see `compare`. With names of models, the baseline need not be among them;
+    `most` limits their number.
 
     Raises:
         PosirError: As `compare` without limits; or there are more runs than allowed.
     """
-    names, sources = ([], _list_sources(given)) if results is None else (_list_sources(given), _list_sources(results))
+    names, sources = (
+        ([], _list_sources(given))
+        if results is None
+        else (_list_sources(given), _list_sources(results))
+    )
     if not sources:
-        raise UsageError("Nothing to compare. Use `posir compare FOLDER ...` or `posir compare --results FOLDER MODEL ...`.")
+        raise UsageError(
+            "Nothing to compare. Use `posir compare FOLDER ...` or `posir compare --results "
+            "FOLDER MODEL ...`."
+        )
     for source in sources:
         if isinstance(source, str | Path) and not Path(source).is_dir() and results is None:
             raise PosirError(
-                f"{source}: no such folder. Give result folders, or names of models and their folder: "
+                f"{source}: no such folder. Give result folders, or names of models and their "
+                "folder: "
                 "`posir compare --results FOLDER MODEL MODEL`."
             )
     read = [_read_source(source) for source in sources]
-    runs = comparison.collect_runs([[result for result in listed if is_comparable(result)] for listed in read])
+    runs = comparison.collect_runs(
+        [[result for result in listed if is_comparable(result)] for listed in read]
+    )
     chosen = [run for name in names for run in comparison.find_by_name(runs, name)] or list(runs)
     if baseline is not None and (first := comparison.choose_baseline(runs, baseline)) not in chosen:
         chosen.insert(0, first)
     labels = ", ".join(run.label for run in chosen)
     if len(chosen) < 2:
-        raise PosirError(f"A comparison needs two models; found: {labels}. Name another one or give another folder.")
+        raise PosirError(
+            f"A comparison needs two models; found: {labels}. Name another one or give another "
+            "folder."
+        )
     known = sorted({result.task for run in chosen for result in run.results})
     if unknown := [task for task in tasks if task not in known]:
-        raise PosirError(f"--task {unknown[0]}: there are no results of such a task. Choose from {', '.join(known)}.")
+        raise PosirError(
+            f"--task {unknown[0]}: there are no results of such a task. Choose from "
+            f"{', '.join(known)}."
+        )
     if tasks:
-        chosen = [replace(run, results=tuple(result for result in run.results if result.task in tasks)) for run in chosen]
+        chosen = [
+            replace(run, results=tuple(result for result in run.results if result.task in tasks))
+            for run in chosen
+        ]
     pairs = comparison.build_pairs(chosen, comparison.choose_baseline(chosen, baseline))
     compared = comparison.compare_pairs(pairs, lengths, margins)
     if most and len(chosen) > most:
-        raise PosirError(f"A gate tests one model against one baseline; found: {labels}. Name two with --results.")
+        raise PosirError(
+            f"A gate tests one model against one baseline; found: {labels}. Name two with "
+            "--results."
+        )
     told = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."
     hint = told if baseline is None and len(chosen) > 2 else ""
-    notes = (*compared.notes, *_describe_plain(result for listed in read for result in listed if not is_comparable(result)))
+    notes = (
+        *compared.notes,
+        *_describe_plain(
+            result for listed in read for result in listed if not is_comparable(result)
+        ),
+    )
     return Comparison(compared.rows, notes, compared.gaps, compared.common, hint=hint)
 
 
-def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> Iterator[DisplaySection]:
-    """Yield sentences on the models of each task against the baseline, their table and, of one model, its lengths.
+def change_sections(
+    rows: Sequence[ComparisonRow], *, scored: bool = False
+) -> Iterator[DisplaySection]:
+    """Yield sentences on the models of each task against the baseline, their table and, of one
+    model, its lengths.
 
     With many pairs there are counts of states in place of sentences and lengths.
     """
@@ -352,7 +453,10 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         yield from to_paragraphs(count_changes(rows))
     for (task, method), grouped in groupby(sorted(rows, key=identify), key=identify):
         group = list(grouped)
-        overall, is_pair = [row for row in group if row.length == ALL], len({row.model for row in group}) == 1
+        overall, is_pair = (
+            [row for row in group if row.length == ALL],
+            len({row.model for row in group}) == 1,
+        )
         if overall:
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
@@ -360,14 +464,19 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
             # A page of one pair begins with its data.
             data = "" if scored and count_pairs(rows) == 1 else f"{task}, {queries} queries, "
             title = f"Change from {group[0].baseline} · {data}{method}"
-            yield DisplaySection(tables=(comparison_table(overall) if judged else tabulate(overall, "Model", title),))
+            yield DisplaySection(
+                tables=(comparison_table(overall) if judged else tabulate(overall, "Model", title),)
+            )
         if many:
             continue
         lengths = [row for row in group if row.length != ALL]
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            widened = f"intervals widened for {compared} comparisons ({pluralize(compared // 3, 'length')}, 3 metrics)"
+            widened = (
+                f"intervals widened for {compared} comparisons "
+                f"({pluralize(compared // 3, 'length')}, 3 metrics)"
+            )
             # A page has that in how to read it.
             of = ", ".join([*([] if is_pair else [model]), *([] if scored else [widened])])
             title = " · ".join(filter(None, ("Change by length", of)))
@@ -379,37 +488,68 @@ def count_pairs(rows: Iterable[ComparisonRow]) -> int:
     return len({(row.task, row.method, row.model) for row in rows})
 
 
-def _group_metrics(rows: Sequence[ComparisonRow]) -> Iterator[tuple[Metric, list[ComparisonRow], list[str]]]:
+def _group_metrics(
+    rows: Sequence[ComparisonRow],
+) -> Iterator[tuple[Metric, list[ComparisonRow], list[str]]]:
     """Yield each metric with its rows, and the scores of the baseline and then of each model."""
     for metric in dict.fromkeys(row.metric for row in rows):
         listed = [row for row in rows if row.metric is metric]
         known = (listed[0].a, *(row.b for row in listed))
-        yield metric, listed, [FORMATS[metric][0](score.value if score else None) for score in known]
+        yield (
+            metric,
+            listed,
+            [FORMATS[metric][0](score.value if score else None) for score in known],
+        )
 
 
-def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str) -> Table:
+def _change_table(
+    rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str
+) -> Table:
     """Return a table of the changes in each metric: of models below the baseline, or of lengths."""
     is_models, lines = heading == "Model", list[tuple[str, ...]]()
     for metric, listed, scores in _group_metrics(rows):
-        lines += [(metric.heading, "", "", ""), *([(listed[0].baseline, scores[0], "", "")] if is_models else [])]
+        lines += [
+            (metric.heading, "", "", ""),
+            *([(listed[0].baseline, scores[0], "", "")] if is_models else []),
+        ]
         for row, score in zip(listed, scores[1:], strict=True):
-            first = (row.model, score) if is_models else (row.length_title, format_count(row.queries))
+            first = (
+                (row.model, score) if is_models else (row.length_title, format_count(row.queries))
+            )
             state = messages.label_change(row.metric_change)
             lines.append((*first, messages.format_difference(row.metric_change), state))
     numbers = ["Score" if is_models else "Queries", "Change"]
-    return Table(build_columns([heading, *numbers, "State"], numbers), tuple(lines), title, is_narrow=is_models)
+    return Table(
+        build_columns([heading, *numbers, "State"], numbers),
+        tuple(lines),
+        title,
+        is_narrow=is_models,
+    )
 
 
-def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str) -> Table:
-    """Return a table of scores and changes with a column for each metric, and a line for each model or length."""
+def _page_table(
+    rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str
+) -> Table:
+    """Return a table of scores and changes with a column for each metric, and a line for each model
+    or length.
+    """
     is_models, first = heading == "Model", [row for row in rows if row.metric is rows[0].metric]
     names = [[first[0].baseline, *(row.model for row in first)]]
-    cells = names if is_models else [[row.length_title for row in first], [format_count(row.queries) for row in first]]
+    cells = (
+        names
+        if is_models
+        else [[row.length_title for row in first], [format_count(row.queries) for row in first]]
+    )
     columns = list(build_columns([heading, "Queries"][: len(cells)], ["Queries"]))
     for metric, listed, scores in _group_metrics(rows):
         # The interval stands below its state.
         changes = [
-            "\n".join((messages.label_change(row.metric_change), messages.format_difference(row.metric_change))).rstrip()
+            "\n".join(
+                (
+                    messages.label_change(row.metric_change),
+                    messages.format_difference(row.metric_change),
+                )
+            ).rstrip()
             for row in listed
         ]
         columns += [Column("Score", "right", metric.heading)] if is_models else []
@@ -419,10 +559,14 @@ def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
-    """Return a table with a line for each comparison; a terminal shows a table for each task, method and model."""
+    """Return a table with a line for each comparison; a terminal shows a table for each task,
+    method and model.
+    """
     rows, metrics = list(rows), list(Metric)
     models = list(dict.fromkeys(row.model for row in rows))
-    rows.sort(key=lambda row: (row.task, row.method, models.index(row.model), metrics.index(row.metric)))
+    rows.sort(
+        key=lambda row: (row.task, row.method, models.index(row.model), metrics.index(row.metric))
+    )
     return Table(
         build_columns(HEADINGS, ["Queries", "Baseline score", "Score", "Difference"]),
         tuple(
@@ -451,17 +595,28 @@ def count_changes(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     overall = [row for row in rows if row.length == ALL]
     for metric in dict.fromkeys(row.metric for row in overall):
         of_metric = [row for row in overall if row.metric is metric]
-        yield f"Change in {metric.value} over all lengths, {pluralize(len(of_metric), 'pair')}: {_count_states(of_metric)}."
+        yield (
+            f"Change in {metric.value} over all lengths, {pluralize(len(of_metric), 'pair')}: "
+            f"{_count_states(of_metric)}."
+        )
     by_chance = format_number(count_pairs(overall) * (1 - LEVEL), ".1f").removesuffix(".0")
-    yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
+    yield (
+        f"If none of them differed, about {by_chance} would be expected to be called better or "
+        "worse by chance."
+    )
 
 
 def describe_task(overall: Sequence[ComparisonRow]) -> DisplaySection:
-    """Return the change in nDCG@10 of the only model, or how many changed how, as a title; below it what is inconclusive."""
+    """Return the change in nDCG@10 of the only model, or how many changed how, as a title; below it
+    what is inconclusive.
+    """
     first, models = overall[0], {row.model for row in overall}
     said = [row.describe() for row in overall if row.metric_change.state in UNDECIDED_STATES]
     if len(models) == 1:
-        title, said = messages.describe_ndcg_change(first.change, first.baseline, first.model), [describe_reads(first), *said]
+        title, said = (
+            messages.describe_ndcg_change(first.change, first.baseline, first.model),
+            [describe_reads(first), *said],
+        )
     else:
         states = _count_states(row for row in overall if row.metric is first.metric)
         title = f"{len(models)} models against {first.baseline} in {first.metric}: {states}"
@@ -469,9 +624,14 @@ def describe_task(overall: Sequence[ComparisonRow]) -> DisplaySection:
 
 
 def describe_pair(row: ComparisonRow) -> Iterator[str]:
-    """Yield what the title of a page of one pair leaves open: the position effect, both windows, and the data."""
+    """Yield what the title of a page of one pair leaves open: the position effect, both windows,
+    and the data.
+    """
     if row.change.judged:
-        yield f"{row.task}: {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}."
+        yield (
+            f"{row.task}: {pluralize(row.queries, 'question')} on "
+            f"{pluralize(row.documents, row.change.counted)}."
+        )
         return
     reads = describe_reads(row)
     effect = messages.describe_effect_change(row.change, row.baseline, row.model)
@@ -482,7 +642,11 @@ def describe_pair(row: ComparisonRow) -> Iterator[str]:
 def describe_reads(row: ComparisonRow) -> str:
     """Return what baseline and model read; empty if that is the same."""
     first, second = row.reads
-    return f"{row.model} reads {second.phrase}, {row.baseline} {first.phrase}." if first != second else ""
+    return (
+        f"{row.model} reads {second.phrase}, {row.baseline} {first.phrase}."
+        if first != second
+        else ""
+    )
 
 
 def _count_states(rows: Iterable[ComparisonRow]) -> str:
@@ -494,7 +658,11 @@ def _count_states(rows: Iterable[ComparisonRow]) -> str:
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:
     """Return the levels of the intervals of changes: over all lengths, then of lengths."""
     said = [
-        f"{messages.format_level(level)} {'over all lengths' if is_all else 'by length'} (for {round(ALPHA / (1 - level))})"
+        f"{messages.format_level(level)} {'over all lengths' if is_all else 'by length'} (for "
+        f"{round(ALPHA / (1 - level))})"
         for is_all, level in dict.fromkeys((row.length == ALL, row.change.level) for row in rows)
     ]
-    return f"Intervals: all changes of a table hold at once at 95%, so each at {', '.join(said)}; scores as in a report."
+    return (
+        f"Intervals: all changes of a table hold at once at 95%, so each at {', '.join(said)}; "
+        "scores as in a report."
+    )

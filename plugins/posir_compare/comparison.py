@@ -58,7 +58,11 @@ class ModelRun:
 
     def by_subset(self, task: str) -> dict[str, SubsetResult]:
         """Return the results by position on a task by subset."""
-        return {result.subset: result for result in self.results if result.task == task and isinstance(result, SubsetResult)}
+        return {
+            result.subset: result
+            for result in self.results
+            if result.task == task and isinstance(result, SubsetResult)
+        }
 
     def find_read(self, task: str) -> ReadPart:
         """Return what the model reads, over the subsets of a task."""
@@ -71,7 +75,11 @@ class ModelRun:
 
     def judged(self, task: str) -> dict[str, JudgedResult]:
         """Return the results on all judged queries of a task by subset."""
-        return {result.subset: result for result in self.results if result.task == task and isinstance(result, JudgedResult)}
+        return {
+            result.subset: result
+            for result in self.results
+            if result.task == task and isinstance(result, JudgedResult)
+        }
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,9 @@ def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
     runs: dict[Path, tuple[StoredResult, ...]] = {}
     named = iter(unify_names([result for source in sources for result in source]))
     for source in sources:
-        ordered = sorted(islice(named, len(source)), key=lambda result: (result.model, str(result.file.parent)))
+        ordered = sorted(
+            islice(named, len(source)), key=lambda result: (result.model, str(result.file.parent))
+        )
         for parent, results in groupby(ordered, key=lambda result: result.file.parent):
             # A folder that is given twice, or is inside another one, is read once.
             runs.setdefault(parent.resolve(), tuple(results))
@@ -102,14 +112,26 @@ def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
 def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
     """Return the runs of a model by its full name, or the part after the slash."""
     wanted = name.casefold()
-    named = [run for run in runs if wanted in (model := run.results[0].model.casefold(), model.partition("/")[2])]
+    named = [
+        run
+        for run in runs
+        if wanted in (model := run.results[0].model.casefold(), model.partition("/")[2])
+    ]
     models = {run.results[0].model for run in named}
     if not named:
         known = sorted({run.results[0].model for run in runs})
-        parts = {part.casefold(): model for model in known for part in (model, *bare_name(model).split("-"), bare_name(model))}
-        near = [f" Did you mean {bare_name(parts[part])}?" for part in get_close_matches(wanted, parts, 1)]
+        parts = {
+            part.casefold(): model
+            for model in known
+            for part in (model, *bare_name(model).split("-"), bare_name(model))
+        }
+        near = [
+            f" Did you mean {bare_name(parts[part])}?"
+            for part in get_close_matches(wanted, parts, 1)
+        ]
         raise PosirError(
-            f"There are no results of a model '{name}'.{''.join(near)} Use one of these names: {', '.join(known)}."
+            f"There are no results of a model '{name}'.{''.join(near)} Use one of these names: "
+            f"{', '.join(known)}."
         )
     if len(models) > 1:
         raise PosirError(f"'{name}' matches {' and '.join(sorted(models))}. Give the full name.")
@@ -119,18 +141,23 @@ def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
 def choose_baseline(runs: Sequence[ModelRun], name: str | None) -> ModelRun:
     """Return the run that the others are compared with: the named one, or the first.
 
-    The name is the full one, or the part after the slash; or the label, if several runs have that name.
+    The name is the full one, or the part after the slash; or the label, if several runs have that
+    name.
     """
     if name is None:
         return runs[0]
     named = [run for run in runs if run.label == name] or find_by_name(runs, name)
     if len(named) > 1:
-        raise PosirError(f"--baseline {name} matches {' and '.join(repr(run.label) for run in named)}. Give one of these.")
+        raise PosirError(
+            f"--baseline {name} matches {' and '.join(repr(run.label) for run in named)}. Give "
+            "one of these."
+        )
     return named[0]
 
 
 def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
-    """Return every other run with the baseline, on every task that both have results of, ordered by task.
+    """Return every other run with the baseline, on every task that both have results of, ordered by
+    task.
 
     Raises:
         PosirError: There is no such pair.
@@ -139,14 +166,20 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
     others = [(run, {result.task for result in run.results}) for run in runs if run is not baseline]
     pairs = [Pair(baseline, run, task) for task in tasks for run, known in others if task in known]
     if not pairs:
-        listed = "; ".join(f"{run.label}: {', '.join(sorted({r.task for r in run.results}))}" for run in runs)
+        listed = "; ".join(
+            f"{run.label}: {', '.join(sorted({r.task for r in run.results}))}" for run in runs
+        )
         raise PosirError(
-            f"There is nothing to compare: no other model has results on a task of {baseline.label}. Found: {listed}. Run a "
-            "second model on one of these tasks with `mteb run`, choose another --baseline, or give a folder that has results."
+            "There is nothing to compare: no other model has results on a task of "
+            f"{baseline.label}. Found: {listed}. Run a "
+            "second model on one of these tasks with `mteb run`, choose another --baseline, or "
+            "give a folder that has results."
         )
     for run in runs:
         if run is not baseline and not any(pair.b is run for pair in pairs):
-            logger.warning("%s is not compared: %s has no results of its tasks", run.label, baseline.label)
+            logger.warning(
+                "%s is not compared: %s has no results of its tasks", run.label, baseline.label
+            )
     return pairs
 
 
@@ -158,7 +191,9 @@ class CommonResults:
     b: ResultValues
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
-    """Notes on subsets that were skipped, such as those on different data, and why queries could not be paired."""
+    """Notes on subsets that were skipped, such as those on different data, and why queries could
+    not be paired.
+    """
 
     @property
     def are_paired(self) -> bool:
@@ -175,24 +210,43 @@ def find_common_results(pair: Pair) -> CommonResults:
     a, b = pair.a.by_subset(pair.task), pair.b.by_subset(pair.task)
     where = f"{pair.a.label} and {pair.b.label} on {pair.task}"
     both = [subset for subset in a if subset in b]
-    other_data = {subset: parts for subset in both if (parts := a[subset].data.differing_parts(b[subset].data))}
-    same = tuple(subset for subset in both if subset not in other_data and a[subset].profile.same_queries(b[subset].profile))
+    other_data = {
+        subset: parts
+        for subset in both
+        if (parts := a[subset].data.differing_parts(b[subset].data))
+    }
+    same = tuple(
+        subset
+        for subset in both
+        if subset not in other_data and a[subset].profile.same_queries(b[subset].profile)
+    )
     skipped = list(_describe_skipped(a, b, same, other_data))
     if not same:
-        advice = "Only results on the same queries can be compared; run both models again on the same data."
+        advice = (
+            "Only results on the same queries can be compared; run both models again on the same "
+            "data."
+        )
         raise PosirError(f"{where}: {'; '.join(skipped)}. {advice}")
     notes = [f"{where}: {reason}." for reason in skipped]
     first, second = (pool(results[subset].values for subset in same) for results in (a, b))
     common = CommonResults(first, second, same, ())
     if not common.are_paired:
-        notes.append(f"{where}: compared without pairing. The two results are on different queries or documents.")
+        notes.append(
+            f"{where}: compared without pairing. The two results are on different queries or "
+            "documents."
+        )
     return replace(common, notes=tuple(notes))
 
 
 def _describe_skipped(
-    a: Mapping[str, SubsetResult], b: Mapping[str, SubsetResult], same: Sequence[str], other_data: Mapping[str, Sequence[str]]
+    a: Mapping[str, SubsetResult],
+    b: Mapping[str, SubsetResult],
+    same: Sequence[str],
+    other_data: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """Yield which subsets of two results are not compared, and why, given those on the same and on other data."""
+    """Yield which subsets of two results are not compared, and why, given those on the same and on
+    other data.
+    """
     both, only_one = a.keys() & b.keys(), sorted(a.keys() ^ b.keys())
     different = sorted(both - {*same} - other_data.keys())
     if not both:
@@ -206,30 +260,44 @@ def _describe_skipped(
             for results in (a, b)
         )
         parts = " and ".join(dict.fromkeys(chain.from_iterable(other_data.values())))
-        yield f"skipped subsets whose data differ ({parts}): {', '.join(sorted(other_data))} in {files}"
+        yield (
+            f"skipped subsets whose data differ ({parts}): {', '.join(sorted(other_data))} in "
+            f"{files}"
+        )
     if different:
         yield f"skipped subsets whose queries or position bins differ: {', '.join(different)}"
 
 
 def find_common_judged(pair: Pair) -> tuple[JudgedScores, JudgedScores, int, tuple[str, ...]]:
-    """Return the metrics of two runs on all judged queries of a task, pooled over the subsets that both have with the same
-    judgments, the number of these, and notes on others; raise PosirError if there are none.
+    """Return the metrics of two runs on all judged queries of a task, pooled over the subsets that
+    both have with the same judgments, the number of these, and notes on others; raise PosirError if
+    there are none.
     """
     a, b = pair.a.judged(pair.task), pair.b.judged(pair.task)
     both = [subset for subset in a if subset in b]
     same = [
         subset
         for subset in both
-        if a[subset].values.digests == b[subset].values.digests and not a[subset].data.differing_parts(b[subset].data)
+        if a[subset].values.digests == b[subset].values.digests
+        and not a[subset].data.differing_parts(b[subset].data)
     ]
     where = f"{pair.a.label} and {pair.b.label} on {pair.task}, judged queries"
     if not same:
         raise PosirError(
-            f"{where}: {'corpus, judgments or clusters differ' if both else 'they have no subset in common'}. Score both runs "
+            f"{where}: "
+            f"{'corpus, judgments or clusters differ' if both else 'they have no subset in common'}. "  # noqa: E501
+            "Score both runs "
             "on the same data, with the same --clusters."
         )
     left_out = sorted((a.keys() | b.keys()) - {*same})
-    notes = (f"{where}: skipped subsets that only one has, or whose data differ: {', '.join(left_out)}.",) if left_out else ()
+    notes = (
+        (
+            f"{where}: skipped subsets that only one has, or whose data differ: "
+            f"{', '.join(left_out)}.",
+        )
+        if left_out
+        else ()
+    )
     first, second = (pool(results[subset].values for subset in same) for results in (a, b))
     return first, second, len(same), notes
 
@@ -257,7 +325,10 @@ class Metric(StrEnum):
 
 
 #: Headings of the changes of metrics of which the highest is not the best.
-HEADINGS = {Metric.POSITION_EFFECT: "Position effect (best: 0)", Metric.IN_WINDOW: "Effect within the window (best: 0)"}
+HEADINGS = {
+    Metric.POSITION_EFFECT: "Position effect (best: 0)",
+    Metric.IN_WINDOW: "Effect within the window (best: 0)",
+}
 #: The metrics of all judged queries, whose evidence may have no position.
 JUDGED_METRICS = tuple(metric for metric in Metric if metric.key in METRICS)
 
@@ -281,7 +352,9 @@ class ComparisonRow:
     a: Estimate | None
     b: Estimate | None
     change: Change
-    """The change of all metrics over these queries. Intervals of the metrics hold at the same time, and of all lengths."""
+    """The change of all metrics over these queries. Intervals of the metrics hold at the same time,
+    and of all lengths.
+    """
     reads: tuple[ReadPart, ReadPart]
     """The part of a text that the baseline and the model read."""
     length_title: str = ""
@@ -304,10 +377,23 @@ class ComparisonRow:
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV and JSON."""
         change = self.metric_change
-        names = ("baseline", "model", "task", "subsets", "length", "queries", "documents", "metric", "method", "a", "b")
+        names = (
+            "baseline",
+            "model",
+            "task",
+            "subsets",
+            "length",
+            "queries",
+            "documents",
+            "metric",
+            "method",
+            "a",
+            "b",
+        )
         return {
             **{name: getattr(self, name) for name in names},
-            "difference": self.difference and Estimate(self.difference.value, self.difference.interval),
+            "difference": self.difference
+            and Estimate(self.difference.value, self.difference.interval),
             "level": self.change.level,
             "state": change.state,
             "reason": change.reason,
@@ -328,12 +414,16 @@ class ModelComparison:
     notes: tuple[str, ...]
     """Sentences on pairs and subsets that were skipped, or could not be paired by query."""
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Reasons why a model was not compared with the baseline, or not with all of its results, by model and task."""
+    """Reasons why a model was not compared with the baseline, or not with all of its results, by
+    model and task.
+    """
     common: tuple[tuple[Pair, CommonResults], ...] = field(default=(), repr=False, compare=False)
     """The pairs with common queries, and their results on these."""
 
     def draw_common(self) -> Iterator[Strip]:
-        """Yield the picture of the answer of the baseline and of each model, on the queries that they have in common."""
+        """Yield the picture of the answer of the baseline and of each model, on the queries that
+        they have in common.
+        """
         several, drawn = len({pair.task for pair, _ in self.common}) > 1, set()
         labels = [run.label for pair, _ in self.common for run in (pair.a, pair.b)]
         short = dict(zip(labels, drop_organizations(labels), strict=True))
@@ -356,11 +446,14 @@ def _list_advice(findings: GroupFindings, task: str) -> tuple[tuple[str, str], .
     return (("Next", describe_advice(findings, task)),)
 
 
-def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:
-    """Compare pairs in nDCG@10 and in the effect of position, over all lengths and in each length bucket with queries.
+def compare_pairs(
+    pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS
+) -> ModelComparison:
+    """Compare pairs in nDCG@10 and in the effect of position, over all lengths and in each length
+    bucket with queries.
 
-    All pairs have the same baseline; one without common queries is skipped with a note. `lengths` are `all` or names of length
-    buckets; empty for every one.
+    All pairs have the same baseline; one without common queries is skipped with a note. `lengths`
+    are `all` or names of length buckets; empty for every one.
     """
     common_results: list[tuple[Pair, CommonResults]] = []
     judged: list[ComparisonRow] = []
@@ -384,7 +477,9 @@ def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins:
         common_results.append((pair, common))
         notes.extend(common.notes)
         if missing := sorted(pair.a.by_subset(pair.task).keys() - set(common.subsets)):
-            gaps[pair.b.label, pair.task] = f"not compared: {', '.join(missing)}. {' '.join(common.notes)}"
+            gaps[pair.b.label, pair.task] = (
+                f"not compared: {', '.join(missing)}. {' '.join(common.notes)}"
+            )
     notes += missing_tasks
     if not common_results and not judged:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
@@ -397,13 +492,20 @@ def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins:
     known = {row.length.casefold(): row.length for row in rows}
     chosen = {name.casefold() for name in lengths} or known
     if unknown := [name for name in lengths if name.casefold() not in known]:
-        raise PosirError(f"--lengths {unknown[0]}: no queries of such a length. Choose from {', '.join(known.values())}.")
+        raise PosirError(
+            f"--lengths {unknown[0]}: no queries of such a length. Choose from "
+            f"{', '.join(known.values())}."
+        )
     shown = tuple(row for row in rows if row.length.casefold() in chosen)
     return ModelComparison(shown, tuple(notes), gaps, tuple(common_results))
 
 
-def _compare_judged_pair(pair: Pair, margins: Margins) -> tuple[list[ComparisonRow], tuple[str, ...]]:
-    """Return a row for each metric of all judged queries, and notes; raise PosirError if the runs have none in common."""
+def _compare_judged_pair(
+    pair: Pair, margins: Margins
+) -> tuple[list[ComparisonRow], tuple[str, ...]]:
+    """Return a row for each metric of all judged queries, and notes; raise PosirError if the runs
+    have none in common.
+    """
     a, b, subsets, notes = find_common_judged(pair)
     change = compare_judged(a, b, margins)
     rows = [
@@ -428,28 +530,40 @@ def _compare_judged_pair(pair: Pair, margins: Margins) -> tuple[list[ComparisonR
 
 
 def _find_missing_tasks(pairs: Sequence[Pair]) -> tuple[dict[tuple[str, str], str], list[str]]:
-    """Return why models lack tasks of the baseline, by model and task, and sentences on the tasks that only one of two has."""
+    """Return why models lack tasks of the baseline, by model and task, and sentences on the tasks
+    that only one of two has.
+    """
     compared = {(pair.b.label, pair.task) for pair in pairs}
     gaps: dict[tuple[str, str], str] = {}
     notes = []
     for label, pair in {pair.b.label: pair for pair in pairs}.items():
-        of_baseline, of_model = ({result.task for result in run.results} for run in (pair.a, pair.b))
+        of_baseline, of_model = (
+            {result.task for result in run.results} for run in (pair.a, pair.b)
+        )
         gaps |= {
-            (label, task): f"{label} has no results of it." for task in sorted(of_baseline) if (label, task) not in compared
+            (label, task): f"{label} has no results of it."
+            for task in sorted(of_baseline)
+            if (label, task) not in compared
         }
         for run, lacking in ((pair.b, of_baseline - of_model), (pair.a, of_model - of_baseline)):
             if lacking:
-                notes.append(f"Not compared, since {run.label} has no results of it: {', '.join(sorted(lacking))}.")
+                notes.append(
+                    f"Not compared, since {run.label} has no results of it: "
+                    f"{', '.join(sorted(lacking))}."
+                )
     return gaps, notes
 
 
 def compare_pair(
-    pair: Pair, common: CommonResults, lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS
+    pair: Pair,
+    common: CommonResults,
+    lengths: Collection[str] = (),
+    margins: Margins = DEFAULT_MARGINS,
 ) -> list[ComparisonRow]:
     """Return the rows of one pair: every metric, for all lengths and for each.
 
-    The intervals of the three metrics over all lengths hold at the same time, and so do those of all length buckets in
-    `lengths`, which are every one if it is empty.
+    The intervals of the three metrics over all lengths hold at the same time, and so do those of
+    all length buckets in `lengths`, which are every one if it is empty.
     """
     paired = common.are_paired
     first, other = analyze(common.a), analyze(common.b)
@@ -457,9 +571,15 @@ def compare_pair(
     axes = common.a.profile.axes
     names = (ALL, *axes.lengths) if len(axes.lengths) > 1 else (ALL,)
     titles = dict(zip(axes.lengths, axes.length_titles, strict=True))
-    groups = [(pair.task, *group, paired) for group in zip(names, first.groups, other.groups, strict=True)]
+    groups = [
+        (pair.task, *group, paired) for group in zip(names, first.groups, other.groups, strict=True)
+    ]
     chosen = {name.casefold() for name in lengths}
-    compared = sum(bool(a.queries) for _, name, a, *_ in groups if name != ALL and (not chosen or name.casefold() in chosen))
+    compared = sum(
+        bool(a.queries)
+        for _, name, a, *_ in groups
+        if name != ALL and (not chosen or name.casefold() in chosen)
+    )
     places = analyze_places(common.a), analyze_places(common.b)
     if places[0] and places[1] and common.a.places and common.b.places:
         same = common.a.places.ranks.same_queries(common.b.places.ranks)
@@ -469,7 +589,9 @@ def compare_pair(
         level = CHANGE_LEVEL if name == ALL else 1 - (1 - CHANGE_LEVEL) / max(compared, 1)
         change = compare_groups(a, b, paired=is_paired, margins=margins, level=level)
         # With the interval that a report prints.
-        printed = [LEVEL if name == ALL else level_of_lengths(analysis) for analysis in (first, other)]
+        printed = [
+            LEVEL if name == ALL else level_of_lengths(analysis) for analysis in (first, other)
+        ]
         scores = [_list_scores(group, shown) for group, shown in zip((a, b), printed, strict=True)]
         rows += [
             ComparisonRow(

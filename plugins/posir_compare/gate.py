@@ -1,9 +1,12 @@
-"""A gate: limits on how far a model may differ from its baseline, or on its scores, each tested instead of compared.
+"""A gate: limits on how far a model may differ from its baseline, or on its scores, each tested
+instead of compared.
 
-A limit such as `ndcg_at_10 < -1` says when a change is too large. It is about the true change, of which the data give an
-interval. A limit is on one side of it, so an interval of level 1 - 2a is wrong there with probability a; with m such sides in a
-gate a is 0.05 / m (Bonferroni), and at most the 0.025 of the 95% intervals of a comparison. A gate of models that are within
-all limits, equal ones above all, therefore fails in at most 5% of all cases. Scores without a baseline are tested alike.
+A limit such as `ndcg_at_10 < -1` says when a change is too large. It is about the true change, of
+which the data give an interval. A limit is on one side of it, so an interval of level 1 - 2a is
+wrong there with probability a; with m such sides in a gate a is 0.05 / m (Bonferroni), and at most
+the 0.025 of the 95% intervals of a comparison. A gate of models that are within all limits, equal
+ones above all, therefore fails in at most 5% of all cases. Scores without a baseline are tested
+alike.
 """
 
 from __future__ import annotations
@@ -76,7 +79,9 @@ class TestedLimit:
 
 @dataclass(frozen=True)
 class LimitedValue:
-    """A value that is limited: the change of a metric, model minus baseline, or the score of a model."""
+    """A value that is limited: the change of a metric, model minus baseline, or the score of a
+    model.
+    """
 
     subject: TestedLimit
     """Metric, system and questions that it is of, without a limit."""
@@ -92,36 +97,75 @@ class LimitedValue:
         """Return the change of a metric from the baseline."""
         change, difference = row.metric_change, row.difference
         subject = TestedLimit(
-            *(GateVerdict.UNDECIDED, "", row.metric, row.task, row.length, row.baseline, row.model, row.queries, row.a, row.b),
+            *(
+                GateVerdict.UNDECIDED,
+                "",
+                row.metric,
+                row.task,
+                row.length,
+                row.baseline,
+                row.model,
+                row.queries,
+                row.a,
+                row.b,
+            ),
             state=change.state,
             compared=format_change(change),
             answer=row.describe(),
         )
-        needed = change.needed.number if change.needed and change.reason is Reason.FEW_DOCUMENTS else None
+        needed = (
+            change.needed.number
+            if change.needed and change.reason is Reason.FEW_DOCUMENTS
+            else None
+        )
         few = describe_few(needed, row.change.documents, row.change.counted)
-        return cls(subject, difference, difference.interval_at if difference and difference.interval else None, few)
+        return cls(
+            subject,
+            difference,
+            difference.interval_at if difference and difference.interval else None,
+            few,
+        )
 
     @classmethod
     def of_means(
-        cls, scores: JudgedScores, estimates: Mapping[str, MeanEstimate | None], model: str, task: str
+        cls,
+        scores: JudgedScores,
+        estimates: Mapping[str, MeanEstimate | None],
+        model: str,
+        task: str,
     ) -> Iterator[LimitedValue]:
         """Yield each metric of a model over all judged queries of a task."""
         clusters = len(scores.sizes)
-        few = describe_few(MIN_DOCUMENTS if clusters < MIN_DOCUMENTS else None, clusters, scores.counted)
+        few = describe_few(
+            MIN_DOCUMENTS if clusters < MIN_DOCUMENTS else None, clusters, scores.counted
+        )
         for metric in JUDGED_METRICS:
             mean = estimates[metric.key]
-            subject = TestedLimit(GateVerdict.UNDECIDED, "", metric, task, ALL, "", model, scores.queries)
+            subject = TestedLimit(
+                GateVerdict.UNDECIDED, "", metric, task, ALL, "", model, scores.queries
+            )
             yield cls(subject, mean, mean.interval_at if mean and mean.interval else None, few)
 
     @classmethod
-    def of_scores(cls, group: GroupAnalysis, model: str, task: str, length: str) -> Iterator[LimitedValue]:
+    def of_scores(
+        cls, group: GroupAnalysis, model: str, task: str, length: str
+    ) -> Iterator[LimitedValue]:
         """Yield each metric of a model over a group of questions."""
-        few = describe_few(MIN_DOCUMENTS if group.documents < MIN_DOCUMENTS else None, group.documents, group.counted)
+        few = describe_few(
+            MIN_DOCUMENTS if group.documents < MIN_DOCUMENTS else None,
+            group.documents,
+            group.counted,
+        )
         find = group.ndcg.interval_at if group.ndcg and group.ndcg.interval else None
-        yield cls(_build_subject(Metric.NDCG, model, task, length, group.queries), group.ndcg, find, few)
+        yield cls(
+            _build_subject(Metric.NDCG, model, task, length, group.queries), group.ndcg, find, few
+        )
         if group.has_places:
             return
-        for metric, test in ((Metric.POSITION_EFFECT, group.whole), (Metric.IN_WINDOW, group.within)):
+        for metric, test in (
+            (Metric.POSITION_EFFECT, group.whole),
+            (Metric.IN_WINDOW, group.within),
+        ):
             subject = _build_subject(metric, model, task, length, group.queries)
             if group.not_tested is Reason.ORDER_BLIND:
                 yield cls(subject, Estimate(0.0, (0.0, 0.0)), _find_zero)
@@ -146,8 +190,12 @@ def _find_zero(_: float) -> Interval:
     return 0.0, 0.0
 
 
-def _limit_effect(test: ControlledTest | None) -> tuple[Estimate | None, Callable[[float], Interval] | None, str]:
-    """Return a position effect, its interval by level, and why there are too few documents, if there are."""
+def _limit_effect(
+    test: ControlledTest | None,
+) -> tuple[Estimate | None, Callable[[float], Interval] | None, str]:
+    """Return a position effect, its interval by level, and why there are too few documents, if
+    there are.
+    """
     if test is None or test.effect is None:
         return None, None, ""
     is_few = test.documents_at_ends < MIN_DOCUMENTS
@@ -166,12 +214,16 @@ class Limit:
     value: float
     """The number in the unit of result files, where scores are in [0, 1]."""
 
-    def judge(self, limited: LimitedValue, interval: Interval | None, *, strict: bool) -> tuple[GateVerdict, str]:
+    def judge(
+        self, limited: LimitedValue, interval: Interval | None, *, strict: bool
+    ) -> tuple[GateVerdict, str]:
         """Return the verdict on a value with its interval, and the reason."""
         if limited.few:
             return GateVerdict.UNDECIDED, limited.few
         if interval is None:
-            subject = f"the change of {self.metric}" if limited.subject.baseline else str(self.metric)
+            subject = (
+                f"the change of {self.metric}" if limited.subject.baseline else str(self.metric)
+            )
             return GateVerdict.UNDECIDED, f"{subject} was not tested on these questions"
         low, high = interval
         if low > self.value if self.above else high < self.value:
@@ -180,7 +232,10 @@ class Limit:
             return GateVerdict.PASSES, "the whole interval is within the limit"
         if strict:
             return GateVerdict.FAILS, "the interval is not wholly within the limit"
-        return GateVerdict.PASSES, "the interval contains the limit: more documents are needed to decide"
+        return (
+            GateVerdict.PASSES,
+            "the interval contains the limit: more documents are needed to decide",
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,15 +261,26 @@ class Gate(Presentable):
     @property
     def exit_status(self) -> int:
         """0 if it passes, 1 if it fails, 2 if it is inconclusive."""
-        return {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}[self.verdict]
+        return {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}[
+            self.verdict
+        ]
 
     @property
     def title(self) -> str:
         """The verdict, and the models that have it."""
-        models = ", ".join(dict.fromkeys(limit.model for limit in self.limits if limit.model and limit.verdict is self.verdict))
+        models = ", ".join(
+            dict.fromkeys(
+                limit.model
+                for limit in self.limits
+                if limit.model and limit.verdict is self.verdict
+            )
+        )
         baseline = next((limit.baseline for limit in self.limits if limit.baseline), "")
         phrase = "is inconclusive" if self.verdict is GateVerdict.UNDECIDED else self.verdict.value
-        return f"The gate {phrase} · {f'{models} against {baseline}' if baseline else models or 'nothing was tested'}"
+        return (
+            f"The gate {phrase} · "
+            f"{f'{models} against {baseline}' if baseline else models or 'nothing was tested'}"
+        )
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the table with a line for each tested limit."""
@@ -226,7 +292,12 @@ class Gate(Presentable):
 
     def document(self) -> dict[str, Any]:
         """Return the verdict, and the tested limits."""
-        return {"verdict": self.verdict, "strict": self.strict, "level": self.level, "limits": self.limits}
+        return {
+            "verdict": self.verdict,
+            "strict": self.strict,
+            "level": self.level,
+            "limits": self.limits,
+        }
 
     def warnings(self) -> tuple[str, ...]:
         """Return the notes."""
@@ -234,22 +305,30 @@ class Gate(Presentable):
 
 
 def parse_limit(text: str) -> Limit:
-    """Read a limit: a metric, `<` or `>`, and a number in the unit in which its change is printed."""
+    """Read a limit: a metric, `<` or `>`, and a number in the unit in which its change is
+    printed.
+    """
     match = LIMIT.fullmatch(text)
     if match is None:
         quoted = "" if set(text) & {"<", ">"} else " In quotes, as a shell reads < and > as files."
         keys = ", ".join(metric.key for metric in Metric)
         raise PosirError(
-            f"Invalid limit '{text}'. Give a metric, < or >, and a number, such as {EXAMPLE}.{quoted}\nMetrics: {keys}."
+            f"Invalid limit '{text}'. Give a metric, < or >, and a number, such as "
+            f"{EXAMPLE}.{quoted}\nMetrics: {keys}."
         )
     metric = next((metric for metric in Metric if metric.key == match["key"]), None)
     if metric is None:
-        raise PosirError(f"'{text}': there is no metric {match['key']}. Choose from {', '.join(m.key for m in Metric)}.")
+        raise PosirError(
+            f"'{text}': there is no metric {match['key']}. Choose from "
+            f"{', '.join(m.key for m in Metric)}."
+        )
     return Limit(" ".join(text.split()), metric, match["sign"] == ">", float(match["value"]) / 100)
 
 
 def parse_limits(texts: Iterable[str], *, strict: bool, junit: object) -> list[Limit]:
-    """Parse limits. Raise PosirError if one is malformed, or if limit options are given without a limit."""
+    """Parse limits. Raise PosirError if one is malformed, or if limit options are given without a
+    limit.
+    """
     limits = [parse_limit(text) for text in texts]
     if not limits and (strict or junit):
         raise PosirError("--strict and --junit are options of a gate: give --fail-if, too.")
@@ -257,9 +336,16 @@ def parse_limits(texts: Iterable[str], *, strict: bool, junit: object) -> list[L
 
 
 def run_gate(
-    test: Callable[[], Gate], limits: Sequence[Limit], command: str, junit: str | Path | None, *, strict: bool
+    test: Callable[[], Gate],
+    limits: Sequence[Limit],
+    command: str,
+    junit: str | Path | None,
+    *,
+    strict: bool,
 ) -> Gate:
-    """Return a gate of limits, or an inconclusive one with the error that it raised; and write JUnit XML."""
+    """Return a gate of limits, or an inconclusive one with the error that it raised; and write
+    JUnit XML.
+    """
     try:
         gate = test()
     except PosirError as error:
@@ -284,8 +370,9 @@ def check_limits(
 ) -> Gate:
     """Test limits on every value at the given lengths.
 
-    A limit fails if the whole interval of the value is beyond it. It is inconclusive where the value is undefined, the
-    documents are too few for its interval, or results are missing: `gaps` has the reason, by model and task.
+    A limit fails if the whole interval of the value is beyond it. It is inconclusive where the
+    value is undefined, the documents are too few for its interval, or results are missing: `gaps`
+    has the reason, by model and task.
     """
     parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in limits]
     if not parsed:
@@ -308,12 +395,20 @@ def check_limits(
     models = dict.fromkeys([*(value.system for value in values), *gaps])
     baseline = next((value.subject.baseline for value in values), "")
     for (model, task), length in product(models, sorted(names)):
-        for limited in (limit for limit in parsed if (limit.metric, model, task, length) not in known):
+        for limited in (
+            limit for limit in parsed if (limit.metric, model, task, length) not in known
+        ):
             if limited.metric in EFFECTS and task.endswith(PLACES):
                 continue
             is_measured = (model, task, length) in of_lengths
-            why = f"{limited.metric} is not known of it" if is_measured else "there are no questions of this length"
-            tested.append(_refuse(limited, gaps.get((model, task), why), task, length, baseline, model))
+            why = (
+                f"{limited.metric} is not known of it"
+                if is_measured
+                else "there are no questions of this length"
+            )
+            tested.append(
+                _refuse(limited, gaps.get((model, task), why), task, length, baseline, model)
+            )
     return Gate(tuple(tested), level, strict, notes)
 
 
@@ -322,14 +417,29 @@ def refuse(limits: Iterable[Limit], reason: str, *, strict: bool = False) -> Gat
     return Gate(tuple(_refuse(limit, reason) for limit in limits), LEVEL, strict)
 
 
-def _refuse(limit: Limit, reason: str, task: str = "", length: str = "", baseline: str = "", model: str = "") -> TestedLimit:
-    return TestedLimit(GateVerdict.UNDECIDED, limit.text, limit.metric, task, length, baseline, model, reason=reason)
+def _refuse(
+    limit: Limit, reason: str, task: str = "", length: str = "", baseline: str = "", model: str = ""
+) -> TestedLimit:
+    return TestedLimit(
+        GateVerdict.UNDECIDED,
+        limit.text,
+        limit.metric,
+        task,
+        length,
+        baseline,
+        model,
+        reason=reason,
+    )
 
 
-def _name_sides(values: Iterable[LimitedValue], limits: Iterable[Limit]) -> Iterator[tuple[str | bool, ...]]:
+def _name_sides(
+    values: Iterable[LimitedValue], limits: Iterable[Limit]
+) -> Iterator[tuple[str | bool, ...]]:
     """Yield the sides of values that are limited; two limits on one side share it."""
     values = list(values)
-    totals = {value.system: value.subject.queries for value in values if value.subject.length == ALL}
+    totals = {
+        value.system: value.subject.queries for value in values if value.subject.length == ALL
+    }
     for limit, value in product(limits, values):
         subject = value.subject
         if subject.metric is limit.metric and value.interval_at:
@@ -350,7 +460,9 @@ def gate_table(gate: Gate) -> Table:
     """Return a table with a line for each tested limit, and the verdict above it."""
     with_model = len({limit.model for limit in gate.limits if limit.model}) > 1
     of_scores, level = gate.command == "report", format_number(100 * gate.level, ".4g")
-    left_out = ([] if with_model else ["Model"]) + (["Baseline score", "Change", "Compared"] if of_scores else [])
+    left_out = ([] if with_model else ["Model"]) + (
+        ["Baseline score", "Change", "Compared"] if of_scores else []
+    )
     models = list(dict.fromkeys(limit.model for limit in gate.limits))
     names = dict(zip(models, drop_organizations(models), strict=True))
     rows = [
@@ -373,15 +485,25 @@ def gate_table(gate: Gate) -> Table:
     notes = []
     if of_scores and len(reasons) == len(dict(reasons)):
         # What all rows share stands below them.
-        shared = [name for name in ("Task", "Length", "Queries") if len({row[name] for row in rows}) == 1]
+        shared = [
+            name for name in ("Task", "Length", "Queries") if len({row[name] for row in rows}) == 1
+        ]
         said = [f"{name}: {rows[0][name]}." for name in shared]
-        notes = [" ".join([*said, *(f"{verdict.capitalize()}: {reason}." for verdict, reason in reasons)])]
+        notes = [
+            " ".join(
+                [*said, *(f"{verdict.capitalize()}: {reason}." for verdict, reason in reasons)]
+            )
+        ]
         left_out += [*shared, "Reason"]
     headings = [heading for heading in rows[0] if heading not in left_out]
     scores = (
-        f"Score: with its {level}% interval. A model whose true scores are at their limits fails in at most 5% of all cases."
+        f"Score: with its {level}% interval. A model whose true scores are at their limits fails "
+        "in at most 5% of all cases."
     )
-    changes = f"Change: model minus baseline, with its {level}% interval. Two equal models fail in at most 5% of all cases."
+    changes = (
+        f"Change: model minus baseline, with its {level}% interval. Two equal models fail in at "
+        "most 5% of all cases."
+    )
     return Table(
         build_columns(headings, ["Queries", "Baseline score", "Score", "Change"]),
         tuple(tuple(row[heading] for heading in headings) for row in rows),
@@ -392,11 +514,19 @@ def gate_table(gate: Gate) -> Table:
 
 
 def write_junit(gate: Gate, file: Path) -> None:
-    """Write a gate as JUnit XML: a test case for each tested limit; an inconclusive one is an error."""
-    count = {verdict: sum(limit.verdict is verdict for limit in gate.limits) for verdict in GateVerdict}
+    """Write a gate as JUnit XML: a test case for each tested limit; an inconclusive one is an
+    error.
+    """
+    count = {
+        verdict: sum(limit.verdict is verdict for limit in gate.limits) for verdict in GateVerdict
+    }
     failures, errors = str(count[GateVerdict.FAILS]), str(count[GateVerdict.UNDECIDED])
     suite = ElementTree.Element(
-        "testsuite", name=f"posir {gate.command}", tests=str(len(gate.limits)), failures=failures, errors=errors
+        "testsuite",
+        name=f"posir {gate.command}",
+        tests=str(len(gate.limits)),
+        failures=failures,
+        errors=errors,
     )
     for limit in gate.limits:
         parts = ((limit.task, limit.model), (limit.limit, limit.length))
@@ -404,13 +534,21 @@ def write_junit(gate: Gate, file: Path) -> None:
         case = ElementTree.SubElement(suite, "testcase", classname=class_name, name=name)
         reason = escape_controls(limit.reason)
         element = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}.get(limit.verdict)
-        explanation = ElementTree.SubElement(case, element or "system-out", {"message": reason} if element else {})
-        word, value, format_ = ("score", limit.b, 0) if gate.command == "report" else ("change", limit.change, 1)
-        explanation.text = f"{word} {format_estimate(value, FORMATS[limit.metric][format_])}: {reason}"
+        explanation = ElementTree.SubElement(
+            case, element or "system-out", {"message": reason} if element else {}
+        )
+        word, value, format_ = (
+            ("score", limit.b, 0) if gate.command == "report" else ("change", limit.change, 1)
+        )
+        explanation.text = (
+            f"{word} {format_estimate(value, FORMATS[limit.metric][format_])}: {reason}"
+        )
         if limit.answer:
             explanation.text += f". {escape_controls(limit.answer)}"
     try:
         with atomic_write(file) as temporary:
             ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)
     except OSError as error:
-        raise PosirError(f"--junit {file}: cannot be written ({error.strerror}). Choose another file.") from error
+        raise PosirError(
+            f"--junit {file}: cannot be written ({error.strerror}). Choose another file."
+        ) from error

@@ -1,4 +1,6 @@
-"""`posir.import_data` and `posir.validate`: data in any format becomes a domain in the PosIR layout, and is checked there."""
+"""`posir.import_data` and `posir.validate`: data in any format becomes a domain in the PosIR
+layout, and is checked there.
+"""
 
 import re
 from collections import Counter
@@ -27,7 +29,14 @@ from posir_tasks.sources.formats.passages import (
     describe_skipped,
 )
 from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.posir import PLACES_FILE, SubsetKey, Target, inspect_domain, resolve_folder, write_domain
+from posir_tasks.sources.posir import (
+    PLACES_FILE,
+    SubsetKey,
+    Target,
+    inspect_domain,
+    resolve_folder,
+    write_domain,
+)
 from posir_tasks.sources.questions import ImportedData, collect_questions
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.text.tokenizer import load_tokenizer
@@ -38,8 +47,10 @@ MAX_LOSS = 0.2
 QUOTED, NUMBER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""), re.compile(r"\d+")
 #: What is said of data without positions.
 ADVICE = (
-    "Where the evidence is becomes known by the columns `start` and `end` of BEIR's qrels, or by an `answer` in the "
-    "queries (docs/data.md). Without it, `posir score RUN --data DATA` and `posir compare` say which differences are real."
+    "Where the evidence is becomes known by the columns `start` and `end` of BEIR's qrels, or by "
+    "an `answer` in the "
+    "queries (docs/data.md). Without it, `posir score RUN --data DATA` and `posir compare` say "
+    "which differences are real."
 )
 
 
@@ -57,34 +68,42 @@ def import_data(
     tokenizer: str | Path | None = None,
     allow_loss: bool = False,
 ) -> TableResult:
-    """Import questions with their evidence, in any format, as one domain of a language in the PosIR layout.
+    """Import questions with their evidence, in any format, as one domain of a language in the PosIR
+    layout.
 
-    Spans count Unicode code points of the document's text from 0; the end is exclusive. An answer that is not where the file
-    says is moved to its only match nearby, or its question is left out; both are listed. Documents without a question stay in
-    the corpus.
+    Spans count Unicode code points of the document's text from 0; the end is exclusive. An answer
+    that is not where the file says is moved to its only match nearby, or its question is left out;
+    both are listed. Documents without a question stay in the corpus.
 
     Args:
-        sources: Files or folders: SQuAD-format JSON, JSON Lines, Parquet, BEIR, published datasets, the PosIR layout; also .gz.
+        sources: Files or folders: SQuAD-format JSON, JSON Lines, Parquet, BEIR, published datasets,
+            the PosIR layout; also .gz.
         language: Code of the language, such as jpn-Jpan.
         domain: Name of the domain: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
-        split: Split of a folder of BEIR, or part of a published dataset; by default test, or else the first.
-        repair: Move an answer that is not where its file says to its only match within 5 characters.
+        split: Split of a folder of BEIR, or part of a published dataset; by default test, or else
+            the first.
+        repair: Move an answer that is not where its file says to its only match within 5
+            characters.
         merge_copies: Make documents with the same text, white space aside, one document.
-        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
-        tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one token for every 4 bytes.
-        allow_loss: Import although more than a fifth of the questions that have an answer are left out.
+        scope: Texts of which each question is asked; by default recognized by the format, and by
+            texts that repeat.
+        tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one
+            token for every 4 bytes.
+        allow_loss: Import although more than a fifth of the questions that have an answer are left
+            out.
 
     Returns:
         What was imported, repaired and left out; a row for each question that was left out.
 
     Raises:
-        PosirError: A source cannot be read, has no question with a usable answer, or loses more than a fifth of its questions;
-            nothing was written.
+        PosirError: A source cannot be read, has no question with a usable answer, or loses more
+            than a fifth of its questions; nothing was written.
 
     Examples:
         >>> import posir
-        >>> target = {"language": "eng-Latn", "domain": "harbour", "output": "data/PosIR-Benchmark-v1"}
+        >>> target = {"language": "eng-Latn", "domain": "harbour"}
+        >>> target["output"] = "data/PosIR-Benchmark-v1"
         >>> posir.import_data("squad.json", **target).title
         'Import: data/PosIR-Benchmark-v1/eng-Latn/harbour'
     """
@@ -104,14 +123,22 @@ def import_data(
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
     return TableResult(
-        title=f"Import: {target.folder}", tables=(), rows=rows, last=tuple(_format_report(imported, target.folder))
+        title=f"Import: {target.folder}",
+        tables=(),
+        rows=rows,
+        last=tuple(_format_report(imported, target.folder)),
     )
 
 
 def read_sources(
-    sources: Iterable[Path], split: str | None = None, language: str | None = None, scope: Scope | None = None
+    sources: Iterable[Path],
+    split: str | None = None,
+    language: str | None = None,
+    scope: Scope | None = None,
 ) -> Iterator[Item]:
-    """Yield the passages of data in any format with their questions, unchecked; raise PosirError if there is none."""
+    """Yield the passages of data in any format with their questions, unchecked; raise PosirError if
+    there is none.
+    """
     listed = [open_data(source, split=split, language=language, scope=scope) for source in sources]
     if listed and not any(opened.has_questions for opened in listed):
         listed[0].with_questions("posir import")
@@ -120,7 +147,8 @@ def read_sources(
         replace(opened, count_repeated=None).require_corpus()
         if not opened.has_texts:
             raise PosirError(
-                f"{opened.location} ({opened.kind}): has judgments and no texts. Give a BEIR folder with its corpus."
+                f"{opened.location} ({opened.kind}): has judgments and no texts. Give a BEIR "
+                "folder with its corpus."
             )
         for subset in opened.subsets:
             yield from subset.read_passages()
@@ -139,19 +167,31 @@ def import_passages(
     """Import what readers yield as one domain, all or nothing, and return what is used.
 
     Raises:
-        PosirError: It cannot be read or written, or more than `max_loss` of the questions that have an answer are left out.
+        PosirError: It cannot be read or written, or more than `max_loss` of the questions that have
+            an answer are left out.
     """
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
-    advice = ADVICE if imported.unsuited else "Correct what is named, or give another part of the data (docs/data.md)."
+    advice = (
+        ADVICE
+        if imported.unsuited
+        else "Correct what is named, or give another part of the data (docs/data.md)."
+    )
     imported.skipped += dict.fromkeys(imported.unsuited.values())
     for name in imported.unsuited:
         del imported.questions[name]
     imported.unsuited.clear()
     if not imported.questions:
         questions, texts = imported.divide_skipped()
-        listed = [*_list_causes(questions, len(questions)), *filter(None, [describe_skipped(texts)])]
-        raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, advice]))
+        listed = [
+            *_list_causes(questions, len(questions)),
+            *filter(None, [describe_skipped(texts)]),
+        ]
+        raise DataError(
+            "\n".join(
+                ["There is no question with a usable answer; nothing was written.", *listed, advice]
+            )
+        )
     _refuse_loss(imported, max_loss)
     data = imported.to_position_data("", count_tokens)
     if needs_corpus:
@@ -169,44 +209,63 @@ def import_passages(
 
 
 def _refuse_loss(imported: ImportedData, max_loss: float) -> None:
-    """Raise DataError with the causes if more than a part of the questions that have an answer are left out."""
+    """Raise DataError with the causes if more than a part of the questions that have an answer are
+    left out.
+    """
     lost, total = _find_lost(imported)
     if len(lost) <= max_loss * total:
         return
-    share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out, more than a fifth; nothing was written."
+    share = (
+        f"{len(lost):,} of {pluralize(total, 'question')} would be left out, more than a fifth; "
+        "nothing was written."
+    )
     allow = "Correct them, or import the others with --allow-loss."
     raise DataError("\n".join([share, *_list_causes(lost, total), allow]))
 
 
 def _refuse_repeats(data: PositionData) -> None:
-    """Raise PosirError if questions are asked of several documents, so that no search of the corpus answers them."""
+    """Raise PosirError if questions are asked of several documents, so that no search of the corpus
+    answers them.
+    """
     repeated = count_repeated(data)
     if repeated.use is Use.CORPUS:
         return
     raise PosirError(
-        f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within each document "
-        "(`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or give --scope corpus if each stands alone."
+        f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within "
+        "each document "
+        "(`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or give --scope "
+        "corpus if each stands alone."
     )
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     several = len({place.query for place in imported.places.values()})
     questions = len(imported.questions) - len(imported.places) + several
-    yield f"{folder}: {pluralize(len(imported.documents), 'document')}, {pluralize(questions, 'question')}"
+    yield (
+        f"{folder}: {pluralize(len(imported.documents), 'document')}, "
+        f"{pluralize(questions, 'question')}"
+    )
     if several:
         yield (
-            f"several places of evidence: {pluralize(several, 'question')} with {len(imported.places):,} places, in "
+            f"several places of evidence: {pluralize(several, 'question')} with "
+            f"{len(imported.places):,} places, in "
             f"{PLACES_FILE}; reported apart from questions with one place"
         )
     if imported.titles:
         articles = pluralize(len(set(imported.titles.values())), "article")
-        yield f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in the texts alone"
+        yield (
+            f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in "
+            "the texts alone"
+        )
     yield from imported.notes
-    repaired = [(question, question.answer, span) for question, span in imported.repaired if question.answer]
+    repaired = [
+        (question, question.answer, span) for question, span in imported.repaired if question.answer
+    ]
     if repaired:
         shifts = Counter(span.start - (answer.start or 0) for _, answer, span in repaired)
         summary = ", ".join(
-            f"{shift:+d} ({count:,})" if shift else f"0 ({count:,}, spelled otherwise)" for shift, count in shifts.most_common()
+            f"{shift:+d} ({count:,})" if shift else f"0 ({count:,}, spelled otherwise)"
+            for shift, count in shifts.most_common()
         )
         yield f"repaired: {pluralize(len(repaired), 'span')}, moved by characters {summary}; first:"
         for question, answer, span in repaired[:MAX_EXAMPLES]:
@@ -215,7 +274,9 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     unused, texts = imported.divide_skipped()
     unanswered = sum(question.detail == UNANSWERABLE for question in unused)
     lost, total = _find_lost(imported)
-    expected = [question for question in unused if question.is_expected and question.detail != UNANSWERABLE]
+    expected = [
+        question for question in unused if question.is_expected and question.detail != UNANSWERABLE
+    ]
     if unanswered:
         yield f"without an answer: {pluralize(unanswered, 'question')}, not imported"
     if expected:
@@ -229,16 +290,24 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
 
 
 def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
-    """Return the questions that are left out although they have an answer, and the number of these and of all imported."""
+    """Return the questions that are left out although they have an answer, and the number of these
+    and of all imported.
+    """
     several = len({place.query for place in imported.places.values()})
     kept = len(imported.questions) - len(imported.places) + several
     unused, _ = imported.divide_skipped()
-    named = {(item.file, item.name): item for item in unused if item.detail != UNANSWERABLE and not item.is_expected}
+    named = {
+        (item.file, item.name): item
+        for item in unused
+        if item.detail != UNANSWERABLE and not item.is_expected
+    }
     return [*named.values()], kept + len(named)
 
 
 def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
-    """Yield how many questions are left out for each of the most frequent causes, of a total, and the first of them."""
+    """Yield how many questions are left out for each of the most frequent causes, of a total, and
+    the first of them.
+    """
     by_cause: dict[str, list[SkippedText]] = {}
     for question in skipped:
         by_cause.setdefault(_generalize(question.detail), []).append(question)
@@ -257,9 +326,11 @@ def _generalize(reason: str) -> str:
 
 @public()
 def validate(folder: str | Path) -> TableResult:
-    """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a problem.
+    """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a
+    problem.
 
-    Each domain is checked with its own corpus and, if the English corpus of the domain exists, with that.
+    Each domain is checked with its own corpus and, if the English corpus of the domain exists, with
+    that.
 
     Args:
         folder: Data in the PosIR layout: the folder of all languages, of one, or of one domain.
@@ -272,25 +343,39 @@ def validate(folder: str | Path) -> TableResult:
 
     Examples:
         >>> import posir
-        >>> posir.import_data("squad.json", language="eng-Latn", domain="harbour", output="checked").exit_status
+        >>> target = {"language": "eng-Latn", "domain": "harbour", "output": "checked"}
+        >>> posir.import_data("squad.json", **target).exit_status
         0
         >>> posir.validate("checked").exit_status
         0
     """
     root, subsets = resolve_folder(Path(folder))
-    problems, warnings, listed = dict[SubsetKey, list[DataProblem]](), [*find_warnings(subsets)], set[DataProblem]()
+    problems, warnings, listed = (
+        dict[SubsetKey, list[DataProblem]](),
+        [*find_warnings(subsets)],
+        set[DataProblem](),
+    )
     for subset in progress(subsets, "Checking"):
         in_subset, doubts = inspect_domain(LocalRepository(root), subset)
         warnings += doubts
         # One that several subsets share is listed with the first of them.
         problems[subset] = [problem for problem in in_subset if problem not in listed]
         listed.update(in_subset)
-    rows = [asdict(subset) | asdict(problem) for subset, listed in problems.items() for problem in listed]
+    rows = [
+        asdict(subset) | asdict(problem)
+        for subset, listed in problems.items()
+        for problem in listed
+    ]
     return TableResult(
         title=f"Validation: {root}",
         tables=(),
         rows=rows,
-        values={"folder": str(root), "checked": [*map(asdict, problems)], "problems": rows, "warnings": warnings},
+        values={
+            "folder": str(root),
+            "checked": [*map(asdict, problems)],
+            "problems": rows,
+            "warnings": warnings,
+        },
         last=tuple(_format_problems(root, problems, warnings)),
         exit_status=int(any(problems.values())),
     )
@@ -304,11 +389,15 @@ def find_warnings(subsets: Sequence[SubsetKey]) -> Iterator[str]:
         except PosirError as error:
             yield f"{error} No task reads the folder."
     for domain in sorted({subset.domain for subset in subsets} - {*DOMAINS}):
-        meant = "".join(f" (did you mean {close}?)" for close in get_close_matches(domain, DOMAINS, n=1))
+        meant = "".join(
+            f" (did you mean {close}?)" for close in get_close_matches(domain, DOMAINS, n=1)
+        )
         yield f"domain {domain}: not one of PosIR's 31{meant}. It is evaluated as a custom domain."
 
 
-def _format_problems(root: Path, problems: Mapping[SubsetKey, Sequence[DataProblem]], warnings: Iterable[str]) -> Iterator[str]:
+def _format_problems(
+    root: Path, problems: Mapping[SubsetKey, Sequence[DataProblem]], warnings: Iterable[str]
+) -> Iterator[str]:
     for subset, of_subset in problems.items():
         if of_subset:
             yield f"{subset}:"
@@ -317,6 +406,13 @@ def _format_problems(root: Path, problems: Mapping[SubsetKey, Sequence[DataProbl
     count = sum(map(len, problems.values()))
     languages = len({subset.language for subset in problems})
     domains = sum(subset.language == subset.corpus_language for subset in problems)
-    cross_lingual = f" and {len(problems) - domains} against the English corpus" if len(problems) > domains else ""
+    cross_lingual = (
+        f" and {len(problems) - domains} against the English corpus"
+        if len(problems) > domains
+        else ""
+    )
     outcome = pluralize(count, "problem") if count else "no problem"
-    yield f"{root}: {pluralize(languages, 'language')}, {pluralize(domains, 'domain')}{cross_lingual} checked: {outcome}"
+    yield (
+        f"{root}: {pluralize(languages, 'language')}, "
+        f"{pluralize(domains, 'domain')}{cross_lingual} checked: {outcome}"
+    )

@@ -3,6 +3,13 @@
 from posir_tasks.plugin_api import DATA, Command, declare
 
 posir_commands = declare(
-    Command("import", "posir_data.api:import_data", "Import questions with their evidence, in any format.", DATA),
-    Command("validate", "posir_data.api:validate", "Check data in the PosIR layout before a run.", DATA),
+    Command(
+        "import",
+        "posir_data.api:import_data",
+        "Import questions with their evidence, in any format.",
+        DATA,
+    ),
+    Command(
+        "validate", "posir_data.api:validate", "Check data in the PosIR layout before a run.", DATA
+    ),
 )

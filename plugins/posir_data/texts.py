@@ -1,4 +1,6 @@
-"""Texts of a user: files, folders, data in the PosIR layout, tasks. What cannot be used is named and skipped."""
+"""Texts of a user: files, folders, data in the PosIR layout, tasks. What cannot be used is named
+and skipped.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +57,17 @@ class TextCollection:
     """The most frequent language, by its ISO 639-1 code, or 639-3 if it has none."""
     languages: Mapping[str, int]
     total: int
-    """Texts and other files that were found; more than those used and skipped if a sample was drawn."""
+    """Texts and other files that were found; more than those used and skipped if a sample was
+    drawn.
+    """
 
 
-def read_texts(source: DataReference, *, column: str | None = None, limit: int = 1000) -> TextCollection:
-    """Read at most `limit` documents of any data in which positions can be compared; raise PosirError if there is none."""
+def read_texts(
+    source: DataReference, *, column: str | None = None, limit: int = 1000
+) -> TextCollection:
+    """Read at most `limit` documents of any data in which positions can be compared; raise
+    PosirError if there is none.
+    """
     return draw_texts(open_data(source, column=column), limit)
 
 
@@ -69,12 +77,15 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
     Args:
         opened: The data.
         limit: Most texts; of more, a random sample with a fixed seed.
-        draw: Returns the number of candidates, and those that are examined, in this order, until there are enough.
+        draw: Returns the number of candidates, and those that are examined, in this order, until
+            there are enough.
 
     Raises:
         PosirError: There is none.
     """
-    number, candidates = draw(opened.read_texts()) if draw else sample_candidates(opened.read_texts(), 2 * limit)
+    number, candidates = (
+        draw(opened.read_texts()) if draw else sample_candidates(opened.read_texts(), 2 * limit)
+    )
     texts, skipped, known = list[CollectedText](), list[SkippedText](), set[bytes]()
     for candidate in candidates:
         if len(texts) == limit:
@@ -84,16 +95,24 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
             skipped.append(checked)
         else:
             assert isinstance(candidate, Passage)
-            texts.append(CollectedText(candidate.name, candidate.text, checked, candidate.id or candidate.name))
+            texts.append(
+                CollectedText(
+                    candidate.name, candidate.text, checked, candidate.id or candidate.name
+                )
+            )
     if not texts:
         skips = describe_skipped(skipped) or "It is empty, or has a card (README.md) alone."
         raise PosirError(f"{opened.location}: no text that can be used. {skips}")
     languages = dict(Counter(text.language for text in texts).most_common())
-    return TextCollection(opened.name, tuple(texts), tuple(skipped), next(iter(languages)), languages, number)
+    return TextCollection(
+        opened.name, tuple(texts), tuple(skipped), next(iter(languages)), languages, number
+    )
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:
-    """Return how many there are, and a random sample of at most `size` in random order, in one pass (reservoir sampling)."""
+    """Return how many there are, and a random sample of at most `size` in random order, in one pass
+    (reservoir sampling).
+    """
     rng, sample, count = random.Random(SEED), list[Item](), 0
     for count, candidate in enumerate(candidates, start=1):
         if len(sample) < size:
@@ -105,7 +124,9 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
 
 
 def _check_text(passage: Passage, known: set[bytes]) -> str | SkippedText:
-    """Return the language of a text, or why it cannot be used; `known` has the content of the texts before it."""
+    """Return the language of a text, or why it cannot be used; `known` has the content of the texts
+    before it.
+    """
     text, skip = passage.text, partial(SkippedText, passage.name, file=passage.file)
     if not text.strip():
         return skip("empty")

@@ -44,15 +44,20 @@ def _parse_budget(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kM]?)", text.replace(",", ""))
     tokens = round(float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]]) if match else 0
     if tokens < 1:
-        raise UsageError(f"--budget {text}: not a number of tokens. Write a number such as 200000, 200k or 2M.")
+        raise UsageError(
+            f"--budget {text}: not a number of tokens. Write a number such as 200000, 200k or 2M."
+        )
     return tokens
 
 
 #: Titles in the help of `inspect`; what is under none comes first.
 GROUPS = {
-    "Model": "revision window protocol batch_size query_prompt document_prompt query_field passage_field tokenizer",
+    "Model": "revision window protocol batch_size query_prompt document_prompt query_field "
+    "passage_field tokenizer",
     "Questions in other words": "question_writer llm",
-    "Retriever": "embedder k max_requests max_time concurrency timeout chunk_separator document_field write_questions",
+    "Retriever": "embedder k max_requests max_time concurrency timeout chunk_separator "
+    "document_field "
+    "write_questions",
 }
 
 
@@ -66,7 +71,8 @@ def inspect(
     output: str | Path | None = None,
     column: str | None = None,
     retriever: Annotated[
-        Callable[..., Any] | None, Option(parse=partial(load_function, "--retriever"), metavar="MODULE:FUNCTION")
+        Callable[..., Any] | None,
+        Option(parse=partial(load_function, "--retriever"), metavar="MODULE:FUNCTION"),
     ] = None,
     revision: str | None = None,
     window: str | int | None = None,
@@ -77,7 +83,9 @@ def inspect(
     passage_field: str | Iterable[str] | None = None,
     tokenizer: str | Path | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
-    chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
+    chunker: Annotated[
+        Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
+    ] = None,
     question_writer: str | None = None,
     llm: str | None = None,
     snippet: SnippetKind | None = None,
@@ -93,25 +101,31 @@ def inspect(
     full: bool = False,
     show: Annotated[Callable[["Inspection"], object], Option(python_only=True)] = lambda _: None,  # noqa: UP037
 ) -> Inspection | IndexInspection:
-    """Show how far a model reads, where evidence fades, and which chunk size serves these texts; no questions are needed.
+    """Show how far a model reads, where evidence fades, and which chunk size serves these texts; no
+    questions are needed.
 
         posir inspect all-MiniLM-L6-v2 FOLDER
         posir inspect all-MiniLM-L6-v2 FOLDER --html texts.html
         posir inspect --retriever pipeline:search FOLDER
 
-    With a retriever in place of the model, a running index is asked for sentences of the texts that it should have, and the
-    answer is how many come back from the first, second and last third of documents, and which documents are not in it at all.
+    With a retriever in place of the model, a running index is asked for sentences of the texts that
+    it should have, and the answer is how many come back from the first, second and last third of
+    documents, and which documents are not in it at all.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
-        texts: A file or folder of plain text, Markdown, HTML, PDF, CSV, JSON Lines or Parquet; any data with questions; a
-            task; a dataset on the Hub. In Python also a list of texts, or a column of a DataFrame (polars or pandas).
-        retriever: A function of a query and `k`, in place of a model, that returns ids or chunks; its answers are kept.
+        texts: A file or folder of plain text, Markdown, HTML, PDF, CSV, JSON Lines or Parquet; any
+            data with questions; a task; a dataset on the Hub. In Python also a list of texts, or a
+            column of a DataFrame (polars or pandas).
+        retriever: A function of a query and `k`, in place of a model, that returns ids or chunks;
+            its answers are kept.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such. With a
-            retriever, the first tokens of a document that are in its embedding, or `none` if all are.
+        window: Tokens of a text that the model reads, in place of its own window: an experiment,
+            filed as such. With a retriever, the first tokens of a document that are in its
+            embedding, or `none` if all are.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as
+            such.
         document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
@@ -120,8 +134,10 @@ def inspect(
         budget: Most tokens that are encoded, such as 500k or 2M, of texts drawn at random.
         all_texts: Inspect all texts, whatever the budget.
         batch_size: Number of texts encoded at a time.
-        chunker: A function that divides a text, such as `splitter.split_text` of LangChain; several are compared.
-        question_writer: An embedder that writes them; another than `model`, which would favor itself.
+        chunker: A function that divides a text, such as `splitter.split_text` of LangChain; several
+            are compared.
+        question_writer: An embedder that writes them; another than `model`, which would favor
+            itself.
         llm: A language model that writes them: `MODEL`, or `MODEL@ADDRESS`.
         snippet: Add code that makes the advised chunks there.
         embedder: The system's model, whose window is known or measured, in place of `window`.
@@ -131,19 +147,20 @@ def inspect(
         concurrency: Queries searched at the same time.
         timeout: Seconds that a search may take.
         chunk_separator: Between document id and number of a chunk; empty without chunks.
-        document_field: Field of a hit with its document's id; by default a usual one, such as `doc_id`.
+        document_field: Field of a hit with its document's id; by default a usual one, such as
+            `doc_id`.
         write_questions: Folder for the questions with their spans, in the PosIR layout.
         output: Folder for results, as in `mteb run`.
         full: Show PSI, what chance alone gives, and p-values, too.
         show: Called with what is known whenever there is a further answer.
 
     Returns:
-        Verdicts and scores; nDCG@10 and PSI in [0, 1], with 95% intervals. A row for each wording and length of whole texts
-        and for each chunk size in tokens, or each chunker.
+        Verdicts and scores; nDCG@10 and PSI in [0, 1], with 95% intervals. A row for each wording
+        and length of whole texts and for each chunk size in tokens, or each chunker.
 
     Raises:
-        PosirError: There is no such model or no such text, the model refuses some of them for their length, or a chunker does
-            not divide one.
+        PosirError: There is no such model or no such text, the model refuses some of them for their
+            length, or a chunker does not divide one.
 
     Examples:
         >>> import posir
@@ -153,15 +170,26 @@ def inspect(
     """
     splitters, most_tokens = tuple(name_splitters(chunker)), _parse_budget(str(budget))
     if question_writer and llm:
-        raise PosirError("--question-writer and --llm both write questions in other words. Give one of them.")
+        raise PosirError(
+            "--question-writer and --llm both write questions in other words. Give one of them."
+        )
     limit = sys.maxsize // 2 if all_texts else MAX_TEXTS
     reads = parse_window(window)
     if retriever is not None:
         source = texts if model is None else model
-        if source is None or None not in (model, texts) or chunker or revision or protocol or tokenizer:
+        if (
+            source is None
+            or None not in (model, texts)
+            or chunker
+            or revision
+            or protocol
+            or tokenizer
+        ):
             raise PosirError(
-                "A retriever needs the texts of its index and no model: posir inspect --retriever module:function TEXTS. What "
-                "is of a model (--revision, --protocol, --tokenizer, --chunker) has no meaning for it."
+                "A retriever needs the texts of its index and no model: posir inspect --retriever "
+                "module:function TEXTS. What "
+                "is of a model (--revision, --protocol, --tokenizer, --chunker) has no meaning "
+                "for it."
             )
         # The readers and mteb take seconds to import.
         from posir_inspect.live_index import inspect_index
@@ -174,7 +202,13 @@ def inspect(
         folder = Path(output or cache_folder() / "retrievers")
         # Which hits are the first k does not depend on their order.
         settings = CollectionSettings(
-            k, concurrency, timeout=timeout, order="score", document_field=document_field, folder=folder, max_time=max_time
+            k,
+            concurrency,
+            timeout=timeout,
+            order="score",
+            document_field=document_field,
+            folder=folder,
+            max_time=max_time,
         )
         rules, name = (
             AlignmentRules(needs_all=False, separator=chunk_separator, names=DocumentNames()),
@@ -186,15 +220,22 @@ def inspect(
         questions = Path(write_questions) if write_questions else None
         return inspect_index(retriever, name, indexed, rules, settings, max_requests, questions)
     if texts is None or not isinstance(model, str | Path):
-        raise UsageError("Give a model and texts, such as all-MiniLM-L6-v2 FOLDER, or texts and --retriever module:function.")
+        raise UsageError(
+            "Give a model and texts, such as all-MiniLM-L6-v2 FOLDER, or texts and --retriever "
+            "module:function."
+        )
     if embedder or write_questions or max_time:
-        raise PosirError("--embedder, --max-time and --write-questions need --retriever module:function.")
+        raise PosirError(
+            "--embedder, --max-time and --write-questions need --retriever module:function."
+        )
     with track("Reading texts"):
         # The readers take a second to import.
         from posir_tasks.models.registry import read_declared_names, refuse_unloadable
         from posir_tasks.tasks.catalog import refuse_missing
 
-        if Path(model).is_dir() and str(texts) in {name for full in read_declared_names() for name in (full, bare_name(full))}:
+        if Path(model).is_dir() and str(texts) in {
+            name for full in read_declared_names() for name in (full, bare_name(full))
+        }:
             swapped = shlex.join(["posir", "inspect", str(texts), str(model)])
             raise PosirError(f"'{texts}' is a model. Did you mean `{swapped}`?")
         refuse_unloadable(str(model))
@@ -223,12 +264,20 @@ def inspect(
             passage_field=passage_field,
         ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
-        counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
+        counter = (
+            ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
+        )
     if snippet:
         require_tokenizer(snippet, str(model), find_tokenizer(encoder.model))
-    writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
+    writer = _open_question_writer(
+        question_writer, llm, [text.text for text in collection.texts], batch_size
+    )
     most = None if all_texts else most_tokens
-    reference = refer_to(encoder.model.mteb_model_meta, str(model), str(texts) if isinstance(texts, str | Path) else "")
+    reference = refer_to(
+        encoder.model.mteb_model_meta,
+        str(model),
+        str(texts) if isinstance(texts, str | Path) else "",
+    )
     setup = Setup(encoder, counter, collection, most, splitters, writer, reference, snippet)
     with measure(encoder.model):
         return inspect_model(setup, Path(output) if output else None, show, full=full)
@@ -241,7 +290,9 @@ def _read_indexed_texts(
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
     max_requests: int,
 ) -> IndexedTexts:
-    """Read the texts of an index and ask about them, in other words about no more sentences than are asked for."""
+    """Read the texts of an index and ask about them, in other words about no more sentences than
+    are asked for.
+    """
     from posir_data.texts import draw_texts, sample_candidates
     from posir_inspect.live_index import IndexedTexts, plan_questions
     from posir_inspect.questions import Wording, ask_questions
@@ -252,7 +303,11 @@ def _read_indexed_texts(
 
     ids = set[str]()
     with track("Reading texts"):
-        collection = draw_texts(opened, limit, lambda candidates: sample_candidates(_note_ids(ids, candidates), 2 * limit))
+        collection = draw_texts(
+            opened,
+            limit,
+            lambda candidates: sample_candidates(_note_ids(ids, candidates), 2 * limit),
+        )
     texts = [text.text for text in collection.texts]
     tokenizer: Tokenizer = EstimatedTokenizer()
     if isinstance(reads, str):
@@ -262,20 +317,31 @@ def _read_indexed_texts(
     questions = ask_questions(collection, tokenizer.count_all(texts))
     if not ids.issuperset(questions.documents):
         raise PosirError(
-            f"{opened.location}: several documents have one id, as in several subsets. Give the texts of one index."
+            f"{opened.location}: several documents have one id, as in several subsets. Give the "
+            "texts of one index."
         )
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
     if writer := open_writer(texts):
-        asked = {question.query.id for question in plan_questions(questions, wordings)[:max_requests]}
+        asked = {
+            question.query.id for question in plan_questions(questions, wordings)[:max_requests]
+        }
         chosen = tuple(question for question in questions.questions if question.id in asked)
         questions = replace(questions, questions=chosen).write_in_other_words(writer)
         wordings = (*wordings, Wording.OTHER_WORDS)
     return IndexedTexts(
-        collection.name, collection.language, ids, questions, wordings, reads, describe_skipped(collection.skipped)
+        collection.name,
+        collection.language,
+        ids,
+        questions,
+        wordings,
+        reads,
+        describe_skipped(collection.skipped),
     )
 
 
-def _note_ids(ids: set[str], candidates: Iterable[Passage | SkippedText]) -> Iterator[Passage | SkippedText]:
+def _note_ids(
+    ids: set[str], candidates: Iterable[Passage | SkippedText]
+) -> Iterator[Passage | SkippedText]:
     """Yield the documents of data, and add the ids of all of them."""
     from posir_tasks.sources.formats.passages import Passage
 
@@ -301,7 +367,9 @@ def _open_question_writer(
         encoder = load_encoder(question_writer, batch_size=batch_size)
     # Chunks are compared by questions about the same sentences as whole texts.
     remembering = replace(encoder, memory=EmbeddingMemory())
-    return EmbedderWriter(str(encoder.model.mteb_model_meta.name), remembering, build_vocabulary(texts))
+    return EmbedderWriter(
+        str(encoder.model.mteb_model_meta.name), remembering, build_vocabulary(texts)
+    )
 
 
 @public(undecided_by=("require", "require_fit"))
@@ -315,36 +383,44 @@ def window(
     revision: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
-    chunker: Annotated[Chunker | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
+    chunker: Annotated[
+        Chunker | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
+    ] = None,
     require_fit: bool = False,
 ) -> WindowReading:
-    """Measure which part of a text a model reads, from its embeddings or a reranker's scores alone; no texts are needed.
+    """Measure which part of a text a model reads, from its embeddings or a reranker's scores alone;
+    no texts are needed.
 
         posir window all-MiniLM-L6-v2
         posir window bge-m3@http://localhost:8000/v1
 
-    It does not matter what its metadata says, or whether a server cuts texts without an error. An endpoint gets at most 40
-    requests.
+    It does not matter what its metadata says, or whether a server cuts texts without an error. An
+    endpoint gets at most 40 requests.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
-        texts: With `chunker`, texts that it divides: a file, a folder or any other data; in Python also a list of texts.
-        require: Exit status 1 if the model reads fewer tokens from the start without a gap; 2 if that cannot be said.
-        max_tokens: Longest text that is tried; by default a quarter more than the model claims, at most 32,768.
-        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder. Without it, the length is in words.
+        texts: With `chunker`, texts that it divides: a file, a folder or any other data; in Python
+            also a list of texts.
+        require: Exit status 1 if the model reads fewer tokens from the start without a gap; 2 if
+            that cannot be said.
+        max_tokens: Longest text that is tried; by default a quarter more than the model claims, at
+            most 32,768.
+        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder. Without
+            it, the length is in words.
         revision: Revision of the model.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
-        chunker: A function that divides a text; chunks that are longer than what is read are counted.
+        chunker: A function that divides a text; chunks that are longer than what is read are
+            counted.
         require_fit: Exit status 1 if any chunk is longer than what is read.
 
     Returns:
-        The length in `tokens`, with a lower and an upper bound that are equal if it is known exactly; `enough` says whether it
-        reads what `require` asks for.
+        The length in `tokens`, with a lower and an upper bound that are equal if it is known
+        exactly; `enough` says whether it reads what `require` asks for.
 
     Raises:
-        PosirError: There is no such model or tokenizer, a number is not a positive whole one, or the model cannot encode short
-            texts. A server that does not answer is asked twice.
+        PosirError: There is no such model or tokenizer, a number is not a positive whole one, or
+            the model cannot encode short texts. A server that does not answer is asked twice.
 
     Examples:
         >>> import posir
@@ -353,7 +429,9 @@ def window(
     """
     (splitter,) = name_splitters(chunker) or (None,)
     if (splitter is None) != (texts is None) or (require_fit and splitter is None):
-        raise PosirError("Give texts and --chunker MODULE:FUNCTION together, with or without --require-fit.")
+        raise PosirError(
+            "Give texts and --chunker MODULE:FUNCTION together, with or without --require-fit."
+        )
     given: list[str] = []
     if splitter and texts is not None:
         from posir_tasks.sources.formats.passages import Passage
@@ -361,15 +439,24 @@ def window(
 
         # Of any length and language, since a system indexes all of them.
         opened = open_data(texts)
-        given = [item.text for item in opened.read_texts() if isinstance(item, Passage) and item.text.strip()]
+        given = [
+            item.text
+            for item in opened.read_texts()
+            if isinstance(item, Passage) and item.text.strip()
+        ]
         if not given:
-            raise PosirError(f"{opened.location}: no text that can be used. Give texts that {splitter.name} can divide.")
+            raise PosirError(
+                f"{opened.location}: no text that can be used. Give texts that {splitter.name} "
+                "can divide."
+            )
         # A mistake in a chunker should not cost the time to load the model.
         splitter.divide(given[0])
     stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
     with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
         reference = refer_as_given(str(model))
-        described = _describe(str(model), revision, tokenizer, max(max_tokens or MAX_TOKENS, require or 0))
+        described = _describe(
+            str(model), revision, tokenizer, max(max_tokens or MAX_TOKENS, require or 0)
+        )
     measured = measure_window(described, required=require, max_tokens=max_tokens)
     measured = replace(measured, reference=reference)
     if splitter is None:
@@ -378,8 +465,12 @@ def window(
     return replace(measured, fit=replace(fit, required=require_fit))
 
 
-def _describe(model: str, revision: str | None, tokenizer: str | Path | None, longest: int) -> MeasuredModel:
-    """Return a model with what is known of it; an endpoint needs neither mteb nor PyTorch, which take seconds to import."""
+def _describe(
+    model: str, revision: str | None, tokenizer: str | Path | None, longest: int
+) -> MeasuredModel:
+    """Return a model with what is known of it; an endpoint needs neither mteb nor PyTorch, which
+    take seconds to import.
+    """
     known = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
     endpoint = find_endpoint(model)
     if endpoint and not RERANKER.fullmatch(endpoint.model):

@@ -1,4 +1,6 @@
-"""Inspection of a model on a user's texts: how far it reads, where evidence fades, which chunk size serves them."""
+"""Inspection of a model on a user's texts: how far it reads, where evidence fades, which chunk size
+serves them.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Token
 
 #: Texts whose encoding is timed.
 TIMED_TEXTS = 16
-#: Texts from which on most questions are decided: the first step of a search, which each further one doubles, and the fewest
-#: in which chunks are compared.
+#: Texts from which on most questions are decided: the first step of a search, which each further
+#: one doubles, and the fewest in which chunks are compared.
 MIN_TEXTS = 50
 #: Tokens that are encoded at most within a budget, in multiples of the tokens of the texts.
 MAX_PASSES = 6.0
@@ -96,18 +98,26 @@ def inspect_model(
     *,
     full: bool = False,
 ) -> Inspection:
-    """Inspect a model on texts, calling `show` at each further answer; `output_folder` gets the result for whole texts."""
+    """Inspect a model on texts, calling `show` at each further answer; `output_folder` gets the
+    result for whole texts.
+    """
     collection = setup.collection
     # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
-    window = measure_window(describe_model(setup.encoder, setup.tokenizer), () if setup.tokenizer else setup.texts)
+    window = measure_window(
+        describe_model(setup.encoder, setup.tokenizer), () if setup.tokenizer else setup.texts
+    )
     unread = measure_unread(setup.texts, window.reading, setup.tokenizer)
     if window.reading.refusal and unread.texts_cut:
         raise PosirError(
-            f"{window.model}: {window.sentence} {unread.texts_cut:,} of {len(setup.texts):,} texts are "
-            f"longer ({window.reading.refusal}). Let the model or its server truncate them, or divide them."
+            f"{window.model}: {window.sentence} {unread.texts_cut:,} of {len(setup.texts):,} "
+            "texts are "
+            f"longer ({window.reading.refusal}). Let the model or its server truncate them, or "
+            "divide them."
         )
     tokens = setup.counter.count_all(setup.texts)
-    longest = sorted(zip(collection.texts, tokens, unread.by_text, strict=True), key=lambda row: -row[1])
+    longest = sorted(
+        zip(collection.texts, tokens, unread.by_text, strict=True), key=lambda row: -row[1]
+    )
     known = Inspection(
         window.model,
         window.revision,
@@ -131,8 +141,10 @@ def inspect_model(
         return replace(known, fading=())
     if setup.budget is not None and setup.budget < run.least:
         raise PosirError(
-            f"A budget of {setup.budget:,} tokens is too small: at least {run.least:,} are needed for {MIN_SEARCHED} of these "
-            "texts, whole and in chunks. Raise it with --budget, or encode everything with --all-texts."
+            f"A budget of {setup.budget:,} tokens is too small: at least {run.least:,} are needed "
+            f"for {MIN_SEARCHED} of these "
+            "texts, whole and in chunks. Raise it with --budget, or encode everything with "
+            "--all-texts."
         )
     known = replace(known, work=(work := run.estimate_work()))
     note_progress(work.sentence)
@@ -140,16 +152,26 @@ def inspect_model(
     show(known)
     known = run.search_chunks(known)
     # Of all texts, questions and chunks, as far as the model reads them.
-    encoded = [min(length, run.window or length) for length in setup.counter.count_all(run.memory.known_texts)]
+    encoded = [
+        min(length, run.window or length)
+        for length in setup.counter.count_all(run.memory.known_texts)
+    ]
     advised = known.chunks.row if known.chunks and known.chunks.is_advised else None
     chunked = Chunking(advised.size) if advised and advised.size and not advised.chunker else None
     vectors = float(np.mean([len(chunked.group(length)) for length in tokens])) if chunked else None
     known = replace(known, encoded_tokens=sum(encoded), vectors_per_text=vectors)
     if chunks := known.chunks:
         model, tokenizer = setup.encoder.model, find_tokenizer(setup.encoder.model)
-        distance = "DOT" if model.mteb_model_meta.similarity_fn_name is ScoringFunction.DOT_PRODUCT else "COSINE"
+        distance = (
+            "DOT"
+            if model.mteb_model_meta.similarity_fn_name is ScoringFunction.DOT_PRODUCT
+            else "COSINE"
+        )
         measured = chunks, tokenizer, distance, setup.texts, sum(tokens)
-        snippets = {kind: write_snippet(kind, *measured) for kind in (get_args(SnippetKind) if tokenizer else UNCOUNTED)}
+        snippets = {
+            kind: write_snippet(kind, *measured)
+            for kind in (get_args(SnippetKind) if tokenizer else UNCOUNTED)
+        }
         asked = snippets[setup.snippet] if setup.snippet else None
         known = replace(known, snippets=tuple(snippets.values()), snippet=asked)
     show(known)
@@ -166,14 +188,18 @@ class InspectionRun:
         self.memory = EmbeddingMemory()
         self.whole = MaximumSearch(
             self.model,
-            lambda encoder, texts: DocumentVectors(encoder(texts, PromptType.document), [1] * len(texts)),
+            lambda encoder, texts: DocumentVectors(
+                encoder(texts, PromptType.document), [1] * len(texts)
+            ),
             self.memory,
         )
         self.whole.read_part = self.read
         self.options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
         sample, refuses = questions.first(MIN_TEXTS), bool(reading.refusal)
         self.splitters = [
-            splitting.SplitterDivision(splitter, sample, setup.counter, self.window, refuses=refuses)
+            splitting.SplitterDivision(
+                splitter, sample, setup.counter, self.window, refuses=refuses
+            )
             for splitter in setup.splitters
         ]
         self.divisions = self._choose_divisions(max(questions.tokens.values()))
@@ -181,11 +207,17 @@ class InspectionRun:
         self.least_chunks = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)[1]
         limit = max(int(MAX_PASSES * sum(questions.tokens.values())), self.least)
         self.budget = self.costs.total if setup.budget is None else min(setup.budget, limit)
-        self.wordings = list(asking.WITHOUT_MODEL) if setup.budget is None else [asking.Wording.RAREST_WORDS]
+        self.wordings = (
+            list(asking.WITHOUT_MODEL) if setup.budget is None else [asking.Wording.RAREST_WORDS]
+        )
 
-    def _count_costs(self, questions: asking.QuestionSet, divisions: Sequence[splitting.Division]) -> splitting.Costs:
+    def _count_costs(
+        self, questions: asking.QuestionSet, divisions: Sequence[splitting.Division]
+    ) -> splitting.Costs:
         wordings = 1 + (self.setup.writer is not None)
-        return splitting.Costs.count(questions, divisions, self.window, self.setup.counter, wordings)
+        return splitting.Costs.count(
+            questions, divisions, self.window, self.setup.counter, wordings
+        )
 
     def _choose_divisions(self, longest: int) -> Sequence[splitting.Division]:
         sizes = splitting.choose_sizes(self.model, self.setup.encoder.context, self.window)
@@ -198,16 +230,21 @@ class InspectionRun:
 
     @property
     def least(self) -> int:
-        """Fewest tokens to encode: a search in two whole texts, and in the chunks of short excerpts of them."""
+        """Fewest tokens to encode: a search in two whole texts, and in the chunks of short excerpts
+        of them.
+        """
         return min(self.costs.count_whole(MIN_SEARCHED) + sum(self.least_chunks), self.costs.total)
 
     @property
     def most_texts(self) -> int:
-        """Most texts that are searched as a whole; what is left of the budget is enough for some chunks."""
+        """Most texts that are searched as a whole; what is left of the budget is enough for some
+        chunks.
+        """
         if self.setup.budget is None:
             return len(self.questions.documents)
         fitting = splitting.count_fitting(
-            self.costs.searched, min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks))
+            self.costs.searched,
+            min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)),
         )
         return max(MIN_SEARCHED, fitting)
 
@@ -224,7 +261,9 @@ class InspectionRun:
         return WorkEstimate(planned, planned / speed, self.costs.total, self.costs.total / speed)
 
     def search_whole(self, known: Inspection, output_folder: Path | None) -> Inspection:
-        """Add the search in whole texts, more and more of them until the interval is narrow or the budget is used."""
+        """Add the search in whole texts, more and more of them until the interval is narrow or the
+        budget is used.
+        """
         most = self.most_texts
         texts = most if self.setup.budget is None else min(MIN_TEXTS, most)
         planned = f" (rest: up to {format_seconds(known.work.seconds)})" if known.work else ""
@@ -244,7 +283,10 @@ class InspectionRun:
             if asked:
                 searches[wording] = self._search(None, questions, [wording])
                 baseline = asking.measure_word_baseline(searches[wording].tasks[wording])
-            by_itself, unwritten = writer.name == self.model.mteb_model_meta.name, len(questions.questions) - asked
+            by_itself, unwritten = (
+                writer.name == self.model.mteb_model_meta.name,
+                len(questions.questions) - asked,
+            )
             other_words = OtherWords(writer.name, by_itself, asked, unwritten, baseline)
         if output_folder is not None:
             tasks = [search.tasks[wording] for wording, search in searches.items()]
@@ -260,11 +302,17 @@ class InspectionRun:
         # Questions in their rarest words last: verdicts are by them.
         order = (asking.Wording.VERBATIM, asking.Wording.OTHER_WORDS, asking.Wording.RAREST_WORDS)
         read = known.window.read_part
-        fading = tuple(_summarize_fading(searches[wording], wording, read) for wording in order if wording in searches)
+        fading = tuple(
+            _summarize_fading(searches[wording], wording, read)
+            for wording in order
+            if wording in searches
+        )
         return replace(known, fading=fading, fading_texts=texts, other_words=other_words)
 
     def search_chunks(self, known: Inspection) -> Inspection:
-        """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the texts are too long."""
+        """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the
+        texts are too long.
+        """
         texts, other_words = known.fading_texts, known.other_words
         questions, divisions, excerpt = self.questions.first(texts), self.divisions, None
         if self.setup.budget is not None:
@@ -278,7 +326,11 @@ class InspectionRun:
         wordings = [asking.Wording.RAREST_WORDS]
         if self.setup.writer and other_words and other_words.questions:
             questions = questions.write_in_other_words(self.setup.writer)
-            wordings += [asking.Wording.OTHER_WORDS] if questions.asked_in(asking.Wording.OTHER_WORDS) else []
+            wordings += (
+                [asking.Wording.OTHER_WORDS]
+                if questions.asked_in(asking.Wording.OTHER_WORDS)
+                else []
+            )
         searches = []
         # Chunks are compared in nDCG@10 alone.
         with track("Searching chunks", 1 + len(divisions)) as advance, with_settings(rotated=0):
@@ -288,7 +340,9 @@ class InspectionRun:
         named = portable_name(self.model.mteb_model_meta)
         whole = "whole excerpts" if excerpt else "whole texts"
         rarest, *others = (
-            splitting.advise_chunks(splitting.compare_divisions(searches, wording, questions, self.window, whole), named)
+            splitting.advise_chunks(
+                splitting.compare_divisions(searches, wording, questions, self.window, whole), named
+            )
             for wording in wordings
         )
         return replace(
@@ -296,11 +350,15 @@ class InspectionRun:
             chunks=rarest,
             chunk_texts=len(questions.documents),
             excerpt_tokens=excerpt,
-            other_words=replace(other_words, chunks=others[0]) if other_words and others else other_words,
+            other_words=replace(other_words, chunks=others[0])
+            if other_words and others
+            else other_words,
         )
 
     def _cut(self, texts: int, budget: float) -> tuple[asking.QuestionSet, int]:
-        """Return excerpts of enough texts to compare, as long as the budget allows, with their own questions and length."""
+        """Return excerpts of enough texts to compare, as long as the budget allows, with their own
+        questions and length.
+        """
         wanted = min(texts, MIN_TEXTS)
         for length in EXCERPTS:
             questions, costs = self._find_excerpts(length, wanted)
@@ -308,20 +366,30 @@ class InspectionRun:
             if fitting == wanted:
                 break
         if fitting < MIN_SEARCHED:
-            # The questions about excerpts of fewer texts may be shorter; a budget that is not refused is enough for them.
+            # The questions about excerpts of fewer texts may be shorter; a budget that is not
+            # refused is enough for them.
             return self._find_excerpts(length, MIN_SEARCHED)[0], length
         return questions.first(fitting), length
 
     def _find_excerpts(self, length: int, texts: int) -> tuple[asking.QuestionSet, list[int]]:
-        """Return excerpts of the first texts with their questions, and the tokens to encode for each."""
+        """Return excerpts of the first texts with their questions, and the tokens to encode for
+        each.
+        """
         collection = asking.cut_excerpts(self.setup.collection, self.setup.counter, length, texts)
-        questions = asking.ask_questions(collection, self.setup.counter.count_all([text.text for text in collection.texts]))
+        questions = asking.ask_questions(
+            collection, self.setup.counter.count_all([text.text for text in collection.texts])
+        )
         divisions = self._choose_divisions(min(length, max(questions.tokens.values())))
         costs = self._count_costs(questions, divisions)
-        return questions, list(map(sum, zip(costs.whole, costs.questions, costs.chunks, strict=True)))
+        return questions, list(
+            map(sum, zip(costs.whole, costs.questions, costs.chunks, strict=True))
+        )
 
     def _search(
-        self, division: splitting.Division | None, questions: asking.QuestionSet, wordings: Sequence[asking.Wording]
+        self,
+        division: splitting.Division | None,
+        questions: asking.QuestionSet,
+        wordings: Sequence[asking.Wording],
     ) -> splitting.ChunkSearch:
         model = division.build_search(self.model, self.memory) if division else self.whole
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
@@ -331,15 +399,23 @@ class InspectionRun:
         vectors = scores[wordings[0]][RUN_KEY][INDEX_KEY]["vectors"]
         return splitting.ChunkSearch(division, vectors, values, tasks)
 
-    def _build_task(self, questions: asking.QuestionSet, wording: asking.Wording) -> asking.PseudoQuestionTask:
-        return asking.build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
+    def _build_task(
+        self, questions: asking.QuestionSet, wording: asking.Wording
+    ) -> asking.PseudoQuestionTask:
+        return asking.build_question_task(
+            self.setup.collection.name, self.setup.collection.language, questions, wording
+        )
 
 
 def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[str, str]:
-    """Return a sentence of prose that is never read, in the middle of that part, and its text; empty if there is none."""
+    """Return a sentence of prose that is never read, in the middle of that part, and its text;
+    empty if there is none.
+    """
     for text, _, share in texts:
         middle, read = (len(text.text) * (1 - part) for part in (share / 2, share))
-        for span in sorted(find_sentences(text.text, text.language), key=lambda span: abs(middle - span.middle)):
+        for span in sorted(
+            find_sentences(text.text, text.language), key=lambda span: abs(middle - span.middle)
+        ):
             quoted = " ".join(MARKUP.sub(r"\1", span.of(text.text)).split())
             # Not in a block of code.
             is_prose = PROSE.fullmatch(quoted) and text.text[: span.start].count("```") % 2 == 0
@@ -351,22 +427,31 @@ def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[st
 def _is_narrow(search: splitting.ChunkSearch) -> bool:
     """Return whether the effect within the window is known to its margin either way.
 
-    The width alone decides when to stop, so that intervals keep their coverage although they are looked at several times
-    (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on fixed-width intervals).
+    The width alone decides when to stop, so that intervals keep their coverage although they are
+    looked at several times (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on
+    fixed-width intervals).
     """
     findings = decide_result(search.values[asking.Wording.RAREST_WORDS])[0]
     effect = findings.verdict.estimate
-    return effect is not None and effect.interval is not None and np.ptp(effect.interval) <= 2 * findings.margin
+    return (
+        effect is not None
+        and effect.interval is not None
+        and np.ptp(effect.interval) <= 2 * findings.margin
+    )
 
 
-def evaluate(task: asking.PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs) -> Mapping[str, Any]:
+def evaluate(
+    task: asking.PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs
+) -> Mapping[str, Any]:
     """Return the scores of a search, as in a result file."""
     task.load_data()
     (scores,) = task.evaluate(model, SPLIT, encode_kwargs=options).values()
     return scores
 
 
-def _summarize_fading(search: splitting.ChunkSearch, wording: asking.Wording, read: ReadPart) -> Fading:
+def _summarize_fading(
+    search: splitting.ChunkSearch, wording: asking.Wording, read: ReadPart
+) -> Fading:
     values = search.values[wording]
     group = analyze(values).overall
     findings = [replace(group_findings, read=read) for group_findings in decide_result(values)]

@@ -1,9 +1,11 @@
-"""A running index without questions of its own: how many sentences of its documents come back, by their position.
+"""A running index without questions of its own: how many sentences of its documents come back, by
+their position.
 
-Nobody wrote the questions: `questions` says how they are made. A document is also asked for by its first words, verbatim, which
-find it where its beginning is indexed. Recall at k is the share of questions whose document is among the first k hits, or whose
-whole sentence is in chunks among them. It is that of documents whose first words find them (tail recall where the head is
-found): what the index lacks altogether is no lost end. Intervals are for new documents, each of which is a cluster.
+Nobody wrote the questions: `questions` says how they are made. A document is also asked for by its
+first words, verbatim, which find it where its beginning is indexed. Recall at k is the share of
+questions whose document is among the first k hits, or whose whole sentence is in chunks among them.
+It is that of documents whose first words find them (tail recall where the head is found): what the
+index lacks altogether is no lost end. Intervals are for new documents, each of which is a cluster.
 """
 
 from __future__ import annotations
@@ -51,17 +53,22 @@ READ, NOT_READ = "part within the window", "truncated part"
 INDEXED, TAIL = "Which documents are in the index", "Tail recall where the head is found"
 BEYOND, PROBLEMS = "What the embedder truncates", "What did not fit"
 EXPLANATION = (
-    "Nobody wrote the questions: each is a sentence of one document, by its rarest words or in other words, and finding it is "
-    "finding that document (inverse cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks with the whole sentence. People "
+    "Nobody wrote the questions: each is a sentence of one document, by its rarest words or in "
+    "other words, and finding it is "
+    "finding that document (inverse cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks "
+    "with the whole sentence. People "
     "ask in other words, so recall is higher than that of their questions; compare positions.",
-    "Thirds are compared within documents. They hold different sentences, so this is a description and no test of position "
+    "Thirds are compared within documents. They hold different sentences, so this is a "
+    "description and no test of position "
     "bias. Intervals are at 95%, for new documents.",
 )
 
 
 @dataclass(frozen=True)
 class IndexQuestion:
-    """A question about a document; the subset of its query is the wording, or `head` for the first words of the document."""
+    """A question about a document; the subset of its query is the wording, or `head` for the first
+    words of the document.
+    """
 
     query: AskedQuery
     document: str
@@ -85,26 +92,43 @@ class IndexedTexts:
     """A sentence on the texts that cannot be asked about."""
 
     def locate_in_read(self) -> dict[str, int]:
-        """Return the place of each sentence in what is read, by id of the question; empty if all is read, or it is unknown."""
+        """Return the place of each sentence in what is read, by id of the question; empty if all is
+        read, or it is unknown.
+        """
         evidence = self.questions.build_data(self.wordings[0]).evidence
         is_part = self.read.kind is ReadKind.PART
-        return dict(zip(evidence.query_ids, evidence.estimate_twelfths(self.read).tolist(), strict=False)) if is_part else {}
+        return (
+            dict(
+                zip(
+                    evidence.query_ids, evidence.estimate_twelfths(self.read).tolist(), strict=False
+                )
+            )
+            if is_part
+            else {}
+        )
 
     def write_questions(self, folder: Path, planned: Sequence[IndexQuestion]) -> tuple[Path, ...]:
-        """Write those of the questions to ask that are about a sentence, with their spans; a domain for each wording."""
+        """Write those of the questions to ask that are about a sentence, with their spans; a domain
+        for each wording.
+        """
         asked = {(question.query.subset, question.query.id) for question in planned}
         own = {
-            wording: tuple(item for item in self.questions.questions if (wording.value, item.id) in asked)
+            wording: tuple(
+                item for item in self.questions.questions if (wording.value, item.id) in asked
+            )
             for wording in self.wordings
         }
         return tuple(
-            replace(self.questions, questions=questions).write(wording, folder, self.name, self.language)
+            replace(self.questions, questions=questions).write(
+                wording, folder, self.name, self.language
+            )
             for wording, questions in own.items()
         )
 
 
 def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[IndexQuestion]:
-    """Return of each document its first words and a sentence of each third, then the other sentences.
+    """Return of each document its first words and a sentence of each third, then the other
+    sentences.
 
     Documents are in random order, so that the questions about the first ones are a sample, too.
     """
@@ -132,21 +156,32 @@ class JudgedAnswers:
 
     asked: Sequence[IndexQuestion]
     success: Mapping[str, NDArray[np.bool_]]
-    """Whether the `document` is among the first k hits, and the whole sentence in their texts (`chunk`), shape (n,) each.
+    """Whether the `document` is among the first k hits, and the whole sentence in their texts
+    (`chunk`), shape (n,) each.
 
     There are no chunks if no hit has a text or a place.
     """
     has_chunks: bool
     """Whether any hit is a part of its document."""
     problems: tuple[str, ...]
-    """Sentences on the hits that are none, and chunks that are not in their document: how many, and the first."""
+    """Sentences on the hits that are none, and chunks that are not in their document: how many, and
+    the first.
+    """
 
 
 def judge_answers(
-    texts: IndexedTexts, planned: Sequence[IndexQuestion], journal: Journal, rules: AlignmentRules, settings: CollectionSettings
+    texts: IndexedTexts,
+    planned: Sequence[IndexQuestion],
+    journal: Journal,
+    rules: AlignmentRules,
+    settings: CollectionSettings,
 ) -> JudgedAnswers:
     """Return which questions that have an answer found their document, and their sentence."""
-    asked = [question for question in planned if (question.query.subset, question.query.id) in journal.answers]
+    asked = [
+        question
+        for question in planned
+        if (question.query.subset, question.query.id) in journal.answers
+    ]
     success, in_chunks, has_places, has_chunks = list[bool](), list[bool](), False, False
     unknown, unlocated = list[tuple[str, str]](), list[tuple[str, str]]()
     for question in asked:
@@ -155,18 +190,32 @@ def judge_answers(
         ranked = sort_hits(journal.answers[question.query.subset, name].hits, None)[: settings.k]
         hits = rules.resolve_hits(ranked, texts.ids)
         outside = [hit.document for hit in hits if hit.document not in texts.ids]
-        unknown += [(name, "the question itself" if other == question.query.text else other) for other in outside]
+        unknown += [
+            (name, "the question itself" if other == question.query.text else other)
+            for other in outside
+        ]
         own, locator = [hit for hit in hits if hit.document == question.document], TextLocator(text)
         # The text of the index may be longer, as with a blank at its end.
-        keys = [ChunkKey(0, hit.text, hit.start, hit.end, "") for hit in own if hit.text or hit.start is not None]
-        places = [(key, key._replace(end=key.end and min(key.end, len(text))).locate(locator, START)) for key in keys]
+        keys = [
+            ChunkKey(0, hit.text, hit.start, hit.end, "")
+            for hit in own
+            if hit.text or hit.start is not None
+        ]
+        places = [
+            (key, key._replace(end=key.end and min(key.end, len(text))).locate(locator, START))
+            for key in keys
+        ]
         unlocated += [(name, key.describe(len(text))) for key, span in places if span is None]
         has_places |= bool(places)
         has_chunks |= has_places or any(hit.document != hit.chunk for hit in hits)
         success.append(bool(own))
-        in_chunks.append(not lacks_words(question.sentence, text, (span for _, span in places if span)))
+        in_chunks.append(
+            not lacks_words(question.sentence, text, (span for _, span in places if span))
+        )
     gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_places else {})
-    fewest, *more = sorted({len(journal.answers[item.query.subset, item.query.id].hits) for item in asked} or {0})
+    fewest, *more = sorted(
+        {len(journal.answers[item.query.subset, item.query.id].hits) for item in asked} or {0}
+    )
     has_own_number = not more and 1 < fewest < min(settings.k, len(texts.ids))
     problems = (
         *([describe_own_number(fewest, settings.k)] if has_own_number else ()),
@@ -178,10 +227,15 @@ def judge_answers(
 
 
 def _describe_cases(what: str, cases: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a sentence with the number of cases and the first, which is a question and what is wrong with its answer."""
+    """Yield a sentence with the number of cases and the first, which is a question and what is
+    wrong with its answer.
+    """
     if rows := [*cases]:
         name, reason = rows[0]
-        yield f"{len(rows):,} {what}, first for question {sanitized(name)}: {sanitized(reason, 200).removesuffix('.')}."
+        yield (
+            f"{len(rows):,} {what}, first for question {sanitized(name)}: "
+            f"{sanitized(reason, 200).removesuffix('.')}."
+        )
 
 
 @dataclass(frozen=True)
@@ -201,7 +255,9 @@ class RecallRow:
 
 @dataclass(frozen=True)
 class RecallChange:
-    """Difference in recall between two parts of the documents, within documents, and the resulting state."""
+    """Difference in recall between two parts of the documents, within documents, and the resulting
+    state.
+    """
 
     wording: str
     of: str
@@ -218,21 +274,33 @@ class RecallChange:
 def summarize_recall(
     judged: JudgedAnswers, twelfths: Mapping[str, int]
 ) -> tuple[tuple[RecallRow, ...], tuple[RecallChange, ...]]:
-    """Return the recall by position of the documents whose first words find them, and its differences.
+    """Return the recall by position of the documents whose first words find them, and its
+    differences.
 
-    `twelfths` has the place of a sentence in what the embedder reads, by id of the question; empty if all is read, or it is
-    unknown what.
+    `twelfths` has the place of a sentence in what the embedder reads, by id of the question; empty
+    if all is read, or it is unknown what.
     """
     rows, changes = list[RecallRow](), list[RecallChange]()
     pairs = [*zip(judged.asked, judged.success["document"].tolist(), strict=True)]
-    heads = {question.document for question, success in pairs if success and question.query.subset == HEAD}
-    kept = [row for row, (question, _) in enumerate(pairs) if question.query.subset != HEAD and question.document in heads]
+    heads = {
+        question.document
+        for question, success in pairs
+        if success and question.query.subset == HEAD
+    }
+    kept = [
+        row
+        for row, (question, _) in enumerate(pairs)
+        if question.query.subset != HEAD and question.document in heads
+    ]
     for wording in dict.fromkeys(judged.asked[row].query.subset for row in kept):
         own = [row for row in kept if judged.asked[row].query.subset == wording]
         asked = [judged.asked[row] for row in own]
         _, documents = np.unique([question.document for question in asked], return_inverse=True)
         thirds = np.array([question.third for question in asked])
-        parts, compared = {part: thirds == third for third, part in enumerate(THIRDS)}, [(THIRDS[0], THIRDS[-1])]
+        parts, compared = (
+            {part: thirds == third for third, part in enumerate(THIRDS)},
+            [(THIRDS[0], THIRDS[-1])],
+        )
         if twelfths:
             read = np.array([twelfths[question.query.id] < TWELFTHS for question in asked])
             parts, compared = parts | {READ: read, NOT_READ: ~read}, [*compared, (READ, NOT_READ)]
@@ -240,7 +308,11 @@ def summarize_recall(
             gains = success[own].astype(np.float64)
             for part, mask in parts.items():
                 counts = int(mask.sum()), len(np.unique(documents[mask]))
-                rows.append(RecallRow(wording, of, part, *counts, estimate_mean(gains[mask], documents[mask])))
+                rows.append(
+                    RecallRow(
+                        wording, of, part, *counts, estimate_mean(gains[mask], documents[mask])
+                    )
+                )
             for pair in compared:
                 columns = np.stack([parts[part] for part in pair], axis=1).astype(np.float64)
                 regression = Regression.fit(gains, columns, documents, documents)
@@ -289,7 +361,9 @@ class IndexInspection(Presentable):
         return self.retriever
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return what was asked, which documents are in the index, the recall by position, and what did not fit."""
+        """Return what was asked, which documents are in the index, the recall by position, and what
+        did not fit.
+        """
         parts = {
             "": self._describe_work(),
             INDEXED: self._describe_documents(),
@@ -299,32 +373,59 @@ class IndexInspection(Presentable):
         }
         by_part = defaultdict[tuple[str, str, int], dict[str, str]](dict)
         for row in self.rows:
-            by_part[row.wording, row.part, row.questions][row.of] = format_estimate(row.recall, format_percent)
+            by_part[row.wording, row.part, row.questions][row.of] = format_estimate(
+                row.recall, format_percent
+            )
         measured = dict.fromkeys(f"{row.of.capitalize()} in {self.k}" for row in self.rows)
         headings = ("Wording", "Sentences in the", "Asked", *measured)
         cells = [
             (Wording(wording).words, part, format_count(asked), *success.values())
             for (wording, part, asked), success in by_part.items()
         ]
-        tables = {TAIL: (Table(build_columns(headings, headings[2:]), tuple(cells), keys=2),)} if self.rows else {}
+        tables = (
+            {TAIL: (Table(build_columns(headings, headings[2:]), tuple(cells), keys=2),)}
+            if self.rows
+            else {}
+        )
         return tuple(
-            DisplaySection(name, said, tables.get(name, ())) for name, lines in parts.items() if (said := tuple(lines))
+            DisplaySection(name, said, tables.get(name, ()))
+            for name, lines in parts.items()
+            if (said := tuple(lines))
         )
 
     def _describe_work(self) -> Iterator[str]:
-        asked = f"{self.answered:,} of {pluralize(self.planned, 'question')} about {pluralize(self.documents, 'document')}"
-        more = f"; there are {self.possible:,} (--max-requests)" if self.possible > self.planned else ""
-        yield f"{self.retriever}: {asked} of {self.source} are answered, by their first {pluralize(self.k, 'hit')}{more}."
+        asked = (
+            f"{self.answered:,} of {pluralize(self.planned, 'question')} about "
+            f"{pluralize(self.documents, 'document')}"
+        )
+        more = (
+            f"; there are {self.possible:,} (--max-requests)"
+            if self.possible > self.planned
+            else ""
+        )
+        yield (
+            f"{self.retriever}: {asked} of {self.source} are answered, by their first "
+            f"{pluralize(self.k, 'hit')}{more}."
+        )
         if self.unfinished:
             yield f"The same command goes on from there: {self.unfinished}."
 
     def _describe_documents(self) -> Iterator[str]:
         number = self.documents - len(self.not_in_index)
-        yield f"{number:,} of {pluralize(self.documents, 'document')} came back, {_format_share(self.returned)}."
+        yield (
+            f"{number:,} of {pluralize(self.documents, 'document')} came back, "
+            f"{_format_share(self.returned)}."
+        )
         if self.not_in_index:
-            yield f"Not in the index, as their own first words do not find them either: {_list(self.not_in_index)}."
+            yield (
+                "Not in the index, as their own first words do not find them either: "
+                f"{_list(self.not_in_index)}."
+            )
         if self.head_not_found:
-            yield f"Found by other sentences, but not by their first words: {_list(self.head_not_found)}."
+            yield (
+                "Found by other sentences, but not by their first words: "
+                f"{_list(self.head_not_found)}."
+            )
         if self.skipped:
             yield f"{self.skipped} Whether these are in the index was not asked."
 
@@ -332,15 +433,24 @@ class IndexInspection(Presentable):
         for row in self.rows:
             if row.part == THIRDS[-1]:
                 of, share = f"{row.of}, {Wording(row.wording).words}", _format_share(row.recall)
-                yield f"Tail recall ({of}): {share} of {pluralize(row.questions, 'sentence')} in the last third."
+                yield (
+                    f"Tail recall ({of}): {share} of {pluralize(row.questions, 'sentence')} in "
+                    "the last third."
+                )
         yield from (change.describe() for change in self.changes if change.parts[0] in THIRDS)
         if not self.rows:
-            yield "Not measured: no document is found that has sentences of 5 to 80 words that occur only once."
+            yield (
+                "Not measured: no document is found that has sentences of 5 to 80 words that "
+                "occur only once."
+            )
 
     def _describe_read(self) -> Iterator[str]:
         yield f"The embedder reads {self.read.phrase} of whatever is indexed."
         if not any(change.parts[0] == READ for change in self.changes):
-            yield "Nothing to compare: hits are chunks, or all sentences that were asked for are read."
+            yield (
+                "Nothing to compare: hits are chunks, or all sentences that were asked for are "
+                "read."
+            )
         yield from (change.describe() for change in self.changes if change.parts[0] == READ)
 
     def records(self) -> tuple[RecallRow, ...]:
@@ -369,30 +479,39 @@ def inspect_index(
     max_requests: int,
     folder: Path | None,
 ) -> IndexInspection:
-    """Ask an index, given its name, the questions that have no answer yet; answers are kept until all questions have one.
+    """Ask an index, given its name, the questions that have no answer yet; answers are kept until
+    all questions have one.
 
-    The questions are written to a folder, if there is one. PosirError is raised if no question has an answer, or no hit of the
-    first answers is a document of the texts.
+    The questions are written to a folder, if there is one. PosirError is raised if no question has
+    an answer, or no hit of the first answers is a document of the texts.
     """
     every = plan_questions(texts.questions, texts.wordings)
     planned = every[:max_requests]
     written = texts.write_questions(folder, planned) if folder else ()
     asked = (part for question in every for part in vars(question.query).values())
     key = digest(*asked, settings.k, settings.document_field).hex()
-    with closing(Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")) as journal:
-        answers = QueryAnswers(journal, settings, rules, dict.fromkeys((HEAD, *texts.wordings), texts.ids))
+    with closing(
+        Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")
+    ) as journal:
+        answers = QueryAnswers(
+            journal, settings, rules, dict.fromkeys((HEAD, *texts.wordings), texts.ids)
+        )
         answers.ask(search, name, [question.query for question in planned])
         if answers.problem or not answers.has_documents:
             answers.check(name, len(planned))
         if not journal.answers:
-            raise PosirError(f"{name}: no answer within {settings.max_time or 0:g} seconds (--max-time).")
+            raise PosirError(
+                f"{name}: no answer within {settings.max_time or 0:g} seconds (--max-time)."
+            )
         judged = judge_answers(texts, planned, journal, rules, settings)
         is_finished = len(judged.asked) == len(planned)
         if is_finished:
             journal.remove()
     pairs = [*zip(judged.asked, judged.success["document"].tolist(), strict=True)]
     returned = {question.document for question, success in pairs if success}
-    heads = {question.document: success for question, success in pairs if question.query.subset == HEAD}
+    heads = {
+        question.document: success for question, success in pairs if question.query.subset == HEAD
+    }
     rows, changes = summarize_recall(judged, {} if judged.has_chunks else texts.locate_in_read())
     reasons = ((query.id, reason) for query, reason in answers.reasons.items())
     return IndexInspection(
@@ -403,9 +522,13 @@ def inspect_index(
         planned=len(planned),
         possible=len(every),
         documents=len(heads),
-        returned=estimate_mean(np.array([name in returned for name in heads], np.float64), np.arange(len(heads))),
+        returned=estimate_mean(
+            np.array([name in returned for name in heads], np.float64), np.arange(len(heads))
+        ),
         not_in_index=tuple(name for name in heads if name not in returned),
-        head_not_found=tuple(name for name, success in heads.items() if not success and name in returned),
+        head_not_found=tuple(
+            name for name, success in heads.items() if not success and name in returned
+        ),
         read=texts.read,
         rows=rows,
         changes=changes,

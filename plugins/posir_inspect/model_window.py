@@ -1,4 +1,6 @@
-"""The length that a model of mteb claims to read, and the share of a user's texts that it never reads."""
+"""The length that a model of mteb claims to read, and the share of a user's texts that it never
+reads.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
 #: Bootstrap samples of texts, and seed of the random numbers.
 DRAWS, SEED = 2000, 14
-#: What rerankers score texts with: a question on something else, since scores near 1 are alike, and such a text.
+#: What rerankers score texts with: a question on something else, since scores near 1 are alike, and
+#: such a text.
 QUESTION, TEXT, LANGUAGE = "which enzyme", "the", "eng-Latn"
 
 
@@ -43,7 +46,9 @@ class UnreadShare:
     """The share of the texts that a model never reads."""
 
     share: Estimate
-    """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by bootstrap over texts."""
+    """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by
+    bootstrap over texts.
+    """
     texts_cut: int
     by_text: tuple[float, ...] = ()
     """Share of each text."""
@@ -70,8 +75,14 @@ def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> M
 
 
 def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Return a reranker of mteb, whose scores of a question and a text take the place of embeddings."""
-    score, (claimed, claimant), meta = build_scorer(model, [QUESTION], LANGUAGE), find_claim(model), model.mteb_model_meta
+    """Return a reranker of mteb, whose scores of a question and a text take the place of
+    embeddings.
+    """
+    score, (claimed, claimant), meta = (
+        build_scorer(model, [QUESTION], LANGUAGE),
+        find_claim(model),
+        model.mteb_model_meta,
+    )
     disable_progress_bars()
     special = None
     if tokenizer:
@@ -95,33 +106,49 @@ def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> Me
     )
 
 
-def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
+def measure_unread(
+    texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None
+) -> UnreadShare:
     """Return the share of the texts beyond the reading length, in its unit."""
     counters: dict[str, Callable[[str], int]] = {"words": count_words, "characters": len}
     count = tokenizer.count if tokenizer and reading.unit == "tokens" else counters[reading.unit]
     lengths = np.array([count(text.strip()) for text in texts], np.float64)
-    unread = np.zeros(len(texts)) if reading.complete else np.maximum(0.0, lengths - reading.bounds.high)
+    unread = (
+        np.zeros(len(texts)) if reading.complete else np.maximum(0.0, lengths - reading.bounds.high)
+    )
     rng = np.random.default_rng(SEED)
-    draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS) @ np.stack([unread, lengths], axis=1)
+    draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS) @ np.stack(
+        [unread, lengths], axis=1
+    )
     low, high = np.quantile(draws[:, 0] / draws[:, 1], TAILS).tolist()
     return UnreadShare(
-        Estimate(float(unread.sum() / lengths.sum()), (low, high)), int((unread > 0).sum()), tuple((unread / lengths).tolist())
+        Estimate(float(unread.sum() / lengths.sum()), (low, high)),
+        int((unread > 0).sum()),
+        tuple((unread / lengths).tolist()),
     )
 
 
 def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
-    """Return a context in which a server's truncation is not warned of, since it is measured; see `EndpointEncoder.measure`."""
+    """Return a context in which a server's truncation is not warned of, since it is measured; see
+    `EndpointEncoder.measure`.
+    """
     return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
 def find_claim(model: MTEBModels) -> tuple[int | None, str]:
-    """Return how many tokens the metadata of a model claims, and its name; of an endpoint, that of its registered model."""
+    """Return how many tokens the metadata of a model claims, and its name; of an endpoint, that of
+    its registered model.
+    """
     meta = model.mteb_model_meta
     if getattr(meta.loader, "__name__", "") == EndpointEncoder.__name__:
         endpoint = find_endpoint(portable_name(meta))
         registered, name = MODEL_REGISTRY.resolve(), endpoint.model if endpoint else ""
         registration = dict.get(registered, name) or resolve_bare_name(name, registered)
-        return (_finite(registration.max_tokens), str(registration.name)) if registration else (None, str(meta.name))
+        return (
+            (_finite(registration.max_tokens), str(registration.name))
+            if registration
+            else (None, str(meta.name))
+        )
     cut = find_cut(model)
     return _finite(meta.max_tokens) or (cut.tokens if cut else None), str(meta.name)
 

@@ -1,12 +1,14 @@
-"""Pseudo-questions: sentences of the texts as questions about the text that they are from, at controlled positions.
+"""Pseudo-questions: sentences of the texts as questions about the text that they are from, at
+controlled positions.
 
-The inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two differences. There, the sentence is mostly
-removed from the text (in 90% of the cases), so that what surrounds it is to be found; here it is kept, because it is the
-evidence whose position is controlled. And it is asked in several ways: verbatim, which flatters every model that recognizes a
-text's own words, by its rarest words alone, and, if there is a model that writes them, in other words (`other_words`).
+The inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two differences.
+There, the sentence is mostly removed from the text (in 90% of the cases), so that what surrounds it
+is to be found; here it is kept, because it is the evidence whose position is controlled. And it is
+asked in several ways: verbatim, which flatters every model that recognizes a text's own words, by
+its rarest words alone, and, if there is a model that writes them, in other words (`other_words`).
 
-The sentences of a text share its topic and its words, so an unread sentence can lead to its text: BM25 over the part of the
-texts that is read says how far words alone go.
+The sentences of a text share its topic and its words, so an unread sentence can lead to its text:
+BM25 over the part of the texts that is read says how far words alone go.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ from posir_data.texts import TextCollection
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.evidence import TWELFTHS, Integers
-from posir_tasks.language_models.other_words import MAX_WORDS, MIN_WORDS, QuestionWriter, WritingRequest, count_texts, normalize
+from posir_tasks.language_models.other_words import (
+    MAX_WORDS,
+    MIN_WORDS,
+    QuestionWriter,
+    WritingRequest,
+    count_texts,
+    normalize,
+)
 from posir_tasks.languages import PIVOT, suggest_codes
 from posir_tasks.models.references import legible_name
 from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
@@ -64,7 +73,9 @@ class Wording(StrEnum):
     RAREST_WORDS = "rarest-words"
     """The half of its words that the fewest texts have, in their order."""
     OTHER_WORDS = "other-words"
-    """A question by an embedder or a language model that has none of its words; not about every sentence."""
+    """A question by an embedder or a language model that has none of its words; not about every
+    sentence.
+    """
 
     @property
     def words(self) -> str:
@@ -99,9 +110,15 @@ class QuestionSet:
     def first(self, texts: int) -> QuestionSet:
         """Return the first texts and the questions about them."""
         documents = dict(islice(self.documents.items(), texts))
-        tokens, languages = dict(islice(self.tokens.items(), texts)), dict(islice(self.languages.items(), texts))
+        tokens, languages = (
+            dict(islice(self.tokens.items(), texts)),
+            dict(islice(self.languages.items(), texts)),
+        )
         return QuestionSet(
-            documents, tokens, tuple(question for question in self.questions if question.document in documents), languages
+            documents,
+            tokens,
+            tuple(question for question in self.questions if question.document in documents),
+            languages,
         )
 
     def asked_in(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
@@ -116,18 +133,25 @@ class QuestionSet:
             for question, text in zip(self.questions, texts, strict=True)
         ]
         questions = (
-            replace(question, wordings={**question.wordings, Wording.OTHER_WORDS: text}) if text else question
+            replace(question, wordings={**question.wordings, Wording.OTHER_WORDS: text})
+            if text
+            else question
             for question, text in zip(self.questions, writer.write(requests), strict=True)
         )
         return replace(self, questions=tuple(questions))
 
     def write(self, wording: Wording, folder: Path, source: str, language: str) -> Path:
-        """Write the questions that have a wording in the PosIR layout, and return the domain's folder.
+        """Write the questions that have a wording in the PosIR layout, and return the domain's
+        folder.
 
         It may have been written before. PosirError is raised if it has other questions.
         """
         data, code = self.build_data(wording), next(iter(suggest_codes(language)), PIVOT.code)
-        target = Target(code, re.sub(r"[^a-z0-9]+", "_", f"{source}_{wording}".lower()).strip("_")[-100:].strip("_"), folder)
+        target = Target(
+            code,
+            re.sub(r"[^a-z0-9]+", "_", f"{source}_{wording}".lower()).strip("_")[-100:].strip("_"),
+            folder,
+        )
         if target.folder.is_dir():
             known = read_domain(LocalRepository(folder), code, code, target.domain)
             if digest_data(known.corpus, known.queries, known.evidence) == digest_data(
@@ -141,23 +165,34 @@ class QuestionSet:
     def build_data(self, wording: Wording) -> PositionData:
         """Return the questions that have a wording as data of a position task."""
         asked = self.asked_in(wording)
-        questions = {question.id: (question.wordings[wording], question.document, question.sentence) for question in asked}
-        return PositionData.from_questions(self.documents, questions, tokens=self.tokens, revision="pseudo-questions")
+        questions = {
+            question.id: (question.wordings[wording], question.document, question.sentence)
+            for question in asked
+        }
+        return PositionData.from_questions(
+            self.documents, questions, tokens=self.tokens, revision="pseudo-questions"
+        )
 
 
 def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
     """Make pseudo-questions, one in each tenth of every text that has a suitable sentence there.
 
-    A sentence is asked about if it has 5 to 80 words and is in no other place of the texts. Of several sentences with their
-    midpoint in the same tenth of a text, one is drawn at random, with a fixed seed. `tokens` are the lengths of the texts.
-    Documents have their own ids, if these differ.
+    A sentence is asked about if it has 5 to 80 words and is in no other place of the texts. Of
+    several sentences with their midpoint in the same tenth of a text, one is drawn at random, with
+    a fixed seed. `tokens` are the lengths of the texts. Documents have their own ids, if these
+    differ.
     """
     names = [text.id for text in collection.texts]
     if len({*names} - {""}) < len(names):
         names = [f"d{number}" for number in range(len(names))]
     documents = {name: text.text for name, text in zip(names, collection.texts, strict=True)}
-    sentences = {name: find_sentences(text.text, text.language) for name, text in zip(names, collection.texts, strict=True)}
-    repeated = Counter(normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans)
+    sentences = {
+        name: find_sentences(text.text, text.language)
+        for name, text in zip(names, collection.texts, strict=True)
+    }
+    repeated = Counter(
+        normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans
+    )
     frequencies = count_texts(documents.values())
     questions = []
     for number, (name, spans) in enumerate(sentences.items()):
@@ -167,21 +202,33 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
             words = len(find_terms(span.of(text)))
             if repeated[normalize(span.of(text))] == 1 and MIN_WORDS <= words <= MAX_WORDS:
                 # Tenths are closed to the right, as the position bins are.
-                suitable.setdefault(max(0, math.ceil(span.middle / len(text) * PARTS) - 1), []).append(span)
+                suitable.setdefault(
+                    max(0, math.ceil(span.middle / len(text) * PARTS) - 1), []
+                ).append(span)
         for part in sorted(suitable):
             span = rng.choice(suitable[part])
             verbatim = span.of(text)
-            wordings = {Wording.VERBATIM: verbatim, Wording.RAREST_WORDS: keep_rarest_words(verbatim, frequencies)}
+            wordings = {
+                Wording.VERBATIM: verbatim,
+                Wording.RAREST_WORDS: keep_rarest_words(verbatim, frequencies),
+            }
             questions.append(PseudoQuestion(f"{name}-{part}", name, span, wordings))
     languages = {name: text.language for name, text in zip(names, collection.texts, strict=True)}
-    return QuestionSet(documents, dict(zip(names, tokens, strict=True)), tuple(questions), languages)
+    return QuestionSet(
+        documents, dict(zip(names, tokens, strict=True)), tuple(questions), languages
+    )
 
 
 def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
-    """Return the half of a sentence's words, at least three, that the fewest texts have; of equally rare ones the longest."""
+    """Return the half of a sentence's words, at least three, that the fewest texts have; of equally
+    rare ones the longest.
+    """
     words = TERM.findall(sentence)
     count = max(MIN_KEYWORDS, math.ceil(KEYWORD_SHARE * len(words)))
-    rarest = sorted(range(len(words)), key=lambda row: (frequencies.get(words[row].casefold(), 0), -len(words[row]), row))
+    rarest = sorted(
+        range(len(words)),
+        key=lambda row: (frequencies.get(words[row].casefold(), 0), -len(words[row]), row),
+    )
     kept = [words[row] for row in sorted(rarest[:count])]
     return "".join(kept) if is_unspaced(sentence) else " ".join(kept)
 
@@ -197,18 +244,32 @@ class PseudoQuestionTask(PositionTask):
         return self.data
 
 
-def build_question_task(source: str, language: str, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
-    """Return the task of the questions in one wording, named after the source of the texts; the language is as in `en`."""
+def build_question_task(
+    source: str, language: str, questions: QuestionSet, wording: Wording
+) -> PseudoQuestionTask:
+    """Return the task of the questions in one wording, named after the source of the texts; the
+    language is as in `en`.
+    """
     name = f"Inspect-{legible_name(source)}-{wording}"
-    asked = [content for question in questions.asked_in(wording) for content in (question.id, question.wordings[wording])]
+    asked = [
+        content
+        for question in questions.asked_in(wording)
+        for content in (question.id, question.wordings[wording])
+    ]
     metadata = build_metadata(
         name,
         dataset=source,
         revision=f"{LOCAL}-{digest(*questions.documents.values(), *asked).hex()}",
         languages=[next(iter(suggest_codes(language)), PIVOT.code)],
-        description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. 2019, arXiv 1906.00300).",
+        description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. "
+        "2019, "
+        "arXiv 1906.00300).",
     )
-    attributes: dict[str, Any] = {"metadata": metadata, "data": questions.build_data(wording), "__module__": __name__}
+    attributes: dict[str, Any] = {
+        "metadata": metadata,
+        "data": questions.build_data(wording),
+        "__module__": __name__,
+    }
     task: PseudoQuestionTask = type(name, (PseudoQuestionTask,), attributes)()
     return task
 
@@ -218,13 +279,17 @@ class WordBaseline:
     """nDCG@10 of questions without the model."""
 
     shared_words: float
-    """Score of BM25; of questions about unread sentences, with the part of each text that is read."""
+    """Score of BM25; of questions about unread sentences, with the part of each text that is
+    read.
+    """
     chance: float
     """Expected if texts are ranked at random."""
 
 
 def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBaseline | None:
-    """Search for the texts of unread sentences in what is read of all texts; None if all is read, or it is unknown what."""
+    """Search for the texts of unread sentences in what is read of all texts; None if all is read,
+    or it is unknown what.
+    """
     data = task.data
     beyond = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)
     if not len(beyond):
@@ -246,7 +311,9 @@ def measure_word_baseline(task: PseudoQuestionTask) -> WordBaseline:
 
 
 def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers) -> WordBaseline:
-    """Search for the texts of some questions, shape (n,), with BM25 in texts, or parts of them, in the order of the corpus."""
+    """Search for the texts of some questions, shape (n,), with BM25 in texts, or parts of them, in
+    the order of the corpus.
+    """
     data, names = task.data, task.data.corpus["id"][:]
     (subset,) = task.metadata.hf_subsets_to_langscripts
     queries = data.queries.select(rows)
@@ -261,18 +328,27 @@ def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
         timer=TimingStack(),
     )
     hits, _ = load_first_stage(request)
-    ranks = [hits[query].index(positives[query]) + 1 if positives[query] in hits[query] else 0 for query in queries["id"][:]]
+    ranks = [
+        hits[query].index(positives[query]) + 1 if positives[query] in hits[query] else 0
+        for query in queries["id"][:]
+    ]
     chance = float(NDCG_AT_10[: min(DEPTH, len(names))].sum()) / len(names)
     return WordBaseline(float(NDCG_AT_10[rank_columns(np.array(ranks, np.int64))].mean()), chance)
 
 
-def cut_excerpts(collection: TextCollection, tokenizer: Tokenizer, size: int, texts: int) -> TextCollection:
-    """Return the first texts, of each of which a random excerpt of so many tokens is kept, with a fixed seed."""
+def cut_excerpts(
+    collection: TextCollection, tokenizer: Tokenizer, size: int, texts: int
+) -> TextCollection:
+    """Return the first texts, of each of which a random excerpt of so many tokens is kept, with a
+    fixed seed.
+    """
     drawn, excerpts = collection.texts[:texts], []
     spans = tokenizer.find_tokens([text.text for text in drawn])
     for number, (text, tokens) in enumerate(zip(drawn, spans, strict=True)):
         first = random.Random(f"{SEED} {number}").randint(0, max(0, len(tokens) - size))
         last = min(first + size, len(tokens)) - 1
         whole = len(tokens) <= size
-        excerpts.append(text if whole else replace(text, text=text.text[tokens[first][0] : tokens[last][1]]))
+        excerpts.append(
+            text if whole else replace(text, text=text.text[tokens[first][0] : tokens[last][1]])
+        )
     return replace(collection, texts=tuple(excerpts))

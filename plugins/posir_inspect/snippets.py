@@ -1,4 +1,6 @@
-"""Code that makes the advised chunks in other libraries, to be pasted; measured are the chunks that posir searched."""
+"""Code that makes the advised chunks in other libraries, to be pasted; measured are the chunks that
+posir searched.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,10 @@ def require_tokenizer(kind: SnippetKind, model: str, tokenizer: ModelTokenizer |
     """Raise PosirError if no library can count the tokens of the chunks of a model."""
     if tokenizer is None and kind not in UNCOUNTED:
         raise PosirError(
-            f"--snippet {kind}: the chunks of {model} are cut at estimated tokens, since its tokenizer is not here; no "
-            "splitter counts these. Compare splitters of your own with --chunker, or write a snippet for qdrant."
+            f"--snippet {kind}: the chunks of {model} are cut at estimated tokens, since its "
+            "tokenizer is not here; no "
+            "splitter counts these. Compare splitters of your own with --chunker, or write a "
+            "snippet for qdrant."
         )
 
 
@@ -56,11 +60,19 @@ def write_snippet(
     size, model = chunks.row.size, chunks.chunked_model
     if not size or not model:
         if not chunks.decided:
-            return Snippet(kind, "No code: that chunks serve better than whole texts cannot be said.")
+            return Snippet(
+                kind, "No code: that chunks serve better than whole texts cannot be said."
+            )
         own = f"Your splitter {chunks.row.chunker} serves best: keep its settings."
-        return Snippet(kind, own if chunks.row.chunker else "No code: whole texts serve, without a splitter.")
-    words = max(LEAST_WORDS, int(size * sum(len(find_words(text)) for text in texts) / max(tokens, 1)))
-    environment = Environment(loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True)
+        return Snippet(
+            kind, own if chunks.row.chunker else "No code: whole texts serve, without a splitter."
+        )
+    words = max(
+        LEAST_WORDS, int(size * sum(len(find_words(text)) for text in texts) / max(tokens, 1))
+    )
+    environment = Environment(
+        loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True
+    )
     code = environment.get_template("snippet.txt").render(
         kind=kind,
         tokenizer=repr(tokenizer.tokenizer.name_or_path) if tokenizer else "",
@@ -73,11 +85,15 @@ def write_snippet(
     )
     if kind == "elasticsearch":
         said = (
-            f"Not run by posir, and not the same chunks: Elasticsearch counts words, and {size} tokens have about "
+            f"Not run by posir, and not the same chunks: Elasticsearch counts words, and {size} "
+            "tokens have about "
             f"{words} words in these texts. Measure your index with `posir score --retriever`."
         )
     elif kind == "qdrant":
         said = "The chunks that were measured, in an index in memory that groups them by document."
     else:
-        said = "These are the chunks that were measured, character by character; half of each is in the next one."
+        said = (
+            "These are the chunks that were measured, character by character; half of each is in "
+            "the next one."
+        )
     return Snippet(kind, said, code)

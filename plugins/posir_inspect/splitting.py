@@ -1,4 +1,6 @@
-"""Ways to split texts into chunks that an inspection compares, of so many tokens or of any splitter, and what they cost."""
+"""Ways to split texts into chunks that an inspection compares, of so many tokens or of any
+splitter, and what they cost.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,11 @@ CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves 
 
 
 def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int | None) -> list[int]:
-    """Return the sizes of chunks that the model reads in full, largest first; the largest that it does is one of them.
+    """Return the sizes of chunks that the model reads in full, largest first; the largest that it
+    does is one of them.
 
-    The prompt for documents takes room, too. The window is what was measured, in tokens of a text; None for all.
+    The prompt for documents takes room, too. The window is what was measured, in tokens of a text;
+    None for all.
     """
     room = min((limit for limit in (find_room(model, context), window) if limit), default=None)
     sizes = {size for size in SIZES if room is None or size <= room}
@@ -55,7 +59,9 @@ class ChunkCounts:
     """The chunks of some texts, counted."""
 
     tokens: int
-    """Tokens to encode, at most as many of a chunk as the model reads; special tokens are not counted."""
+    """Tokens to encode, at most as many of a chunk as the model reads; special tokens are not
+    counted.
+    """
     cut: int = 0
     """Chunks that are longer than the model reads."""
     lost: int = 0
@@ -74,12 +80,20 @@ class TokenDivision:
         return None
 
     def estimate_tokens(self, length: int) -> int:
-        """Return the tokens of the chunks of a text of so many tokens; none if it has one, which is the text itself."""
-        return sum(end - start for start, end in Chunking(self.size).group(length)) if length > self.size else 0
+        """Return the tokens of the chunks of a text of so many tokens; none if it has one, which is
+        the text itself.
+        """
+        return (
+            sum(end - start for start, end in Chunking(self.size).group(length))
+            if length > self.size
+            else 0
+        )
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
         """Count the tokens of the chunks of all texts."""
-        return ChunkCounts(sum(self.estimate_tokens(length) or length for length in questions.tokens.values()))
+        return ChunkCounts(
+            sum(self.estimate_tokens(length) or length for length in questions.tokens.values())
+        )
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
         """Return a search as `MODEL+chunks(SIZE)` searches."""
@@ -88,7 +102,9 @@ class TokenDivision:
 
 @dataclass(frozen=True)
 class ContextDivision(TokenDivision):
-    """Chunks of so many tokens without overlap, which a server embeds in the context of their text."""
+    """Chunks of so many tokens without overlap, which a server embeds in the context of their
+    text.
+    """
 
     @property
     def chunker(self) -> str:
@@ -111,9 +127,17 @@ class SplitterDivision:
     size: None = None
 
     def __init__(
-        self, splitter: TextSplitter, sample: QuestionSet, tokenizer: Tokenizer, window: int | None, *, refuses: bool
+        self,
+        splitter: TextSplitter,
+        sample: QuestionSet,
+        tokenizer: Tokenizer,
+        window: int | None,
+        *,
+        refuses: bool,
     ) -> None:
-        """Try a splitter on some texts; raise PosirError if it does not divide them, or the model refuses a chunk."""
+        """Try a splitter on some texts; raise PosirError if it does not divide them, or the model
+        refuses a chunk.
+        """
         self._tokenizer, self._window, self._refuses = tokenizer, window, refuses
         self.chunker = splitter.name
         texts = list(sample.documents.values())
@@ -126,14 +150,17 @@ class SplitterDivision:
         return round(self._ratio * length)
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
-        """Count the chunks of all texts; raise PosirError if the model refuses one for its length."""
+        """Count the chunks of all texts; raise PosirError if the model refuses one for its
+        length.
+        """
         divided = [self._divide(text) for text in questions.documents.values()]
         counts = self._tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
         window = self._window or max(counts)
         cut = sum(count > window for count in counts)
         if cut and self._refuses:
             raise PosirError(
-                f"{self.chunker}: {cut:,} of {len(counts):,} chunks are longer than the {window:,} tokens that the model "
+                f"{self.chunker}: {cut:,} of {len(counts):,} chunks are longer than the "
+                f"{window:,} tokens that the model "
                 f"accepts, up to {max(counts):,} tokens. Make them smaller."
             )
         lost = sum(span is None for text in divided for span in text.spans)
@@ -142,7 +169,11 @@ class SplitterDivision:
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
         """Return a search in the chunks."""
         return MaximumSearch(
-            model, lambda encoder, texts: vectorize_chunks(encoder, [self._divide(text).chunks for text in texts]), memory
+            model,
+            lambda encoder, texts: vectorize_chunks(
+                encoder, [self._divide(text).chunks for text in texts]
+            ),
+            memory,
         )
 
 
@@ -151,20 +182,29 @@ Division: TypeAlias = TokenDivision | SplitterDivision
 
 @dataclass(frozen=True)
 class Costs:
-    """Tokens to encode for each text, in the order in which texts are drawn; special tokens are not counted."""
+    """Tokens to encode for each text, in the order in which texts are drawn; special tokens are not
+    counted.
+    """
 
     whole: tuple[int, ...]
     """The text as far as the model reads it."""
     rotations: tuple[int, ...]
     """Its rotated versions, at most."""
     questions: tuple[int, ...]
-    """Its questions in their rarest words and, if there are any, in other words, of which as many tokens are assumed."""
+    """Its questions in their rarest words and, if there are any, in other words, of which as many
+    tokens are assumed.
+    """
     verbatim: tuple[int, ...]
     chunks: tuple[int, ...]
 
     @classmethod
     def count(
-        cls, questions: QuestionSet, divisions: Sequence[Division], window: int | None, tokenizer: Tokenizer, wordings: int
+        cls,
+        questions: QuestionSet,
+        divisions: Sequence[Division],
+        window: int | None,
+        tokenizer: Tokenizer,
+        wordings: int,
     ) -> Costs:
         """Count the tokens of texts, versions, questions and chunks.
 
@@ -175,20 +215,27 @@ class Costs:
         asked = {wording: [0] * len(lengths) for wording in WITHOUT_MODEL}
         for wording, counts in asked.items():
             texts = [question.wordings[wording] for question in questions.questions]
-            for question, tokens in zip(questions.questions, tokenizer.count_all(texts), strict=True):
+            for question, tokens in zip(
+                questions.questions, tokenizer.count_all(texts), strict=True
+            ):
                 counts[rows[question.document]] += tokens
         return cls(
             tuple(min(length, window or length) for length in lengths),
             tuple(_count_rotations(lengths, window, read_sample_size())),
             tuple(tokens * wordings for tokens in asked[Wording.RAREST_WORDS]),
             tuple(asked[Wording.VERBATIM]),
-            tuple(sum(division.estimate_tokens(length) for division in divisions) for length in lengths),
+            tuple(
+                sum(division.estimate_tokens(length) for division in divisions)
+                for length in lengths
+            ),
         )
 
     @property
     def total(self) -> int:
         """Tokens of everything."""
-        return sum(map(sum, (self.whole, self.rotations, self.questions, self.verbatim, self.chunks)))
+        return sum(
+            map(sum, (self.whole, self.rotations, self.questions, self.verbatim, self.chunks))
+        )
 
     def count_whole(self, texts: int) -> int:
         """Return the tokens of the first texts, of their versions and questions."""
@@ -201,7 +248,9 @@ class Costs:
 
 
 def _count_rotations(lengths: Iterable[int], window: int | None, sample: int) -> Iterator[int]:
-    """Yield the tokens of the rotated versions of each text, at most: of so many texts of each length bucket."""
+    """Yield the tokens of the rotated versions of each text, at most: of so many texts of each
+    length bucket.
+    """
     bounds = RelativePositions().token_bounds
     drawn = Counter[int]()
     for length in lengths:
@@ -231,7 +280,9 @@ class ChunkSearch:
 
 @dataclass(frozen=True, eq=False)
 class ChunkRow:
-    """Whole texts or a way to split them, and how well questions in one wording find their text by its best chunk."""
+    """Whole texts or a way to split them, and how well questions in one wording find their text by
+    its best chunk.
+    """
 
     size: int | None
     """Tokens; None for whole texts and the chunks of a splitter."""
@@ -256,10 +307,14 @@ class ChunkRow:
     @property
     def name(self) -> str:
         """The searched units, in words."""
-        return self.chunker or (self.whole if self.size is None else f"chunks of {self.size} tokens")
+        return self.chunker or (
+            self.whole if self.size is None else f"chunks of {self.size} tokens"
+        )
 
     def record(self) -> dict[str, object]:
-        """Return its values by the names of the columns of an inspection; the change is at 98.33%."""
+        """Return its values by the names of the columns of an inspection; the change is at
+        98.33%.
+        """
         metric = self.change.ndcg_at_10 if self.change else None
         difference = metric and metric.difference
         return {
@@ -281,9 +336,15 @@ class ChunkRow:
 
 
 def compare_divisions(
-    searches: Sequence[ChunkSearch], wording: Wording, questions: QuestionSet, window: int | None, whole_name: str
+    searches: Sequence[ChunkSearch],
+    wording: Wording,
+    questions: QuestionSet,
+    window: int | None,
+    whole_name: str,
 ) -> tuple[ChunkRow, ...]:
-    """Return whole texts, in which the first search is, and divisions into chunks, by the questions in one wording."""
+    """Return whole texts, in which the first search is, and divisions into chunks, by the questions
+    in one wording.
+    """
     groups = [analyze(search.values[wording]).overall for search in searches]
     whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
     rows = [ChunkRow(None, None, searches[0].vectors, whole, groups[0], None, whole_name)]
@@ -291,19 +352,31 @@ def compare_divisions(
         change = compare_groups(groups[0], group, paired=True)
         if division := search.division:
             counts = division.count(questions)
-            known = division.size, division.chunker, search.vectors, counts, group, change, whole_name
+            known = (
+                division.size,
+                division.chunker,
+                search.vectors,
+                counts,
+                group,
+                change,
+                whole_name,
+            )
             rows.append(ChunkRow(*known, search.vectors / rows[0].vectors))
     return tuple(rows)
 
 
 @dataclass(frozen=True)
 class ChunkComparison:
-    """Ways to split the texts, compared by questions in one wording, and the one that is advised."""
+    """Ways to split the texts, compared by questions in one wording, and the one that is
+    advised.
+    """
 
     rows: tuple[ChunkRow, ...]
     row: ChunkRow
     answer: tuple[str, ...]
-    """Sentences on what the chosen one gains and costs, also against the best, or that whole texts serve."""
+    """Sentences on what the chosen one gains and costs, also against the best, or that whole texts
+    serve.
+    """
     doubts: tuple[str, ...]
     """Sentences on others that may serve with fewer vectors."""
     model: str
@@ -331,7 +404,9 @@ class ChunkComparison:
     @property
     def has_few_texts(self) -> bool:
         """Whether there are too few texts for any comparison."""
-        return all(row.change.ndcg_at_10.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change)
+        return all(
+            row.change.ndcg_at_10.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change
+        )
 
     @property
     def title(self) -> str:
@@ -339,11 +414,20 @@ class ChunkComparison:
         return CHUNKERS if any(row.chunker for row in self.rows) else CHUNKS
 
     def advise(self, texts: str, vectors: float | None) -> str:
-        """Return what to do, where chunks are advised, and below it what they cost in all texts, and reach on some."""
-        cost = f"about {vectors:,.0f} vectors a text" if vectors else f"{self.row.cost:.1f} times the vectors"
+        """Return what to do, where chunks are advised, and below it what they cost in all texts,
+        and reach on some.
+        """
+        cost = (
+            f"about {vectors:,.0f} vectors a text"
+            if vectors
+            else f"{self.row.cost:.1f} times the vectors"
+        )
         whole, value = (format_percent(of.ndcg_at_10.value) for of in (self.rows[0], self.row))
         rises = "rises" if self.change and self.change.state is ChangeState.BETTER else "changes"
-        advice = f"Search in {self.row.name}: nDCG@10 {rises} from {whole} to {value} on {texts}, with {cost}"
+        advice = (
+            f"Search in {self.row.name}: nDCG@10 {rises} from {whole} to {value} on {texts}, with "
+            f"{cost}"
+        )
         if best := self.best:
             reached = format_percent(best.ndcg_at_10.value)
             advice += f"; {best.name} reach {reached}, with {self.count_times(best)}"
@@ -351,23 +435,38 @@ class ChunkComparison:
 
     @property
     def best(self) -> ChunkRow | None:
-        """The row with the highest nDCG@10, if that is another one than the chosen, and better than whole texts, too."""
+        """The row with the highest nDCG@10, if that is another one than the chosen, and better than
+        whole texts, too.
+        """
         best = max(self.rows, key=lambda row: row.ndcg_at_10.value)
-        return best if best is not self.row and best.change and best.change.ndcg_at_10.state is ChangeState.BETTER else None
+        return (
+            best
+            if best is not self.row
+            and best.change
+            and best.change.ndcg_at_10.state is ChangeState.BETTER
+            else None
+        )
 
     def count_times(self, row: ChunkRow) -> str:
-        """Return how many vectors a row takes, in multiples of those of the chosen: `3.8 times the vectors`."""
+        """Return how many vectors a row takes, in multiples of those of the chosen: `3.8 times the
+        vectors`.
+        """
         return f"{f'{row.vectors / self.row.vectors:.1f}'.removesuffix('.0')} times the vectors"
 
     @property
     def chunked_model(self) -> str | None:
-        """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts or a splitter."""
+        """The argument of `-m` that runs the model with the chosen size of chunks; None for whole
+        texts or a splitter.
+        """
         method = "context_chunks" if self.row.chunker else "chunks"
         return f"{self.model}+{method}({self.row.size})" if self.row.size and self.decided else None
 
     def describe_counts(self) -> Iterator[str]:
         """Yield which chunks are not read to their end, and which are not in their text."""
-        kinds = {"cut": "are longer than the model reads", "lost": "are not in their text, and are encoded as they are"}
+        kinds = {
+            "cut": "are longer than the model reads",
+            "lost": "are not in their text, and are encoded as they are",
+        }
         for name, words in kinds.items():
             for row in self.rows:
                 if count := getattr(row.counts, name):
@@ -384,15 +483,32 @@ class ChunkComparison:
             advised = "\n(fewest vectors)" * (row is self.row and self.is_advised)
             rows.append((name + advised, f"{row.cost:.1f}", *tokens, score, state, change))
         vectors = f"Vectors\na{'n excerpt' if self.rows[0].name.endswith('excerpts') else ' text'}"
-        headings = ("Chunks", vectors, *["Tokens"] * has_tokens, "nDCG@10", "State", "Change from whole")
+        headings = (
+            "Chunks",
+            vectors,
+            *["Tokens"] * has_tokens,
+            "nDCG@10",
+            "State",
+            "Change from whole",
+        )
         is_better = self.change and self.change.state is ChangeState.BETTER
-        why = "the fewest vectors of those that are better than whole" if is_better else "as good, for fewer vectors"
+        why = (
+            "the fewest vectors of those that are better than whole"
+            if is_better
+            else "as good, for fewer vectors"
+        )
         columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
         more = ""
         if best := self.best:
             added = format_percent(best.ndcg_at_10.value - self.row.ndcg_at_10.value)
-            more = f" {best.name[0].upper()}{best.name[1:]} add {added} points for {self.count_times(best)}."
-        note = f"Advised: {why}.{more} Chunks overlap by half; queries in a text's own words favor small ones."
+            more = (
+                f" {best.name[0].upper()}{best.name[1:]} add {added} points for "
+                f"{self.count_times(best)}."
+            )
+        note = (
+            f"Advised: {why}.{more} Chunks overlap by half; queries in a text's own words favor "
+            "small ones."
+        )
         return Table(columns, tuple(rows), notes=(note,) * self.is_advised)
 
     def document(self) -> dict[str, object]:
@@ -402,17 +518,27 @@ class ChunkComparison:
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
-    """Choose the fewest vectors that are better than whole texts in nDCG@10, or else of the best and what is equivalent to it.
+    """Choose the fewest vectors that are better than whole texts in nDCG@10, or else of the best
+    and what is equivalent to it.
 
-    Queries in a text's own words favor small chunks, so that the best are often the smallest that were tried.
+    Queries in a text's own words favor small chunks, so that the best are often the smallest that
+    were tried.
     """
     best = max(rows, key=lambda row: row.ndcg_at_10.value)
-    changes = {row: compare_groups(best.group, row.group, paired=True) for row in rows if row is not best}
+    changes = {
+        row: compare_groups(best.group, row.group, paired=True) for row in rows if row is not best
+    }
     states = {row: change.ndcg_at_10.state for row, change in changes.items()}
-    better = [row for row in rows if row.change and row.change.ndcg_at_10.state is ChangeState.BETTER]
+    better = [
+        row for row in rows if row.change and row.change.ndcg_at_10.state is ChangeState.BETTER
+    ]
     equivalent = (row for row, state in states.items() if state is ChangeState.EQUIVALENT)
     chosen = min(better or (best, *equivalent), key=lambda row: row.vectors)
-    fewer = [row for row, state in states.items() if state is ChangeState.INCONCLUSIVE and row.vectors < chosen.vectors]
+    fewer = [
+        row
+        for row, state in states.items()
+        if state is ChangeState.INCONCLUSIVE and row.vectors < chosen.vectors
+    ]
 
     def describe(change: Change, a: ChunkRow, b: ChunkRow) -> str:
         names = f"search in {a.name}", f"search in {b.name}"
@@ -422,7 +548,11 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     whole = chosen.change
     answer = [] if chosen is best else [describe(changes[chosen], best, chosen)]
     if whole:
-        answer = [describe(whole, rows[0], chosen), f"It takes {chosen.cost:.1f} times as many vectors.", *answer]
+        answer = [
+            describe(whole, rows[0], chosen),
+            f"It takes {chosen.cost:.1f} times as many vectors.",
+            *answer,
+        ]
     cheapest = min(fewer, key=lambda row: row.vectors, default=None)
     said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.INCONCLUSIVE
     doubts = (describe(changes[cheapest], best, cheapest),) if cheapest and not said else ()

@@ -38,7 +38,9 @@ class ChunkFit:
     too_long: int
     """Chunks that are longer than what is read."""
     complete: bool
-    """Whether all were counted, or the longest asked about until they are read; else there may be more."""
+    """Whether all were counted, or the longest asked about until they are read; else there may be
+    more.
+    """
     longest: str
     """Beginning of the longest chunk."""
     required: bool = False
@@ -50,7 +52,8 @@ class ChunkFit:
             return f"{self.chunker}: all of {self.chunks:,} chunks are read to the end."
         least = "" if self.complete else "at least "
         return (
-            f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than what is read. The longest "
+            f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
+            "what is read. The longest "
             f"begins '{sanitized(self.longest, 60)}'."
         )
 
@@ -66,7 +69,9 @@ class WindowReading(Presentable):
     special_tokens: int | None
     """Special tokens of a text; None if the tokenizer is unknown."""
     prompt_tokens: int
-    """Tokens of the model's prompt for documents, or of a reranker's question, which are read with every text."""
+    """Tokens of the model's prompt for documents, or of a reranker's question, which are read with
+    every text.
+    """
     claimed_tokens: int | None
     """Tokens that it claims to read, special ones included; None if it claims nothing."""
     claimed_by: str
@@ -85,12 +90,16 @@ class WindowReading(Presentable):
 
     @property
     def tokens(self) -> Bounds:
-        """Tokens that the model reads, special tokens and prompt included; an estimate if the tokenizer is unknown."""
+        """Tokens that the model reads, special tokens and prompt included; an estimate if the
+        tokenizer is unknown.
+        """
         return self._count(self.reading)
 
     @property
     def tokens_from_start(self) -> Bounds:
-        """Tokens that it reads from the start of a text on without a gap, counted as `tokens`; 0 if it skips the start."""
+        """Tokens that it reads from the start of a text on without a gap, counted as `tokens`; 0 if
+        it skips the start.
+        """
         return self._count(self.reading.from_start) if self.reading.from_start else Bounds(0, 0)
 
     def _count(self, reading: ReadingLength) -> Bounds:
@@ -101,7 +110,9 @@ class WindowReading(Presentable):
 
     @property
     def read_part(self) -> ReadPart:
-        """The part of a text that is read, as results store it; the upper bound where the number is not known exactly."""
+        """The part of a text that is read, as results store it; the upper bound where the number is
+        not known exactly.
+        """
         return self.reading.read_part((self.special_tokens or 0) + self.prompt_tokens)
 
     @property
@@ -111,31 +122,63 @@ class WindowReading(Presentable):
 
     @property
     def characters_of_english(self) -> int:
-        """Characters of English text that are read, at least: four a token, unless the limit is in characters."""
-        return self.reading.characters.low if self.reading.unit == "characters" else self.text_tokens * BYTES_PER_TOKEN
+        """Characters of English text that are read, at least: four a token, unless the limit is in
+        characters.
+        """
+        return (
+            self.reading.characters.low
+            if self.reading.unit == "characters"
+            else self.text_tokens * BYTES_PER_TOKEN
+        )
 
     @property
     def exit_status(self) -> int:
         """1 if the model reads less than is required, or not all of a chunk."""
-        return int(self.enough is False or bool(self.fit and self.fit.required and self.fit.too_long))
+        return int(
+            self.enough is False or bool(self.fit and self.fit.required and self.fit.too_long)
+        )
 
     @property
     def enough(self) -> bool | None:
-        """Whether the model certainly reads what is required, from the start on without a gap; None if nothing is."""
+        """Whether the model certainly reads what is required, from the start on without a gap; None
+        if nothing is.
+        """
         return None if self.required is None else self.tokens_from_start.low >= self.required
 
     @property
     def sentence(self) -> str:
-        """A sentence on the part that the model reads, and how that compares with what it claims."""
+        """A sentence on the part that the model reads, and how that compares with what it
+        claims.
+        """
         reading, claimant, known = self.reading, self.claimed_by, self.special_tokens is not None
-        at_start, total, unit, factor, about, parts = reading.at_start, self.tokens, "tokens", 1.0, "", ""
+        at_start, total, unit, factor, about, parts = (
+            reading.at_start,
+            self.tokens,
+            "tokens",
+            1.0,
+            "",
+            "",
+        )
         if known:
             start = self._count(at_start) if at_start and at_start.tokens else None
             before = "the question" if self.is_reranker else "its prompt"
-            added = ((self.special_tokens or 0, "added by the model"), (self.prompt_tokens, f"of {before}"))
-            own = Bounds(total.low - sum(number for number, _ in added), total.high - sum(number for number, _ in added))
-            counts = [f"{_describe_bounds(own)} are of the text", *(f"{number:,} {of}" for number, of in added if number)]
-            parts = f" Of these tokens, {', '.join(counts[:-1])} and {counts[-1]}." if counts[1:] else ""
+            added = (
+                (self.special_tokens or 0, "added by the model"),
+                (self.prompt_tokens, f"of {before}"),
+            )
+            own = Bounds(
+                total.low - sum(number for number, _ in added),
+                total.high - sum(number for number, _ in added),
+            )
+            counts = [
+                f"{_describe_bounds(own)} are of the text",
+                *(f"{number:,} {of}" for number, of in added if number),
+            ]
+            parts = (
+                f" Of these tokens, {', '.join(counts[:-1])} and {counts[-1]}."
+                if counts[1:]
+                else ""
+            )
         else:
             total, unit = reading.bounds, reading.unit
             start = at_start.in_unit(unit) if at_start else None
@@ -145,13 +188,19 @@ class WindowReading(Presentable):
                 about = f" (about {self.tokens.high:,} tokens, estimated)"
             elif unit == "words":
                 about = " of frequent English words, about a token each"
-        lead = {None: "at least", Part.SAMPLES: "samples of"}.get(reading.part, f"the {reading.part}")
+        lead = {None: "at least", Part.SAMPLES: "samples of"}.get(
+            reading.part, f"the {reading.part}"
+        )
         length = f"{lead} {_describe_bounds(total)} {unit}"
         if reading.part is Part.ENDS and start is not None:
             tail = Bounds(total.low - start.low, total.high - start.high)
-            length = f"the first {_describe_bounds(start)} and the last {_describe_bounds(tail)} {unit}"
+            length = (
+                f"the first {_describe_bounds(start)} and the last {_describe_bounds(tail)} {unit}"
+            )
         if reading.complete:
-            claimed = f"; {claimant} claims {self.claimed_tokens:,} tokens" if self.claimed_tokens else ""
+            claimed = (
+                f"; {claimant} claims {self.claimed_tokens:,} tokens" if self.claimed_tokens else ""
+            )
             return f"It reads {length} of a text{about}, as many as were tried{claimed}.{parts}"
         rest = "refuses longer texts" if reading.refusal else "ignores the rest without an error"
         if self.claimed_tokens is None:
@@ -159,16 +208,30 @@ class WindowReading(Presentable):
         claimed = f"{self.claimed_tokens:,} tokens that {claimant} claims"
         if self.tokens.high * factor < self.claimed_tokens:
             if known:
-                return f"It reads only {length.removesuffix(' tokens')} of the {claimed}, and {rest}.{parts}"
+                return (
+                    f"It reads only {length.removesuffix(' tokens')} of the {claimed}, and "
+                    f"{rest}.{parts}"
+                )
             claimed = f"{claimant} claims {self.claimed_tokens:,} tokens"
             return f"It reads only {length} of a text{about}, and {rest}, although {claimed}."
-        comparison = f"more than the {claimed}" if self.tokens.low > self.claimed_tokens * factor else "as it claims"
+        comparison = (
+            f"more than the {claimed}"
+            if self.tokens.low > self.claimed_tokens * factor
+            else "as it claims"
+        )
         return f"It reads {length} of a text{about}, {comparison}, and {rest}.{parts}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings."""
         return (
-            DisplaySection(self.title, (self.sentence, *self._describe_unread(), *([self.fit.sentence] if self.fit else []))),
+            DisplaySection(
+                self.title,
+                (
+                    self.sentence,
+                    *self._describe_unread(),
+                    *([self.fit.sentence] if self.fit else []),
+                ),
+            ),
         )
 
     def closing(self) -> tuple[str, ...]:
@@ -206,7 +269,9 @@ class WindowReading(Presentable):
         return (row | fit,)
 
     def document(self) -> dict[str, Any]:
-        """Return the row, the sentence and the part that is read of the texts of the measurement, in words and characters."""
+        """Return the row, the sentence and the part that is read of the texts of the measurement,
+        in words and characters.
+        """
         (row,) = self.records()
         tried = {"documents": self.reading.documents, "synthetic": self.reading.synthetic}
         lengths = {"words_read": self.reading.words, "characters_read": self.reading.characters}
@@ -228,33 +293,57 @@ class WindowReading(Presentable):
         if self.required is None:
             return
         read, needed = self.tokens_from_start, f"{self.required:,} tokens are required"
-        verb = "This is" if self.enough else "This is not" if read.high < self.required else "This may not be"
+        verb = (
+            "This is"
+            if self.enough
+            else "This is not"
+            if read.high < self.required
+            else "This may not be"
+        )
         if reading.part in (None, Part.FIRST):
             yield f"{verb} enough: {needed}."
         else:
             number = (
-                f"of which only {_describe_bounds(read)} are read" if read.high else "and the start of a long text is not read"
+                f"of which only {_describe_bounds(read)} are read"
+                if read.high
+                else "and the start of a long text is not read"
             )
             yield f"{verb} enough: {needed} from the start without a gap, {number}."
 
 
 def measure_window(
-    model: MeasuredModel, texts: Sequence[str] = (), *, required: int | None = None, max_tokens: int | None = None
+    model: MeasuredModel,
+    texts: Sequence[str] = (),
+    *,
+    required: int | None = None,
+    max_tokens: int | None = None,
 ) -> WindowReading:
-    """Measure which part of a text a model reads; arguments and errors as in `MeasuredModel.measure`."""
+    """Measure which part of a text a model reads; arguments and errors as in
+    `MeasuredModel.measure`.
+    """
     reading = model.measure(texts, required=required or 0, max_tokens=max_tokens)
-    known = model.special_tokens, model.prompt_tokens, model.claimed_tokens, model.claimed_by, model.is_reranker
+    known = (
+        model.special_tokens,
+        model.prompt_tokens,
+        model.claimed_tokens,
+        model.claimed_by,
+        model.is_reranker,
+    )
     return WindowReading(model.name, model.revision, reading, *known, required)
 
 
-def measure_fit(model: MeasuredModel, reading: ReadingLength, splitter: TextSplitter, texts: Sequence[str]) -> ChunkFit:
-    """Divide texts, and find the chunks that are longer than what is read: by the tokenizer, or else by their embeddings.
+def measure_fit(
+    model: MeasuredModel, reading: ReadingLength, splitter: TextSplitter, texts: Sequence[str]
+) -> ChunkFit:
+    """Divide texts, and find the chunks that are longer than what is read: by the tokenizer, or
+    else by their embeddings.
 
-    Without tokenizer, the longest chunks are asked about until all of a request are read; of each, a word is changed where long
-    texts are not read.
+    Without tokenizer, the longest chunks are asked about until all of a request are read; of each,
+    a word is changed where long texts are not read.
     """
     chunks = sorted(
-        {chunk for text in splitter.divide_all(texts) for chunk in text.chunks}, key=lambda chunk: -len(chunk.encode())
+        {chunk for text in splitter.divide_all(texts) for chunk in text.chunks},
+        key=lambda chunk: -len(chunk.encode()),
     )
     if model.tokenizer:
         counts = model.tokenizer.count_all(chunks)

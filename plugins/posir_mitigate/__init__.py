@@ -1,1 +1,3 @@
-"""Mitigations of position bias at inference time: methods that change how a loaded model encodes or searches documents."""
+"""Mitigations of position bias at inference time: methods that change how a loaded model encodes or
+searches documents.
+"""

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 from posir_significance.decision import MetricChange
 from posir_significance.findings import ChangeState
 from posir_significance.messages import format_change, label_change, label_state
-from posir_tasks.display.numbers import MISSING, format_estimate, format_number, format_percent, format_points
+from posir_tasks.display.numbers import (
+    MISSING,
+    format_estimate,
+    format_number,
+    format_percent,
+    format_points,
+)
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Column, Table
@@ -40,27 +46,36 @@ ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
 #: Scores by title, by which outcomes and changes name them.
 SCORES = {"nDCG@10": "ndcg_at_10", "Position effect": "position_effect"}
 BRIEF = (
-    "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, with 95% intervals for new "
-    "documents. Change: from the plain model, at 98.33%, so that those of a method hold together. Vectors: per document. Time: "
+    "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, "
+    "with 95% intervals for new "
+    "documents. Change: from the plain model, at 98.33%, so that those of a method hold together. "
+    "Vectors: per document. Time: "
     "relative to the plain model."
 )
 LEGEND = (
-    "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the change is within the margin (2 "
-    "points of nDCG@10, 5 of the position effect). Chunks change the window, so the effect within the window has its own state "
-    "for each method and no change. Intervals are not corrected for the number of methods. Time: of encoding queries and "
+    "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the "
+    "change is within the margin (2 "
+    "points of nDCG@10, 5 of the position effect). Chunks change the window, so the effect within "
+    "the window has its own state "
+    "for each method and no change. Intervals are not corrected for the number of methods. Time: "
+    "of encoding queries and "
     "documents and searching."
 )
 SOURCES = (
-    "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv 2409.04701. calibrated: arXiv "
+    "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv "
+    "2409.04701. calibrated: arXiv "
     "2606.02737, as released in August 2026."
 )
 
 
-def open_model(model: str | Path, *, revision: str | None = None, batch_size: int = 32) -> TextModel:
+def open_model(
+    model: str | Path, *, revision: str | None = None, batch_size: int = 32
+) -> TextModel:
     """Load a model for an application, perhaps with a mitigation: `MODEL+chunks(64)`.
 
     Args:
-        model: A registered model, a local folder, or an endpoint; with a method after a `+` if it has one.
+        model: A registered model, a local folder, or an endpoint; with a method after a `+` if it
+            has one.
         revision: Revision of the model.
         batch_size: Number of texts encoded at a time.
 
@@ -103,16 +118,20 @@ def mitigate(
         posir mitigate all-MiniLM-L6-v2 PosIR-Mini
         posir mitigate all-MiniLM-L6-v2 questions.json --method "chunks(128)"
 
-    What works for the model is evaluated on the data and compared with the plain model, query by query.
+    What works for the model is evaluated on the data and compared with the plain model, query by
+    query.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
         data: A task, or any other data with the spans of evidence.
-        method: A method with arguments, such as `chunks(64,mean)`; by default all that need no arguments.
+        method: A method with arguments, such as `chunks(64,mean)`; by default all that need no
+            arguments.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        window: Tokens of a text that the model reads, in place of its own window: an experiment,
+            filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as
+            such.
         document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
@@ -120,15 +139,18 @@ def mitigate(
         output: Folder for results, as in `mteb run`.
 
     Returns:
-        A row for the plain model and for each method: nDCG@10 and position effect in [-1, 1], their change on the same
-        versions (better, worse, equivalent, inconclusive), the state within the window, vectors per document and seconds.
+        A row for the plain model and for each method: nDCG@10 and position effect in [-1, 1], their
+        change on the same versions (better, worse, equivalent, inconclusive), the state within the
+        window, vectors per document and seconds.
 
     Raises:
         PosirError: A name is unknown, the data has no evidence, or no method works for the model.
 
     Examples:
         >>> import posir
-        >>> mitigations = posir.mitigate("./my-model", "squad.json", method="chunks(32)", output="my-results")
+        >>> mitigations = posir.mitigate(
+        ...     "./my-model", "squad.json", method="chunks(32)", output="my-results"
+        ... )
         >>> mitigations.to_polars()["method"].to_list()
         ['plain', 'chunks(32,16,max,tokens)']
     """
@@ -163,7 +185,9 @@ def mitigate(
             query_field=query_field,
             passage_field=passage_field,
         ):
-            plain, mitigated, refused = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
+            plain, mitigated, refused = run_trials(
+                ModelReference(str(model), revision), parsed, task, batch_size, folder
+            )
     finally:
         os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}
     if not mitigated:
@@ -172,7 +196,9 @@ def mitigate(
     return present_outcomes(str(plain.name), outcomes, refused)
 
 
-def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_tried: Sequence[str]) -> TableResult:
+def present_outcomes(
+    model: str, outcomes: Sequence[MitigationOutcome], not_tried: Sequence[str]
+) -> TableResult:
     """Return the findings of the plain model and each method, and their table."""
     from posir_mitigate.references import parse_reference
 
@@ -180,7 +206,9 @@ def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_trie
     deployed: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.change:
-            deployed.setdefault(parse_reference(outcome.method).deployment, []).append(outcome.method)
+            deployed.setdefault(parse_reference(outcome.method).deployment, []).append(
+                outcome.method
+            )
     deployment = "; ".join(f"{', '.join(methods)}: {how}" for how, methods in deployed.items())
     return TableResult(
         title=f"Mitigations of {model}",
@@ -238,14 +266,25 @@ def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
         changes: list[tuple[str, MetricChange]] = [
             (outcome.method, getattr(outcome.change, key)) for outcome in outcomes if outcome.change
         ]
-        states = [[(method, metric) for method, metric in changes if metric.state is state] for state in ChangeState]
-        parts = [f"{label_change(same[0][1])} with {', '.join(method for method, _ in same)}" for same in states if same]
+        states = [
+            [(method, metric) for method, metric in changes if metric.state is state]
+            for state in ChangeState
+        ]
+        parts = [
+            f"{label_change(same[0][1])} with {', '.join(method for method, _ in same)}"
+            for same in states
+            if same
+        ]
         yield f"{score}: {'; '.join(parts)}."
 
 
 def flatten_outcome(outcome: MitigationOutcome) -> dict[str, object]:
-    """Return an outcome as a row: its fields, and of the change of each score its state, difference and interval."""
-    row: dict[str, object] = {name: value for name, value in vars(outcome).items() if name not in ("change", "findings")}
+    """Return an outcome as a row: its fields, and of the change of each score its state, difference
+    and interval.
+    """
+    row: dict[str, object] = {
+        name: value for name, value in vars(outcome).items() if name not in ("change", "findings")
+    }
     row |= {"state": outcome.findings.state, "reason": outcome.findings.reason}
     for key in SCORES.values():
         metric: MetricChange | None = getattr(outcome.change, key, None)

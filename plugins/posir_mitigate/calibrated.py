@@ -1,9 +1,11 @@
-"""Attention calibration: the attention of the pooled token is made more even over the text, layer by layer (arXiv 2606.02737).
+"""Attention calibration: the attention of the pooled token is made more even over the text, layer
+by layer (arXiv 2606.02737).
 
-After the softmax, the row of the pooled token is changed in each head. Some tokens are isolated; the L others are cut from left
-to right into baskets of B tokens, and a shorter last basket has a full share. The calibrated row gives every basket the same
-mass, keeps the ratios inside a basket, and is mixed with the plain row: `strength` of the one, 1 - `strength` of the other.
-Written from a description of the rule that the authors released in August 2026; no code of theirs was used:
+After the softmax, the row of the pooled token is changed in each head. Some tokens are isolated;
+the L others are cut from left to right into baskets of B tokens, and a shorter last basket has a
+full share. The calibrated row gives every basket the same mass, keeps the ratios inside a basket,
+and is mixed with the plain row: `strength` of the one, 1 - `strength` of the other. Written from a
+description of the rule that the authors released in August 2026; no code of theirs was used:
 
 ========== =========== ===================================================
 pooling    isolated    mass of isolated tokens in the calibrated row
@@ -13,8 +15,8 @@ last token first, last first: as in the plain row; last: 1 / (baskets + 2)
 mean       none        (every row is changed; released, not in the paper's abstract)
 ========== =========== ===================================================
 
-Texts of fewer than B tokens are encoded as by the plain model. Ours: the mass of a last token never exceeds what the first one
-leaves. Only documents are calibrated.
+Texts of fewer than B tokens are encoded as by the plain model. Ours: the mass of a last token never
+exceeds what the first one leaves. Only documents are calibrated.
 """
 
 from __future__ import annotations
@@ -64,32 +66,55 @@ class Baskets:
 
     @classmethod
     def of_batch(cls, mask: Tensor, pooling: str, size: int) -> Baskets:
-        """Return the baskets of so many tokens, for a pooling; the mask is 0 for padding on either side, shape (B, T)."""
+        """Return the baskets of so many tokens, for a pooling; the mask is 0 for padding on either
+        side, shape (B, T).
+        """
         valid = mask.bool()
         places = torch.arange(mask.shape[1], device=mask.device)
-        first, last = valid.int().argmax(dim=1), mask.shape[1] - 1 - valid.flip(1).int().argmax(dim=1)
+        first, last = (
+            valid.int().argmax(dim=1),
+            mask.shape[1] - 1 - valid.flip(1).int().argmax(dim=1),
+        )
         is_first, is_last = places == first[:, None], places == last[:, None]
-        isolated = {"cls": is_first, "lasttoken": is_first | is_last, "mean": torch.zeros_like(valid)}[pooling]
+        isolated = {
+            "cls": is_first,
+            "lasttoken": is_first | is_last,
+            "mean": torch.zeros_like(valid),
+        }[pooling]
         content = valid & ~isolated
         count = int(-(-content.sum(dim=1).max() // size))
         baskets = ((content.cumsum(dim=1) - 1) // size).masked_fill(~content, count)
         shared = is_last & ~is_first if pooling == "lasttoken" else torch.zeros_like(valid)
         rows = {"cls": first, "lasttoken": last, "mean": None}[pooling]
         long = content.sum(dim=1) >= size
-        return cls(valid, baskets, count, shared, {"cls": 1, "lasttoken": 2, "mean": 0}[pooling], long, rows)
+        return cls(
+            valid,
+            baskets,
+            count,
+            shared,
+            {"cls": 1, "lasttoken": 2, "mean": 0}[pooling],
+            long,
+            rows,
+        )
 
 
 def calibrate(weights: Tensor, baskets: Baskets, strength: float) -> Tensor:
-    """Return rows of attention, in [0, 1], shape (B, heads, rows, T), calibrated with a strength in [0, 1]; they sum to 1."""
+    """Return rows of attention, in [0, 1], shape (B, heads, rows, T), calibrated with a strength in
+    [0, 1]; they sum to 1.
+    """
     index = baskets.baskets[:, None, None, :].expand_as(weights)
-    masses = weights.new_zeros((*weights.shape[:-1], baskets.count + 1)).scatter_add_(-1, index, weights)[..., :-1]
+    masses = weights.new_zeros((*weights.shape[:-1], baskets.count + 1)).scatter_add_(
+        -1, index, weights
+    )[..., :-1]
     # Where rounding has left nothing of a basket's mass, it stays as it is.
     filled = masses > MIN_MASS
     seen = filled.sum(dim=-1, keepdim=True)
     shared = baskets.shared[:, None, None, :]
     plain = weights.masked_fill(shared | (index < baskets.count), 0).sum(dim=-1, keepdim=True)
     rest = 1 - plain
-    share = torch.where(seen > 0, torch.minimum(1 / (seen + baskets.isolated), rest), rest) * shared.any(dim=-1, keepdim=True)
+    share = torch.where(
+        seen > 0, torch.minimum(1 / (seen + baskets.isolated), rest), rest
+    ) * shared.any(dim=-1, keepdim=True)
     target = (rest - share) / seen.clamp(min=1)
     ratios = torch.where(filled, target / masses.clamp(min=MIN_MASS), 1)
     # Isolated tokens keep their weight.
@@ -118,11 +143,18 @@ ACTIVE: ContextVar[ActiveCalibration | None] = ContextVar("active_calibration", 
 
 
 def _attend(
-    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention as transformers' `sdpa` does, then replace what the calibrated rows _attend to.
+    """Compute attention as transformers' `sdpa` does, then replace what the calibrated rows _attend
+    to.
 
-    Only the weights of these rows are computed: for a pooled token, the cost is linear in the length of the text.
+    Only the weights of these rows are computed: for a pooled token, the cost is linear in the
+    length of the text.
     """
     from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 
@@ -134,13 +166,19 @@ def _attend(
     groups = query.shape[1] // key.shape[1]
     key, value = repeat_kv(key, groups), repeat_kv(value, groups)
     scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
-    causal = kwargs.get("is_causal") if kwargs.get("is_causal") is not None else getattr(module, "is_causal", False)
+    causal = (
+        kwargs.get("is_causal")
+        if kwargs.get("is_causal") is not None
+        else getattr(module, "is_causal", False)
+    )
     output = output.clone()
     for rows in _split_rows(active.batch, query):
         chosen = rows[:, None, :, None]
         queries = query.gather(2, chosen.expand(-1, query.shape[1], -1, query.shape[-1]))
         logits = (queries @ key.transpose(2, 3)).float() * scaling
-        logits = logits.masked_fill(~_find_visible(active.batch, rows, attention_mask, causal=bool(causal)), -torch.inf)
+        logits = logits.masked_fill(
+            ~_find_visible(active.batch, rows, attention_mask, causal=bool(causal)), -torch.inf
+        )
         weights = calibrate(logits.softmax(dim=-1).nan_to_num(), active.batch, active.strength)
         replaced = (weights.to(value.dtype) @ value).transpose(1, 2)
         output.scatter_(1, rows[:, :, None, None].expand_as(replaced), replaced)
@@ -148,7 +186,9 @@ def _attend(
 
 
 def _split_rows(batch: Baskets, query: Tensor) -> Iterator[Tensor]:
-    """Yield the rows to calibrate, shape (B, rows): the pooled tokens, or all rows in parts of limited size."""
+    """Yield the rows to calibrate, shape (B, rows): the pooled tokens, or all rows in parts of
+    limited size.
+    """
     if batch.rows is not None:
         yield batch.rows[:, None]
         return
@@ -158,23 +198,33 @@ def _split_rows(batch: Baskets, query: Tensor) -> Iterator[Tensor]:
     yield from torch.tensor_split(every, list(range(step, tokens, step)), dim=1)
 
 
-def _find_visible(batch: Baskets, rows: Tensor, attention_mask: Tensor | None, *, causal: bool) -> Tensor:
+def _find_visible(
+    batch: Baskets, rows: Tensor, attention_mask: Tensor | None, *, causal: bool
+) -> Tensor:
     """Return which tokens each row, shape (B, rows), attends to, shape (B, 1, rows, T).
 
-    The layer's mask is bool, or float with 0 where a token is attended to, shape (B or 1, 1, T, T); None if only padding and,
-    if `causal`, what comes later are not attended to.
+    The layer's mask is bool, or float with 0 where a token is attended to, shape (B or 1, 1, T, T);
+    None if only padding and, if `causal`, what comes later are not attended to.
     """
     visible = batch.valid[:, None, None, :].expand(-1, -1, rows.shape[1], -1)
     if attention_mask is not None:
         allowed = attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0
         allowed = allowed.expand(len(rows), 1, -1, -1)
-        return visible & allowed.gather(2, rows[:, None, :, None].expand(-1, 1, -1, allowed.shape[-1]))
-    return visible & (torch.arange(visible.shape[-1], device=rows.device) <= rows[:, None, :, None]) if causal else visible
+        return visible & allowed.gather(
+            2, rows[:, None, :, None].expand(-1, 1, -1, allowed.shape[-1])
+        )
+    return (
+        visible & (torch.arange(visible.shape[-1], device=rows.device) <= rows[:, None, :, None])
+        if causal
+        else visible
+    )
 
 
 @contextmanager
 def calibrated_attention(loaded: Any, model: Any, active: ActiveCalibration) -> Iterator[None]:
-    """Calibrate the attention of a model of transformers, in one of sentence-transformers, while that encodes."""
+    """Calibrate the attention of a model of transformers, in one of sentence-transformers, while
+    that encodes.
+    """
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
@@ -183,7 +233,9 @@ def calibrated_attention(loaded: Any, model: Any, active: ActiveCalibration) -> 
     before = model.config._attn_implementation
 
     def note_batch(_: Any, arguments: tuple[Any, ...]) -> None:
-        active.batch = Baskets.of_batch(arguments[0]["attention_mask"], active.pooling, active.basket)
+        active.batch = Baskets.of_batch(
+            arguments[0]["attention_mask"], active.pooling, active.basket
+        )
 
     hook = loaded[0].register_forward_pre_hook(note_batch)
     token = ACTIVE.set(active)
@@ -199,11 +251,14 @@ def calibrated_attention(loaded: Any, model: Any, active: ActiveCalibration) -> 
 
 @dataclass(frozen=True)
 class Calibrated(Mitigation):
-    """Calibrate the attention of the pooled token, as released for arXiv 2606.02737; of every token if the mean is pooled."""
+    """Calibrate the attention of the pooled token, as released for arXiv 2606.02737; of every token
+    if the mean is pooled.
+    """
 
     NAME: ClassVar[str] = "calibrated"
     DEPLOYMENT: ClassVar[str] = (
-        "changes attention inside the model, so only in Python (posir.open_model); it cannot be exported to a server"
+        "changes attention inside the model, so only in Python (posir.open_model); it cannot be "
+        "exported to a server"
     )
     POOLING: ClassVar[tuple[str, ...]] = ("cls", "lasttoken", "mean")
 
@@ -212,16 +267,27 @@ class Calibrated(Mitigation):
     basket: Annotated[int, Field(gt=0)] = 128
     """Tokens of a basket; documents of fewer are encoded as by the plain model."""
     layers: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Share of the layers that are calibrated, the last ones: of N by default the last floor(N / 2); at least one layer."""
+    """Share of the layers that are calibrated, the last ones: of N by default the last floor(N /
+    2); at least one layer.
+    """
 
     def _describe_cost(self) -> str:
-        return "one vector; computes one row of attention per head and calibrated layer twice; all rows if the mean is pooled"
+        return (
+            "one vector; computes one row of attention per head and calibrated layer twice; all "
+            "rows if the mean is pooled"
+        )
 
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that calibrates documents; raise PosirError if its attention, or its pooling, cannot be."""
+        """Return the model that calibrates documents; raise PosirError if its attention, or its
+        pooling, cannot be.
+        """
         parts = self.find_parts(base)
         if parts.pooling.pooling_mode not in self.POOLING:
-            raise self.refuse(base, f"no rule for {parts.pooling.pooling_mode} pooling; it knows {', '.join(self.POOLING)}.")
+            raise self.refuse(
+                base,
+                f"no rule for {parts.pooling.pooling_mode} pooling; it knows "
+                f"{', '.join(self.POOLING)}.",
+            )
         model = parts.transformer.auto_model
         # The layers are the longest list of modules.
         lists = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
@@ -234,21 +300,28 @@ class Calibrated(Mitigation):
         if not layers or active.calibrated != len(last):
             raise self.refuse(
                 base,
-                "its code does not compute attention through transformers' AttentionInterface (remote code, or an older "
+                "its code does not compute attention through transformers' AttentionInterface "
+                "(remote code, or an older "
                 "architecture), so its attention weights cannot be changed.",
             )
         return calibrate_documents(parts, active, str(self))
 
 
-def calibrate_documents(parts: TransformerParts, active: ActiveCalibration, name: str) -> MTEBModels:
-    """Return a copy of mteb's model, with the same weights, that calibrates the attention while it encodes documents.
+def calibrate_documents(
+    parts: TransformerParts, active: ActiveCalibration, name: str
+) -> MTEBModels:
+    """Return a copy of mteb's model, with the same weights, that calibrates the attention while it
+    encodes documents.
 
-    Its class is a subclass of the model's, so that prompts, window and similarity are found as for the plain model.
+    Its class is a subclass of the model's, so that prompts, window and similarity are found as for
+    the plain model.
     """
     plain: Any = type(parts.encoder)
 
     @wraps(plain.encode)
-    def encode(self: Any, inputs: Any, *, prompt_type: PromptType | None = None, **kwargs: Any) -> Any:
+    def encode(
+        self: Any, inputs: Any, *, prompt_type: PromptType | None = None, **kwargs: Any
+    ) -> Any:
         if prompt_type is not PromptType.document:
             return plain.encode(self, inputs, prompt_type=prompt_type, **kwargs)
         with calibrated_attention(parts.loaded, parts.transformer.auto_model, active):

@@ -1,18 +1,23 @@
-"""Methods on the text: a document is divided before it is encoded or pooled, or encoded in both orders of its sentences.
+"""Methods on the text: a document is divided before it is encoded or pooled, or encoded in both
+orders of its sentences.
 
-Maximum of chunks: each is a vector in the index, as in passage retrieval. Mean of chunks: one vector per document (the mean
-of DICE, arXiv 2606.18781, whose presets of size and overlap are 128 and 32, 256 and 64, 512 and 128, or 1,024 and 0: strides of
-96, 192, 384 and 1,024). Tokens of a model whose tokenizer is not here, such as one behind an endpoint, are estimated: one for
-every four bytes.
+Maximum of chunks: each is a vector in the index, as in passage retrieval. Mean of chunks: one
+vector per document (the mean of DICE, arXiv 2606.18781, whose presets of size and overlap are 128
+and 32, 256 and 64, 512 and 128, or 1,024 and 0: strides of 96, 192, 384 and 1,024). Tokens of a
+model whose tokenizer is not here, such as one behind an endpoint, are estimated: one for every four
+bytes.
 
-Late chunks (Guenther et al. 2024, arXiv 2409.04701): the document is encoded as one text, and its token states are pooled chunk
-by chunk. The first special token and a prompt join the first chunk, the last special token the last one. The document scores
-what its best chunk scores. Long late chunking encodes windows: of each later one, the first `overlap` states are dropped.
+Late chunks (Guenther et al. 2024, arXiv 2409.04701): the document is encoded as one text, and its
+token states are pooled chunk by chunk. The first special token and a prompt join the first chunk,
+the last special token the last one. The document scores what its best chunk scores. Long late
+chunking encodes windows: of each later one, the first `overlap` states are dropped.
 
-Context chunks: a server gets the chunks of one document in one request, and returns a vector for each, in context.
+Context chunks: a server gets the chunks of one document in one request, and returns a vector for
+each, in context.
 
-Both orders: the mean of a document's embedding and that of the document with its sentences in reverse order, so that what is at
-the start of one text is at the end of the other. Ours: no paper on embeddings with this method is known.
+Both orders: the mean of a document's embedding and that of the document with its sentences in
+reverse order, so that what is at the start of one text is at the end of the other. Ours: no paper
+on embeddings with this method is known.
 """
 
 from __future__ import annotations
@@ -54,7 +59,8 @@ DocumentEmbedder: TypeAlias = Callable[[ModelEncoder, Sequence[str]], Vectors]
 class DocumentEncoder(WrappedEncoder):
     """One of mteb's encoders: queries as by the plain model, documents by a function."""
 
-    #: The plain embeddings are cached, under the plain model's name; the documents' vectors are computed from them.
+    #: The plain embeddings are cached, under the plain model's name; the documents' vectors are
+    #: computed from them.
     caches_itself = True
     read_part: ReadPart | None = None
 
@@ -62,7 +68,13 @@ class DocumentEncoder(WrappedEncoder):
         super().__init__(base)
         self._embed_documents = embed_documents
 
-    def encode(self, inputs: DataLoader[BatchedInput], *, prompt_type: PromptType | None = None, **arguments: Any) -> Array:
+    def encode(
+        self,
+        inputs: DataLoader[BatchedInput],
+        *,
+        prompt_type: PromptType | None = None,
+        **arguments: Any,
+    ) -> Array:
         """Return the embeddings of the texts; only documents differ from the plain model's."""
         if prompt_type is not PromptType.document:
             cached = with_cache(self.base)
@@ -70,7 +82,9 @@ class DocumentEncoder(WrappedEncoder):
             return cached.encode(inputs, prompt_type=prompt_type, **arguments)
         rest = {name: value for name, value in arguments.items() if name not in TASK_ARGUMENTS}
         context = EncodingContext.from_arguments(**arguments, encode_kwargs=rest)
-        return self._embed_documents(ModelEncoder(self.base, context), [text for batch in inputs for text in batch["text"]])
+        return self._embed_documents(
+            ModelEncoder(self.base, context), [text for batch in inputs for text in batch["text"]]
+        )
 
 
 class DividingMethod(Mitigation):
@@ -107,7 +121,10 @@ class Chunks(DividingMethod):
 
     NAME: ClassVar[str] = "chunks"
     UNLIMITED: ClassVar[bool] = True
-    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {ChunkUnit.TOKENS: 128, ChunkUnit.SENTENCES: 4}
+    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {
+        ChunkUnit.TOKENS: 128,
+        ChunkUnit.SENTENCES: 4,
+    }
 
     size: Annotated[int, Field(ge=0)] = 0
     stride: Annotated[int, Field(ge=0)] = 0
@@ -116,28 +133,48 @@ class Chunks(DividingMethod):
 
     def _describe_cost(self) -> str:
         size, step = self.chunking.size, self.chunking.step
-        vectors = f"a vector for every {step} {self.unit}" if self.combination is Combination.MAX else "one vector"
-        return f"{vectors}; encodes every token {size / step:.3g} times, also those beyond the model's window"
+        vectors = (
+            f"a vector for every {step} {self.unit}"
+            if self.combination is Combination.MAX
+            else "one vector"
+        )
+        return (
+            f"{vectors}; encodes every token {size / step:.3g} times, also those beyond the "
+            "model's window"
+        )
 
     @property
     def deployment(self) -> str:
         """The index of chunks, or of their mean, behind any server of the plain model."""
         if self.combination is Combination.MAX:
-            return "index each chunk with the id of its document (posir inspect --snippet), behind any server of the model"
-        return "index the mean of the vectors of a document's chunks, behind any server of the model"
+            return (
+                "index each chunk with the id of its document (posir inspect --snippet), behind "
+                "any server of the model"
+            )
+        return (
+            "index the mean of the vectors of a document's chunks, behind any server of the model"
+        )
 
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that encodes chunks; PosirError: no encoder, or chunks of tokens that exceed its window."""
+        """Return the model that encodes chunks; PosirError: no encoder, or chunks of tokens that
+        exceed its window.
+        """
         encoder = self.require_encoder(base)
         tokenizer = find_tokenizer(encoder)
         if self.unit is ChunkUnit.TOKENS and tokenizer and not tokenizer.locates_tokens:
-            raise self.refuse(encoder, f"no fast tokenizer to count tokens with. Divide by sentences: {self.NAME}(sentences).")
+            raise self.refuse(
+                encoder,
+                "no fast tokenizer to count tokens with. Divide by sentences: "
+                f"{self.NAME}(sentences).",
+            )
         chunker = Chunker.of_model(encoder, self.chunking)
         chunker.check_room(encoder)
         model = (
             MaximumSearch(encoder, chunker.vectorize)
             if self.combination is Combination.MAX
-            else DocumentEncoder(encoder, lambda inner, texts: chunker.vectorize(inner, texts).average())
+            else DocumentEncoder(
+                encoder, lambda inner, texts: chunker.vectorize(inner, texts).average()
+            )
         )
         model.read_part = chunker.find_read_part(encoder)
         return model
@@ -145,14 +182,20 @@ class Chunks(DividingMethod):
 
 @dataclass(frozen=True)
 class ContextChunks(DividingMethod):
-    """Let a server encode the chunks of each document together, each with the rest of its document as context."""
+    """Let a server encode the chunks of each document together, each with the rest of its document
+    as context.
+    """
 
     NAME: ClassVar[str] = "context_chunks"
     DEPLOYMENT: ClassVar[str] = (
-        "index each vector that the server returns for the chunks of a document in one request, with the document's id"
+        "index each vector that the server returns for the chunks of a document in one request, "
+        "with the document's id"
     )
     UNLIMITED: ClassVar[bool] = True
-    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {ChunkUnit.TOKENS: 64, ChunkUnit.SENTENCES: 4}
+    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {
+        ChunkUnit.TOKENS: 64,
+        ChunkUnit.SENTENCES: 4,
+    }
 
     size: Annotated[int, Field(ge=0)] = 0
     stride: Annotated[int, Field(ge=0)] = 0
@@ -169,10 +212,14 @@ class ContextChunks(DividingMethod):
         return f"a vector for every {self.chunking.step} {self.unit}; encodes every document once"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that encodes chunks in context; raise PosirError if its server does not do so."""
+        """Return the model that encodes chunks in context; raise PosirError if its server does not
+        do so.
+        """
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
             raise self.refuse(
-                base, "needs a server and model that embed chunks in context, such as voyage-context-3. Use chunks."
+                base,
+                "needs a server and model that embed chunks in context, such as voyage-context-3. "
+                "Use chunks.",
             )
         return MaximumSearch(base, Chunker.of_model(base, self.chunking).vectorize_in_context)
 
@@ -183,7 +230,8 @@ class BothOrders(Mitigation):
 
     NAME: ClassVar[str] = "both_orders"
     DEPLOYMENT: ClassVar[str] = (
-        "index the mean of the vectors of a document and of its sentences in reverse, behind any server of the model"
+        "index the mean of the vectors of a document and of its sentences in reverse, behind any "
+        "server of the model"
     )
     #: Of a document beyond the window, the model reads both ends.
     UNLIMITED: ClassVar[bool] = True
@@ -195,11 +243,15 @@ class BothOrders(Mitigation):
         return "one vector; encodes every document twice"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that averages both orders; raise PosirError if the model is no encoder."""
+        """Return the model that averages both orders; raise PosirError if the model is no
+        encoder.
+        """
         return DocumentEncoder(self.require_encoder(base), self.average)
 
     def reverse(self, text: str, language: str) -> str:
-        """Return a text with its sentences, or groups of them, in reverse order; a text of one as it is."""
+        """Return a text with its sentences, or groups of them, in reverse order; a text of one as
+        it is.
+        """
         chunking = Chunking(self.sentences, self.sentences, ChunkUnit.SENTENCES)
         return " ".join(reversed(chunking.divide(text, find_sentences(text, language))))
 
@@ -217,31 +269,51 @@ class LateChunks(DividingMethod):
 
     NAME: ClassVar[str] = "late_chunks"
     DEPLOYMENT: ClassVar[str] = (
-        "needs token states, so only in Python (posir.open_model) or by a server that has late chunking itself"
+        "needs token states, so only in Python (posir.open_model) or by a server that has late "
+        "chunking itself"
     )
-    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {ChunkUnit.TOKENS: 64, ChunkUnit.SENTENCES: 4}
+    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {
+        ChunkUnit.TOKENS: 64,
+        ChunkUnit.SENTENCES: 4,
+    }
 
     size: Annotated[int, Field(ge=0)] = 0
     stride: Annotated[int, Field(ge=0)] = 0
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     def _describe_cost(self) -> str:
-        return f"a vector for every {self.chunking.step} {self.unit} within the window; encodes every document once"
+        return (
+            f"a vector for every {self.chunking.step} {self.unit} within the window; encodes "
+            "every document once"
+        )
 
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer, or a window."""
+        """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer,
+        or a window.
+        """
         parts, overlap = self.find_parts(base), getattr(self, "overlap", None)
         if parts.pooling.pooling_mode != "mean":
-            raise self.refuse(base, f"needs mean pooling, but this model pools by {parts.pooling.pooling_mode}; use chunks.")
+            raise self.refuse(
+                base,
+                f"needs mean pooling, but this model pools by {parts.pooling.pooling_mode}; use "
+                "chunks.",
+            )
         if not parts.pooling.include_prompt:
-            raise self.refuse(base, "this model leaves its prompt out of pooling, which chunks cannot.")
+            raise self.refuse(
+                base, "this model leaves its prompt out of pooling, which chunks cannot."
+            )
         if not getattr(parts.loaded.tokenizer, "is_fast", False):
-            raise self.refuse(base, "needs a fast tokenizer, which says where in the text a token is.")
+            raise self.refuse(
+                base, "needs a fast tokenizer, which says where in the text a token is."
+            )
         if not parts.loaded.max_seq_length:
             raise self.refuse(base, "needs a model with a known window; set its max_seq_length.")
         vectorizer = LateVectorizer(parts, self.chunking, overlap)
         if overlap is not None and overlap >= vectorizer.window:
-            raise self.refuse(base, f"the overlap is at most {vectorizer.window - 1}, less than the model's window.")
+            raise self.refuse(
+                base,
+                f"the overlap is at most {vectorizer.window - 1}, less than the model's window.",
+            )
         search = MaximumSearch(parts.encoder, vectorizer)
         search.read_part = None if overlap is None else ReadPart.all(KnownBy.CLASS)
         return search
@@ -286,20 +358,37 @@ class LateVectorizer:
         vectors: dict[int, Vectors] = {}
         for batch in progress(range(0, len(order), size), "Encoding documents"):
             numbers = order[batch : batch + size]
-            vectors |= dict(zip(numbers, self._pool([tokenized[number] for number in numbers], size), strict=True))
+            vectors |= dict(
+                zip(
+                    numbers,
+                    self._pool([tokenized[number] for number in numbers], size),
+                    strict=True,
+                )
+            )
         ordered = [vectors[number] for number in range(len(texts))]
         return DocumentVectors(np.concatenate(ordered), list(map(len, ordered)))
 
-    def tokenize(self, text: str, prompt: str, language: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return a text's tokens, prompt and special ones included, and of each chunk the first and the one after its last.
+    def tokenize(
+        self, text: str, prompt: str, language: str
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return a text's tokens, prompt and special ones included, and of each chunk the first and
+        the one after its last.
 
         Text beyond the window is cut off if there is only one.
         """
-        limit = {"truncation": True, "max_length": self.window} if self.overlap is None else {"truncation": False}
-        encoding = self.parts.loaded.tokenizer(prompt + text, return_offsets_mapping=True, verbose=False, **limit)
+        limit = (
+            {"truncation": True, "max_length": self.window}
+            if self.overlap is None
+            else {"truncation": False}
+        )
+        encoding = self.parts.loaded.tokenizer(
+            prompt + text, return_offsets_mapping=True, verbose=False, **limit
+        )
         ids, offsets = encoding["input_ids"], enumerate(encoding["offset_mapping"])
         # Special tokens have no characters; the prompt joins the first chunk.
-        tokens = [(number, start) for number, (start, end) in offsets if end > max(start, len(prompt))]
+        tokens = [
+            (number, start) for number, (start, end) in offsets if end > max(start, len(prompt))
+        ]
         firsts = list(range(len(tokens)))
         if self.chunking.unit is ChunkUnit.SENTENCES:
             starts = [span.start + len(prompt) for span in find_sentences(text, language)]
@@ -308,10 +397,14 @@ class LateVectorizer:
         if not firsts:
             return ids, [(0, len(ids))]
         edges = [0, *(tokens[first][0] for first in firsts[1:]), len(ids)]
-        return ids, [(edges[first], edges[end]) for first, end in self.chunking.group(len(edges) - 1)]
+        return ids, [
+            (edges[first], edges[end]) for first, end in self.chunking.group(len(edges) - 1)
+        ]
 
     def divide(self, tokens: int) -> list[tuple[int, int, int]]:
-        """Return the first token of each window, the first whose state is used, and the one after its last."""
+        """Return the first token of each window, the first whose state is used, and the one after
+        its last.
+        """
         windows = [(0, 0, min(self.window, tokens))]
         while (used := windows[-1][2]) < tokens:
             first = used - (self.overlap or 0)
@@ -319,14 +412,21 @@ class LateVectorizer:
         return windows
 
     @torch.inference_mode()
-    def _pool(self, texts: Sequence[tuple[list[int], list[tuple[int, int]]]], batch_size: int) -> Iterator[Vectors]:
-        """Yield the vectors of each text's chunks after the modules that follow pooling, shape (chunks, dimensions)."""
+    def _pool(
+        self, texts: Sequence[tuple[list[int], list[tuple[int, int]]]], batch_size: int
+    ) -> Iterator[Vectors]:
+        """Yield the vectors of each text's chunks after the modules that follow pooling, shape
+        (chunks, dimensions).
+        """
         windows = [(ids, *window) for ids, _ in texts for window in self.divide(len(ids))]
         states: list[torch.Tensor] = []
         for start in range(0, len(windows), batch_size):
             batch = windows[start : start + batch_size]
             encoded = self._encode([ids[first:end] for ids, first, _, end in batch])
-            states += [window_states[used - first :] for window_states, (_, first, used, _) in zip(encoded, batch, strict=True)]
+            states += [
+                window_states[used - first :]
+                for window_states, (_, first, used, _) in zip(encoded, batch, strict=True)
+            ]
         remaining = iter(states)
         for ids, chunks in texts:
             joined = torch.cat(list(islice(remaining, len(self.divide(len(ids))))))
@@ -343,4 +443,6 @@ class LateVectorizer:
         features = loaded.tokenizer.pad({"input_ids": list(inputs)}, return_tensors="pt")
         features = {name: tensor.to(loaded.device) for name, tensor in features.items()}
         states = self.parts.transformer(features)["token_embeddings"]
-        return [rows[mask.bool()] for rows, mask in zip(states, features["attention_mask"], strict=True)]
+        return [
+            rows[mask.bool()] for rows, mask in zip(states, features["attention_mask"], strict=True)
+        ]

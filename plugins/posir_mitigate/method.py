@@ -32,12 +32,16 @@ class TransformerParts:
 
 @dataclass(frozen=True)
 class Mitigation(ABC):
-    """A method, whose fields are its arguments. `str` returns its canonical name, such as `chunks(128,64,max,tokens)`."""
+    """A method, whose fields are its arguments. `str` returns its canonical name, such as
+    `chunks(128,64,max,tokens)`.
+    """
 
     NAME: ClassVar[str]
     DEPLOYMENT: ClassVar[str]
     UNLIMITED: ClassVar[bool] = False
-    """Whether the mitigated model reads texts of any length; else the window is the plain model's."""
+    """Whether the mitigated model reads texts of any length; else the window is the plain
+    model's.
+    """
 
     def __str__(self) -> str:
         values = {**vars(self), **self.resolve_defaults()}
@@ -62,7 +66,9 @@ class Mitigation(ABC):
 
     @abstractmethod
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the mitigated model, which shares the weights of the plain one; raise PosirError if that does not work."""
+        """Return the mitigated model, which shares the weights of the plain one; raise PosirError
+        if that does not work.
+        """
 
     def refuse(self, model: Any, reason: str) -> PosirError:
         """Return the error for a model for which the method does not work."""
@@ -70,20 +76,38 @@ class Mitigation(ABC):
         return PosirError(f"{meta.name if meta else type(model).__name__}+{self}: {reason}")
 
     def require_encoder(self, model: MTEBModels) -> EncoderProtocol:
-        """Return a model that has one vector per text; raise PosirError for another kind of model."""
-        if isinstance(model, CrossEncoderProtocol | SearchProtocol) or not isinstance(model, EncoderProtocol):
-            raise self.refuse(model, "needs a model with one vector per text, unlike rerankers, BM25 and multi-vector models.")
+        """Return a model that has one vector per text; raise PosirError for another kind of
+        model.
+        """
+        if isinstance(model, CrossEncoderProtocol | SearchProtocol) or not isinstance(
+            model, EncoderProtocol
+        ):
+            raise self.refuse(
+                model,
+                "needs a model with one vector per text, unlike rerankers, BM25 and multi-vector "
+                "models.",
+            )
         return model
 
     def find_parts(self, model: MTEBModels) -> TransformerParts:
-        """Return the parts of a loaded model of sentence-transformers; raise PosirError if it has others, or is none."""
+        """Return the parts of a loaded model of sentence-transformers; raise PosirError if it has
+        others, or is none.
+        """
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
         encoder, loaded = self.require_encoder(model), getattr(model, "model", None)
-        known = isinstance(model, SentenceTransformerEncoderWrapper | InstructSentenceTransformerModel)
+        known = isinstance(
+            model, SentenceTransformerEncoderWrapper | InstructSentenceTransformerModel
+        )
         modules = list(loaded) if known and loaded is not None else []
-        if len(modules) < 2 or not isinstance(modules[0], Transformer) or not isinstance(modules[1], Pooling):
+        if (
+            len(modules) < 2
+            or not isinstance(modules[0], Transformer)
+            or not isinstance(modules[1], Pooling)
+        ):
             raise self.refuse(
-                model, "works inside models of sentence-transformers that are loaded here, with a transformer and pooling."
+                model,
+                "works inside models of sentence-transformers that are loaded here, with a "
+                "transformer and pooling.",
             )
         return TransformerParts(encoder, loaded, modules[0], modules[1], tuple(modules[2:]))

@@ -1,8 +1,9 @@
 """References to mitigated models: `BASE+METHOD(ARGUMENTS)`, such as `all-MiniLM-L6-v2+chunks(128)`.
 
-BASE is any other reference to a model, also one with a method. Results are filed under a name with all arguments, as in
-`sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, so that they mix neither with those of the plain model nor
-with those of other arguments. In a shell, the parentheses need quotes.
+BASE is any other reference to a model, also one with a method. Results are filed under a name with
+all arguments, as in `sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, so that
+they mix neither with those of the plain model nor with those of other arguments. In a shell, the
+parentheses need quotes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
     from posir_mitigate.method import Mitigation
 
-REFERENCE = re.compile(r"(?P<base>.+)\+(?P<method>[a-z_]+)(?:\((?P<arguments>[^()]*)\))?", re.DOTALL)
+REFERENCE = re.compile(
+    r"(?P<base>.+)\+(?P<method>[a-z_]+)(?:\((?P<arguments>[^()]*)\))?", re.DOTALL
+)
 
 
 @cache
@@ -36,7 +39,10 @@ def list_methods() -> dict[str, type[Mitigation]]:
     from posir_mitigate.calibrated import Calibrated
     from posir_mitigate.chunks import BothOrders, Chunks, ContextChunks, LateChunks, LongLateChunks
 
-    return {method.NAME: method for method in (Chunks, LateChunks, LongLateChunks, ContextChunks, Calibrated, BothOrders)}
+    return {
+        method.NAME: method
+        for method in (Chunks, LateChunks, LongLateChunks, ContextChunks, Calibrated, BothOrders)
+    }
 
 
 def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
@@ -47,7 +53,9 @@ def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
     from posir_tasks.models.folder import is_model_folder
 
     # `C+` and the like may end the name of a model; with arguments it is meant as a method.
-    if is_model_folder(Path(name).expanduser()) or (match["method"] not in list_methods() and match["arguments"] is None):
+    if is_model_folder(Path(name).expanduser()) or (
+        match["method"] not in list_methods() and match["arguments"] is None
+    ):
         return None
     from posir_tasks.models.registry import find_model
 
@@ -84,7 +92,10 @@ def parse_method(name: str, arguments: str) -> Mitigation:
     """Return a method with arguments: numbers in order, words anywhere, or `name=value`."""
     methods = list_methods()
     if name not in methods:
-        raise PosirError(f"'+{name}': no such method.{suggest_name(name, methods)} The methods are {', '.join(methods)}.")
+        raise PosirError(
+            f"'+{name}': no such method.{suggest_name(name, methods)} The methods are "
+            f"{', '.join(methods)}."
+        )
     method = methods[name]
     words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
     names, values = [field.name for field in fields(method)], dict[str, str]()
@@ -94,20 +105,32 @@ def parse_method(name: str, arguments: str) -> Mitigation:
             free = (name for name in names if name not in {*words.values(), *values})
             key, value = words.get(argument) or next(free, ""), argument
         if key not in names or key in values:
-            raise PosirError(f"'+{name}({arguments})': '{argument}' is not expected. {_describe_arguments(method)}")
+            raise PosirError(
+                f"'+{name}({arguments})': '{argument}' is not expected. "
+                f"{_describe_arguments(method)}"
+            )
         values[key] = value
     try:
         parsed: Mitigation = TypeAdapter(method).validate_python(values)
     except ValidationError as error:
-        raise PosirError(f"'+{name}({arguments})': {summarize_error(error)}. {_describe_arguments(method)}") from error
+        raise PosirError(
+            f"'+{name}({arguments})': {summarize_error(error)}. {_describe_arguments(method)}"
+        ) from error
     return parsed
 
 
 def _word_fields(method: type[Mitigation]) -> dict[str, type[StrEnum]]:
-    return {name: kind for name, kind in get_type_hints(method).items() if isinstance(kind, type) and issubclass(kind, StrEnum)}
+    return {
+        name: kind
+        for name, kind in get_type_hints(method).items()
+        if isinstance(kind, type) and issubclass(kind, StrEnum)
+    }
 
 
 def _describe_arguments(method: type[Mitigation]) -> str:
     words = _word_fields(method)
-    described = [" or ".join(words[field.name]) if field.name in words else field.name for field in fields(method)]
+    described = [
+        " or ".join(words[field.name]) if field.name in words else field.name
+        for field in fields(method)
+    ]
     return f"The arguments are {', '.join(described)}; the default is {method()}."

@@ -1,4 +1,6 @@
-"""Trials: a model and each of its mitigations on a task, saved as `mteb run` does, and what each method gains and costs."""
+"""Trials: a model and each of its mitigations on a task, saved as `mteb run` does, and what each
+method gains and costs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from typing import TYPE_CHECKING
 from posir_compare.comparison import ModelRun, Pair, collect_runs, find_common_results
 from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
-from posir_run.jobs import EvaluationJob, corpus_name, evaluate_subset, find_missing_subsets, find_tasks
+from posir_run.jobs import (
+    EvaluationJob,
+    corpus_name,
+    evaluate_subset,
+    find_missing_subsets,
+    find_tasks,
+)
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import Change, compare_groups, decide
 from posir_significance.findings import GroupFindings, Quantity
@@ -35,13 +43,16 @@ if TYPE_CHECKING:
     from mteb.types import EncodeKwargs
 
 
-#: How the names of phases in mteb's result files begin in which queries and documents are encoded and searched. Which phases
-#: there are depends on the kind of model: a search of chunks is one, "Encoding queries and documents".
+#: How the names of phases in mteb's result files begin in which queries and documents are encoded
+#: and searched. Which phases there are depends on the kind of model: a search of chunks is one,
+#: "Encoding queries and documents".
 SEARCH_PHASES = ("Encoding ", "Searching ")
 
 
 def open_task(data: str) -> PositionTask:
-    """Return the task of a name, or one on any other data with the spans of evidence; a file or folder takes precedence."""
+    """Return the task of a name, or one on any other data with the spans of evidence; a file or
+    folder takes precedence.
+    """
     if Path(data).expanduser().exists() or is_hub_name(data):
         return open_data_task(open_data(data).with_questions("posir mitigate"))
     (task,) = find_tasks([data], [])
@@ -49,7 +60,9 @@ def open_task(data: str) -> PositionTask:
 
 
 def open_data_task(data: Dataset) -> LayoutTask:
-    """Return a task on data, which mteb finds by its name; raise PosirError if its language is unknown."""
+    """Return a task on data, which mteb finds by its name; raise PosirError if its language is
+    unknown.
+    """
     if not data.has_questions or data.in_memory:
         for subset in data.subsets:
             # Before a model is loaded.
@@ -68,12 +81,18 @@ def open_data_task(data: Dataset) -> LayoutTask:
 
 
 def run_trials(
-    reference: ModelReference, methods: Sequence[Mitigation], task: PositionTask, batch_size: int, output_folder: Path
+    reference: ModelReference,
+    methods: Sequence[Mitigation],
+    task: PositionTask,
+    batch_size: int,
+    output_folder: Path,
 ) -> tuple[ModelMeta, Mapping[Mitigation, ModelMeta], tuple[str, ...]]:
-    """Evaluate the plain model and every mitigation; what has a result in the folder already is not evaluated again.
+    """Evaluate the plain model and every mitigation; what has a result in the folder already is not
+    evaluated again.
 
-    Returns the plain model, the mitigated ones, and why the other methods do not work for the model. The model is loaded once,
-    and only if a result is missing. With the embedding cache on, times would be those of the cache.
+    Returns the plain model, the mitigated ones, and why the other methods do not work for the
+    model. The model is loaded once, and only if a result is missing. With the embedding cache on,
+    times would be those of the cache.
     """
     from mteb.cache import ResultCache
 
@@ -82,19 +101,31 @@ def run_trials(
     task.load_data()
     encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
 
-    load_plain = cache(partial(load_model, ModelReference(portable_name(plain), reference.revision)))
+    load_plain = cache(
+        partial(load_model, ModelReference(portable_name(plain), reference.revision))
+    )
 
     def evaluate(meta: ModelMeta, method: Mitigation | None) -> None:
-        """Evaluate a model on the subsets of the task that have no result, and save each result as it comes."""
-        missing = [subset for subset in task.hf_subsets if subset in find_missing_subsets(task, meta, results)]
+        """Evaluate a model on the subsets of the task that have no result, and save each result as
+        it comes.
+        """
+        missing = [
+            subset
+            for subset in task.hf_subsets
+            if subset in find_missing_subsets(task, meta, results)
+        ]
         if not missing:
             return
         with track(f"Evaluating {method or 'the plain model'}", len(missing)) as advance:
             model = method.apply(load_plain()) if method else load_plain()
             for subset in missing:
                 name, corpus = ModelReference(portable_name(meta)), corpus_name(task, subset)
-                result = evaluate_subset(model, EvaluationJob(name, task.metadata.name, subset, corpus), encode_kwargs)
-                process_saver().add(results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs)
+                result = evaluate_subset(
+                    model, EvaluationJob(name, task.metadata.name, subset, corpus), encode_kwargs
+                )
+                process_saver().add(
+                    results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs
+                )
                 advance()
 
     mitigated: dict[Mitigation, ModelMeta] = {}
@@ -136,7 +167,9 @@ class MitigationOutcome:
     findings: GroupFindings
     """The findings of the method, whose window may differ from that of the plain model."""
     change: Change | None
-    """The change from the plain model to the method, by the same questions; None for the plain model."""
+    """The change from the plain model to the method, by the same questions; None for the plain
+    model.
+    """
     vectors_per_document: float
     seconds: float
     """Wall time of encoding queries and documents and of searching."""
@@ -147,9 +180,15 @@ class MitigationOutcome:
 def compare_trials(
     plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
 ) -> list[MitigationOutcome]:
-    """Compare every mitigation with the plain model by the same questions; the plain model comes first."""
+    """Compare every mitigation with the plain model by the same questions; the plain model comes
+    first.
+    """
     everything = collect_runs([read_all_results(folder)])
-    runs = {run.results[0].model: run for run in everything if task in {result.task for result in run.results}}
+    runs = {
+        run.results[0].model: run
+        for run in everything
+        if task in {result.task for result in run.results}
+    }
     plain = runs[str(plain_model.name)]
     seconds = measure_seconds(plain, task)
     outcomes = list[MitigationOutcome]()
@@ -158,7 +197,9 @@ def compare_trials(
         common = find_common_results(Pair(plain, run, task))
         a, b = analyze(common.a).overall, analyze(common.b).overall
         if not outcomes:
-            outcomes.append(_build_outcome("plain", a, None, MethodCost(1.0, seconds, 1.0, "one vector")))
+            outcomes.append(
+                _build_outcome("plain", a, None, MethodCost(1.0, seconds, 1.0, "one vector"))
+            )
         taken = measure_seconds(run, task)
         # One vector per document, unless the results say otherwise.
         vectors = average_vectors(result.run for result in run.by_subset(task).values()) or 1.0
@@ -168,7 +209,9 @@ def compare_trials(
     return outcomes
 
 
-def _build_outcome(method: str, group: GroupAnalysis, change: Change | None, cost: MethodCost) -> MitigationOutcome:
+def _build_outcome(
+    method: str, group: GroupAnalysis, change: Change | None, cost: MethodCost
+) -> MitigationOutcome:
     findings = decide(group)
     return MitigationOutcome(
         method=method,
@@ -185,10 +228,16 @@ def _build_outcome(method: str, group: GroupAnalysis, change: Change | None, cos
 
 
 def measure_seconds(run: ModelRun, task: str) -> float:
-    """Return how long encoding queries and documents and searching took, in seconds; phases may contain each other."""
+    """Return how long encoding queries and documents and searching took, in seconds; phases may
+    contain each other.
+    """
     file = next(iter(run.by_subset(task).values())).file
     phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []
-    spans = sorted((phase["start"], phase["end"]) for phase in phases if phase["name"].startswith(SEARCH_PHASES))
+    spans = sorted(
+        (phase["start"], phase["end"])
+        for phase in phases
+        if phase["name"].startswith(SEARCH_PHASES)
+    )
     seconds, reached = 0.0, float("-inf")
     for start, end in spans:
         seconds += max(0.0, end - max(start, reached))

@@ -32,7 +32,9 @@ def parse_bounds(text: str) -> tuple[int, int]:
     except ValueError:
         low, high = 0, 0
     if not 0 <= low < high - 1:
-        raise PosirError(f"--words {text}: expected two numbers with a number between them, such as 100,512.")
+        raise PosirError(
+            f"--words {text}: expected two numbers with a number between them, such as 100,512."
+        )
     return low, high
 
 
@@ -67,27 +69,32 @@ def probe(
 
     Args:
         model: A registered model, a local folder, or an endpoint.
-        data: A task, a dataset on the Hub, or any data of questions or plain texts; `--data DATA` is the same.
+        data: A task, a dataset on the Hub, or any data of questions or plain texts; `--data DATA`
+            is the same.
         probe: A probe, or the beginning of its name; by default all but variants.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        window: Tokens of a text that the model reads, in place of its own window: an experiment,
+            filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as
+            such.
         document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         documents: Most documents of each domain, drawn at random.
         seed: Seed of the random sample.
-        words: Draw texts of more than LOW and fewer than HIGH words: 100,512 for table 4 of PosQ on SQuAD v2.
+        words: Draw texts of more than LOW and fewer than HIGH words: 100,512 for table 4 of PosQ on
+            SQuAD v2.
         min_tokens: Draw documents of at least so many tokens: 1024 for figure 5 of PosIR.
-        split_at_periods: Split sentences at line breaks and periods, as the code of Bias Learning does.
+        split_at_periods: Split sentences at line breaks and periods, as the code of Bias Learning
+            does.
         column: Column or field of plain texts.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
 
     Returns:
-        A row for each summary and each position of every probe, with 95% intervals by bootstrap over documents; the unit is
-        that of the probe, such as cosine similarity in [-1, 1].
+        A row for each summary and each position of every probe, with 95% intervals by bootstrap
+        over documents; the unit is that of the probe, such as cosine similarity in [-1, 1].
 
     Raises:
         PosirError: There is no such model, probe or data, or the probe cannot be used with them.
@@ -119,8 +126,12 @@ def probe(
             passage_field=passage_field,
         ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
-    results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
-    reference = refer_to(encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else "")
+    results = run_probes(
+        ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen
+    )
+    reference = refer_to(
+        encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else ""
+    )
     return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped), reference)
 
 
@@ -134,24 +145,32 @@ def correlate(
     benchmark: Path | None = None,
     published: bool = False,
 ) -> TableResult:
-    """Show which probe predicts retrieval: rank correlations with the position effect, start minus end and PSI over models.
+    """Show which probe predicts retrieval: rank correlations with the position effect, start minus
+    end and PSI over models.
 
-    With architecture or benchmark: PSI or nDCG@10 against the models' architecture or another benchmark.
+    With architecture or benchmark: PSI or nDCG@10 against the models' architecture or another
+    benchmark.
 
     Args:
-        results: A folder with results of `mteb run` and `posir probe` on several models; not needed with published.
-        families: CSV file with columns model,family: its variants are not independent; by default the name before a +.
+        results: A folder with results of `mteb run` and `posir probe` on several models; not needed
+            with published.
+        families: CSV file with columns model,family: its variants are not independent; by default
+            the name before a +.
         architecture: PSI against parameters, dimension, attention, pooling and positional encoding.
-        architectures: CSV file with columns model,positional_encoding,attention,pooling of further models.
-        benchmark: nDCG@10 against another benchmark: MMTEB, a CSV file with columns model,score, or mteb results.
+        architectures: CSV file with columns model,positional_encoding,attention,pooling of further
+            models.
+        benchmark: nDCG@10 against another benchmark: MMTEB, a CSV file with columns model,score, or
+            mteb results.
         published: Include the published results.
 
     Returns:
-        A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95% interval over models or families, the
-        p-value of a permutation, Holm-corrected for the probes, how many independent models would be needed, and a verdict.
+        A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95% interval over
+        models or families, the p-value of a permutation, Holm-corrected for the probes, how many
+        independent models would be needed, and a verdict.
 
     Raises:
-        PosirError: There are no results of tasks or of probes in the folder, or options do not go together.
+        PosirError: There are no results of tasks or of probes in the folder, or options do not go
+            together.
 
     Examples:
         >>> import posir
@@ -174,30 +193,52 @@ def correlate(
     folder = Path(results) if results is not None else None
     if of_models:
         names = (
-            (correlation.NDCG,) if benchmark else (correlation.POSITION_EFFECT, correlation.START_MINUS_END, correlation.PSI)
+            (correlation.NDCG,)
+            if benchmark
+            else (correlation.POSITION_EFFECT, correlation.START_MINUS_END, correlation.PSI)
         )
         own = summarize(read_results(folder)) if folder else []
         scores = correlation.read_scores(own, names, published=published)
-        notes = list_differences((summary.task, summary.model) for summary in own) if published else []
+        notes = (
+            list_differences((summary.task, summary.model) for summary in own) if published else []
+        )
         if not scores:
-            raise PosirError(f"{folder}: no results of position-aware tasks. Run `mteb run` first, or add --published.")
+            raise PosirError(
+                f"{folder}: no results of position-aware tasks. Run `mteb run` first, or add "
+                "--published."
+            )
         if benchmark:
-            known = correlation.read_benchmark(benchmark, read_results(benchmark) if benchmark.is_dir() else [])
-            of_model = [correlation.correlate_values(key, benchmark.stem, own, known) for key, own in scores.items()]
+            known = correlation.read_benchmark(
+                benchmark, read_results(benchmark) if benchmark.is_dir() else []
+            )
+            of_model = [
+                correlation.correlate_values(key, benchmark.stem, own, known)
+                for key, own in scores.items()
+            ]
         else:
             kinds = read_architectures(architectures)
-            of_model = correlation.correlate_architecture(scores, correlation.read_model_metas(folder), kinds)
+            of_model = correlation.correlate_architecture(
+                scores, correlation.read_model_metas(folder), kinds
+            )
         tables = [correlation.build_model_table(of_model)]
-        return TableResult(title="Position bias and models", rows=of_model, tables=tables, notes=notes)
+        return TableResult(
+            title="Position bias and models", rows=of_model, tables=tables, notes=notes
+        )
     if published or folder is None:
         raise PosirError(
-            "--published goes with --architecture or --benchmark: probes of the papers' models have no raw results."
+            "--published goes with --architecture or --benchmark: probes of the papers' models "
+            "have no raw results."
         )
     retrieval = summarize(read_results(folder))
     variants = correlation.read_families(families) if families else {}
-    rows = correlation.correlate_probes(read_probe_results(folder), retrieval, all_probes(), variants)
+    rows = correlation.correlate_probes(
+        read_probe_results(folder), retrieval, all_probes(), variants
+    )
     if not rows:
-        raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {shlex.quote(str(folder))}` first.")
+        raise PosirError(
+            f"{folder}: no results of probes. Run `posir probe MODEL --output "
+            f"{shlex.quote(str(folder))}` first."
+        )
     return TableResult(
         title="Which probe predicts retrieval?",
         rows=rows,
@@ -217,17 +258,20 @@ def probe_groups(
     architectures: Path | None = None,
     published: bool = False,
 ) -> TableResult:
-    """Show probes of every model, averaged over models of a positional encoding, kind of attention or pooling.
+    """Show probes of every model, averaged over models of a positional encoding, kind of attention
+    or pooling.
 
     Args:
         results: A folder with results of `posir probe` on several models.
         by: What models are grouped by.
         probe: A probe, or the beginning of its name; by default all with results.
-        architectures: CSV file with columns model,positional_encoding,attention,pooling of further models.
+        architectures: CSV file with columns model,positional_encoding,attention,pooling of further
+            models.
         published: Include the published means by positional encoding.
 
     Returns:
-        A row for each probe, dataset, model or group, and position, with a 95% interval by bootstrap over documents.
+        A row for each probe, dataset, model or group, and position, with a 95% interval by
+        bootstrap over documents.
 
     Raises:
         PosirError: There are no such results of probes.
@@ -244,28 +288,46 @@ def probe_groups(
     from posir_probe.studies import build_group_tables, group_results, published_groups
 
     if published and by is not Kind.POSITIONAL_ENCODING:
-        raise PosirError(f"--published goes with --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published.")
+        raise PosirError(
+            f"--published goes with --by {Kind.POSITIONAL_ENCODING}: no means by {by} are "
+            "published."
+        )
     chosen = {selected.name for selected in select_probes(probe)} if probe else None
-    measured = [result for result in read_probe_results(Path(results)) if chosen is None or result.probe in chosen]
+    measured = [
+        result
+        for result in read_probe_results(Path(results))
+        if chosen is None or result.probe in chosen
+    ]
     if not measured:
         raise PosirError(
-            f"{results}: no such results of probes. Run `posir probe MODEL --output {shlex.quote(str(results))}` first."
+            f"{results}: no such results of probes. Run `posir probe MODEL --output "
+            f"{shlex.quote(str(results))}` first."
         )
     rows = group_results(measured, all_probes(), read_architectures(architectures), by)
-    rows += published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
-    note = "95% intervals by bootstrap over documents, with the models held fixed: they say nothing about other models."
-    return TableResult(title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note])
+    rows += (
+        published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
+    )
+    note = (
+        "95% intervals by bootstrap over documents, with the models held fixed: they say nothing "
+        "about other models."
+    )
+    return TableResult(
+        title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note]
+    )
 
 
 @public(charts=True)
 def subset_validity(results: str | Path) -> TableResult:
-    """Compare the position profiles of Tiny samples with those of the complete tasks, bucket by bucket.
+    """Compare the position profiles of Tiny samples with those of the complete tasks, bucket by
+    bucket.
 
     Args:
-        results: A folder with results of `mteb run` on a Tiny sample, such as SQuAD-PosQ-Tiny, and on its task.
+        results: A folder with results of `mteb run` on a Tiny sample, such as SQuAD-PosQ-Tiny, and
+            on its task.
 
     Returns:
-        A row for each model, sample and position bucket: both nDCG@10 in [0, 1] and the difference with its 95% interval.
+        A row for each model, sample and position bucket: both nDCG@10 in [0, 1] and the difference
+        with its 95% interval.
 
     Raises:
         PosirError: No model has results of both.
@@ -276,12 +338,20 @@ def subset_validity(results: str | Path) -> TableResult:
         Traceback (most recent call last):
         posir_tasks.errors.PosirError: nowhere: no such folder...
     """
-    from posir_probe.studies import build_validity_tables, compare_tiny, describe_validity, draw_samples
+    from posir_probe.studies import (
+        build_validity_tables,
+        compare_tiny,
+        describe_validity,
+        draw_samples,
+    )
 
     summaries = summarize(read_results(Path(results)))
     rows = compare_tiny(summaries)
     if not rows:
-        raise PosirError(f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and its task.")
+        raise PosirError(
+            f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and "
+            "its task."
+        )
     return TableResult(
         title="Samples and complete data",
         rows=rows,
@@ -301,14 +371,16 @@ def domain_similarity(
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
 ) -> TableResult:
-    """Show how similar the domains of a dataset are: the cosine of their documents' mean embeddings; run again to resume.
+    """Show how similar the domains of a dataset are: the cosine of their documents' mean
+    embeddings; run again to resume.
 
     The sums of embeddings are saved beside mteb's results, in the folder `domains` of the model.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
         data: A task, or a folder in the PosIR layout.
-        above: A second dataset with the same domains, such as PosIR-Chinese: above the diagonal of the heat map.
+        above: A second dataset with the same domains, such as PosIR-Chinese: above the diagonal of
+            the heat map.
         revision: Revision of the model.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
@@ -335,7 +407,10 @@ def domain_similarity(
     encoder = load_encoder(str(model), revision, batch_size=batch_size)
     meta = encoder.model.mteb_model_meta
     folder = result_folder(Path(output), meta).with_name("domains")
-    sums = {source.name: studies.measure_domains(encoder, source, folder / f"{source.name}.json") for source in sources}
+    sums = {
+        source.name: studies.measure_domains(encoder, source, folder / f"{source.name}.json")
+        for source in sources
+    }
     return TableResult(
         title="Similarity of domains",
         rows=[pair for name, domains in sums.items() for pair in studies.list_pairs(domains, name)],

@@ -1,4 +1,6 @@
-"""Control embedders, for which the result of every probe is known: weighted means of fixed word vectors."""
+"""Control embedders, for which the result of every probe is known: weighted means of fixed word
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,20 @@ class WordMean:
     weights: Callable[[int], Floats]
     """Maps the number of words n to their weights, shape (n,)."""
 
-    def __call__(self, texts: Sequence[str], prompt_type: PromptType = PromptType.document) -> Vectors:  # noqa: ARG002
+    def __call__(
+        self,
+        texts: Sequence[str],
+        prompt_type: PromptType = PromptType.document,  # noqa: ARG002
+    ) -> Vectors:
         """Return the embeddings of texts; zeros for a text without words."""
         vectors = np.zeros((len(texts), DIMENSIONS))
         for row, words in enumerate(map(WORD.findall, texts)):
             if words:
-                vectors[row] = self.weights(len(words)) @ np.array([word_vector(word) for word in words]) / len(words)
+                vectors[row] = (
+                    self.weights(len(words))
+                    @ np.array([word_vector(word) for word in words])
+                    / len(words)
+                )
         return vectors.astype(np.float32)
 
 

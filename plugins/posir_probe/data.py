@@ -1,4 +1,6 @@
-"""The texts that probes measure: documents, most with questions about them, and where they come from."""
+"""The texts that probes measure: documents, most with questions about them, and where they come
+from.
+"""
 
 from __future__ import annotations
 
@@ -44,26 +46,35 @@ class ProbeQuestion:
 class Selection:
     """Documents that a random sample is drawn from, and the seed.
 
-    The defaults are those of the code of PosQ (arXiv 2505.13950, A.4): the texts in order, shuffled with seed 1. For its
-    table 4 that code takes texts of more than 100 and fewer than 512 words (SQuAD v2), or of 200 and 500 (FineWeb-Edu),
-    counted between spaces.
+    The defaults are those of the code of PosQ (arXiv 2505.13950, A.4): the texts in order, shuffled
+    with seed 1. For its table 4 that code takes texts of more than 100 and fewer than 512 words
+    (SQuAD v2), or of 200 and 500 (FineWeb-Edu), counted between spaces.
     """
 
     seed: int = 1
     words: tuple[int, int] | None = None
-    """More than the first and fewer than the second number of words are between the spaces of a text; None for any."""
+    """More than the first and fewer than the second number of words are between the spaces of a
+    text; None for any.
+    """
     tokens: int = 0
     """Fewest tokens of a document, as the data states them, or else estimated from bytes."""
 
     def accepts(self, text: str, tokens: int | None) -> bool:
-        """Return whether a document may be drawn; `tokens` are those that the data states, None if it does not."""
+        """Return whether a document may be drawn; `tokens` are those that the data states, None if
+        it does not.
+        """
         words = len(text.split(" "))
         return (self.words is None or self.words[0] < words < self.words[1]) and (
-            not self.tokens or (tokens if tokens is not None else estimate_tokens(text)) >= self.tokens
+            not self.tokens
+            or (tokens if tokens is not None else estimate_tokens(text)) >= self.tokens
         )
 
     def __str__(self) -> str:
-        words = f", more than {self.words[0]} and fewer than {self.words[1]} words" if self.words else ""
+        words = (
+            f", more than {self.words[0]} and fewer than {self.words[1]} words"
+            if self.words
+            else ""
+        )
         return f"seed {self.seed}{words}{f', at least {self.tokens} tokens' if self.tokens else ''}"
 
 
@@ -104,35 +115,51 @@ class ProbeData:
 
     @classmethod
     def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
-        """Return the corpus of a task and its questions, with as much of the evidence as the data has."""
+        """Return the corpus of a task and its questions, with as much of the evidence as the data
+        has.
+        """
         evidence = data.evidence
         starts = evidence.starts.tolist() if len(evidence.starts) else [None] * len(evidence)
         spans = data.place_spans() or [NO_SPAN] * len(evidence)
         questions = (
             ProbeQuestion(text, document, span, None if data.has_spans else start)
-            for text, document, span, start in zip(data.queries["text"], evidence.document_ids, spans, starts, strict=True)
+            for text, document, span, start in zip(
+                data.queries["text"], evidence.document_ids, spans, starts, strict=True
+            )
         )
         return cls(
             dict(zip(data.corpus["id"], data.corpus["text"], strict=True)),
             tuple(questions),
-            tokens=dict(zip(evidence.document_ids, evidence.tokens.tolist(), strict=True)) if len(evidence.tokens) else {},
+            tokens=dict(zip(evidence.document_ids, evidence.tokens.tolist(), strict=True))
+            if len(evidence.tokens)
+            else {},
             language=language,
             revision=data.revision,
         )
 
     def find_sentences(self, text: str) -> list[Span]:
         """Return where the sentences of a text are."""
-        return find_at_periods(text) if self.split_at_periods else find_sentences(text, self.language)
+        return (
+            find_at_periods(text) if self.split_at_periods else find_sentences(text, self.language)
+        )
 
     def split_sentences(self, text: str) -> list[str]:
-        """Return the sentences of a text; split at periods, with the period that the code appends to each."""
-        return split_at_periods(text) if self.split_at_periods else [span.of(text) for span in self.find_sentences(text)]
+        """Return the sentences of a text; split at periods, with the period that the code appends
+        to each.
+        """
+        return (
+            split_at_periods(text)
+            if self.split_at_periods
+            else [span.of(text) for span in self.find_sentences(text)]
+        )
 
-    def sample(self, documents: int, selection: Selection = ANY, *, asked_about: bool = True) -> ProbeData:
+    def sample(
+        self, documents: int, selection: Selection = ANY, *, asked_about: bool = True
+    ) -> ProbeData:
         """Return a random sample of documents, in random order, and their questions.
 
-        All other documents are distractors, so that questions are searched in the whole corpus. If `asked_about`, documents
-        without questions are drawn only if none has some.
+        All other documents are distractors, so that questions are searched in the whole corpus. If
+        `asked_about`, documents without questions are drawn only if none has some.
         """
         asked = {question.document for question in self.questions} if asked_about else set()
         eligible = {
@@ -144,7 +171,9 @@ class ProbeData:
         drawn = sorted(eligible, key=lambda name: (eligible[name], name))
         Random(selection.seed).shuffle(drawn)
         sampled = self._select(drawn[:documents])
-        others = {name: text for name, text in self.documents.items() if name not in sampled.documents}
+        others = {
+            name: text for name, text in self.documents.items() if name not in sampled.documents
+        }
         return replace(sampled, distractors={**self.distractors, **others}, available=len(eligible))
 
     def blocks(self, size: int) -> Iterator[ProbeData]:
@@ -160,14 +189,22 @@ class ProbeData:
 
 
 def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:
-    """Return the documents that can be cut into parts, text by id, and how many were skipped, by reason."""
-    long_enough = {name: text for name, text in data.documents.items() if count_words(text) >= FEWEST_WORDS}
+    """Return the documents that can be cut into parts, text by id, and how many were skipped, by
+    reason.
+    """
+    long_enough = {
+        name: text for name, text in data.documents.items() if count_words(text) >= FEWEST_WORDS
+    }
     short = [text for name, text in data.documents.items() if name not in long_enough]
-    return long_enough, Counter(f"fewer than {FEWEST_WORDS} words" if text.strip() else "empty text" for text in short)
+    return long_enough, Counter(
+        f"fewer than {FEWEST_WORDS} words" if text.strip() else "empty text" for text in short
+    )
 
 
 def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:
-    """Return the questions whose evidence is a part of their document, and how many were skipped, by reason."""
+    """Return the questions whose evidence is a part of their document, and how many were skipped,
+    by reason.
+    """
     skipped: Counter[str] = Counter()
     with_evidence = []
     for question in data.questions:
@@ -189,7 +226,8 @@ class ProbeSource:
     name: str
     """A task, or a name that is derived from that of a file or folder."""
     subsets: Mapping[str, Callable[[], ProbeData]]
-    """Functions that read a part each, by `language/domain`, or by the language of texts without questions.
+    """Functions that read a part each, by `language/domain`, or by the language of texts without
+    questions.
 
     They raise PosirError if the data is missing or invalid.
     """
@@ -198,11 +236,16 @@ class ProbeSource:
 
 
 def open_probe_source(
-    source: DataReference, *, column: str | None = None, limit: int = 1000, selection: Selection = ANY
+    source: DataReference,
+    *,
+    column: str | None = None,
+    limit: int = 1000,
+    selection: Selection = ANY,
 ) -> ProbeSource:
     """Open what `open_data` takes; raise PosirError if there is no such data, or it cannot be used.
 
-    Of texts without questions, at most `limit` of a selection are read; other data is sampled later. `column` has the text.
+    Of texts without questions, at most `limit` of a selection are read; other data is sampled
+    later. `column` has the text.
     """
     opened = open_data(source, column=column)
     if opened.has_questions:
@@ -210,13 +253,27 @@ def open_probe_source(
         def read(subset: Subset) -> Callable[[], ProbeData]:
             return lambda: ProbeData.from_position_data(subset.read(), subset.corpus_language)
 
-        skipped = [item for subset in opened.subsets for item in subset.read().skipped] if opened.in_memory else []
-        return ProbeSource(opened.name, {subset.name: read(subset) for subset in opened.subsets}, tuple(skipped))
+        skipped = (
+            [item for subset in opened.subsets for item in subset.read().skipped]
+            if opened.in_memory
+            else []
+        )
+        return ProbeSource(
+            opened.name, {subset.name: read(subset) for subset in opened.subsets}, tuple(skipped)
+        )
 
-    def draw(candidates: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
-        """Return what cannot be read, then the passages that may be drawn, in the order in which `ProbeData.sample` draws."""
+    def draw(
+        candidates: Iterable[Passage | SkippedText],
+    ) -> tuple[int, list[Passage | SkippedText]]:
+        """Return what cannot be read, then the passages that may be drawn, in the order in which
+        `ProbeData.sample` draws.
+        """
         listed = list(candidates)
-        passages = [item for item in listed if isinstance(item, Passage) and selection.accepts(item.text, None)]
+        passages = [
+            item
+            for item in listed
+            if isinstance(item, Passage) and selection.accepts(item.text, None)
+        ]
         passages.sort(key=lambda passage: (passage.text, passage.name))
         Random(selection.seed).shuffle(passages)
         return len(listed), [*(item for item in listed if isinstance(item, SkippedText)), *passages]

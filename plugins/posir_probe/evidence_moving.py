@@ -1,8 +1,9 @@
 """The similarity of a question and its document by where in the document the evidence is.
 
-'Built-in or learned?' (arXiv 2605.26578, section 6, Table 5; appendix F, Table 13), after Coelho et al. 2024 (arXiv
-2404.04163, section 4.2): the evidence is cut out of its document and inserted into the rest at I_i = (i - 1)(l_d - l_p) / 9,
-i = 1..10. The papers leave unit, rounding and separators open; here characters, the nearest word border, and one space.
+'Built-in or learned?' (arXiv 2605.26578, section 6, Table 5; appendix F, Table 13), after Coelho et
+al. 2024 (arXiv 2404.04163, section 4.2): the evidence is cut out of its document and inserted into
+the rest at I_i = (i - 1)(l_d - l_p) / 9, i = 1..10. The papers leave unit, rounding and separators
+open; here characters, the nearest word border, and one space.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[
     """Return the documents of each question, with its evidence at each place."""
     shares = [place / (PLACES - 1) for place in range(PLACES)]
     return [
-        [move_evidence(data.documents[question.document], question.span, share).text for share in shares]
+        [
+            move_evidence(data.documents[question.document], question.span, share).text
+            for share in shares
+        ]
         for question in questions
     ]
 
@@ -41,7 +45,8 @@ class EvidenceMoving(base.Probe):
     title = "Evidence moved in its document"
     source = "arXiv 2605.26578, section 6 and appendix F"
     notes = (
-        "The evidence of each question is moved to ten places of its document. Where it is truncated, the cosine is that "
+        "The evidence of each question is moved to ten places of its document. Where it is "
+        "truncated, the cosine is that "
         "of the question and the rest of the document, and not 0.",
     )
     stated = ("start_minus_end", "first", "last")
@@ -60,21 +65,37 @@ class EvidenceMoving(base.Probe):
         "start_minus_end": Summary("Similarity, evidence first minus last", base.start_minus_end),
         "first": Summary("Evidence first", at(0)),
         "last": Summary("Evidence last", at(-1)),
-        "range_x1000": Summary("Highest minus lowest cosine, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
-        "peak": Summary("Place (1 to 10) with the highest cosine", lambda values: values.argmax(axis=-1) + 1.0, Unit.COUNT),
-        "lowest": Summary("Place (1 to 10) with the lowest cosine", lambda values: values.argmin(axis=-1) + 1.0, Unit.COUNT),
+        "range_x1000": Summary(
+            "Highest minus lowest cosine, x 1,000",
+            lambda values: 1000 * value_range(values),
+            Unit.NUMBER,
+        ),
+        "peak": Summary(
+            "Place (1 to 10) with the highest cosine",
+            lambda values: values.argmax(axis=-1) + 1.0,
+            Unit.COUNT,
+        ),
+        "lowest": Summary(
+            "Place (1 to 10) with the lowest cosine",
+            lambda values: values.argmin(axis=-1) + 1.0,
+            Unit.COUNT,
+        ),
     }
 
     def plan(self, data: ProbeData) -> base.ProbePlan:
         """Encode every question, and its document with the evidence at every place."""
         questions, skipped = select_with_evidence(data)
-        asked, names = [question.text for question in questions], [question.document for question in questions]
+        asked, names = (
+            [question.text for question in questions],
+            [question.document for question in questions],
+        )
         moved = move_to_places(data, questions)
         return base.plan_cosines(self.positions, names, asked, moved, skipped, PromptType.query)
 
 
 class EvidenceMovingRetrieval(EvidenceMoving):
-    """nDCG@10 with the evidence of a question's own document moved to each of several places, in the unchanged corpus.
+    """nDCG@10 with the evidence of a question's own document moved to each of several places, in
+    the unchanged corpus.
 
     Coelho et al. 2024 (arXiv 2404.04163, section 4.2): an unchanged run, and one for each place.
     """
@@ -92,11 +113,15 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     positions = ("unchanged", *EvidenceMoving.positions)
     summaries = {
         "start_minus_end": Summary(
-            "nDCG@10, first minus last", lambda values: base.start_minus_end(values[..., 1:]), Unit.POINTS
+            "nDCG@10, first minus last",
+            lambda values: base.start_minus_end(values[..., 1:]),
+            Unit.POINTS,
         ),
         "first": Summary("Evidence first", at(1), Unit.PERCENT),
         "last": Summary("Evidence last", at(-1), Unit.PERCENT),
-        "range": Summary("Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS),
+        "range": Summary(
+            "Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS
+        ),
         "mean": Summary("Mean over the places", base.mean_over(1, None), Unit.PERCENT),
         "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
     }
@@ -110,6 +135,10 @@ class EvidenceMovingRetrieval(EvidenceMoving):
         def summarize(embeddings: Embeddings) -> ProbeSums:
             scores = [search(embeddings, questions, searched, versions) for versions in ((), moved)]
             names = [question.document for question in questions]
-            return ProbeSums.from_means(self.positions, names, np.concatenate(scores, axis=1), skipped)
+            return ProbeSums.from_means(
+                self.positions, names, np.concatenate(scores, axis=1), skipped
+            )
 
-        return base.ProbePlan(summarize, [*searched.values(), *moved], [question.text for question in questions])
+        return base.ProbePlan(
+            summarize, [*searched.values(), *moved], [question.text for question in questions]
+        )

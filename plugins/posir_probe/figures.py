@@ -1,4 +1,6 @@
-"""Figures of probes: models overlaid, each with its interval, published values in gray behind them."""
+"""Figures of probes: models overlaid, each with its interval, published values in gray behind
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
 from posir_report.charts import legend_of_models
 from posir_report.summary import short_labels
-from posir_tasks.display.charts import FAINT, INK, PERCENT, WINDOW_END, Looks, add_frame, build_chart, tell_apart
+from posir_tasks.display.charts import (
+    FAINT,
+    INK,
+    PERCENT,
+    WINDOW_END,
+    Looks,
+    add_frame,
+    build_chart,
+    tell_apart,
+)
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import FORMATS, format_interval
 from posir_tasks.scores import Unit, flatten
@@ -38,7 +49,9 @@ Row: TypeAlias = dict[str, Any]
 
 
 def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
-    """Return the figure of a probe on a dataset, with all models; the title is the description of the first."""
+    """Return the figure of a probe on a dataset, with all models; the title is the description of
+    the first.
+    """
     first = results[0]
     shown = results[:1] if probe.is_of_data else results
     labels = ["these data"] if probe.is_of_data else short_labels(shown)
@@ -48,8 +61,15 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     source = f"Source: {first.data}, {probe.count(first.sums.documents)}."
     source += f" Method: {probe.source}." if probe.source else ""
     draw = _draw_scatter if probe.form is Form.CELLS else _draw_curves
-    framed = add_frame(alt.vconcat(draw(shown, labels, probe)), title, subject, " ".join(_explain(shown, probe)), source)
-    # The figure as a whole has an alternative text, and a mark without rows would be an image without one.
+    framed = add_frame(
+        alt.vconcat(draw(shown, labels, probe)),
+        title,
+        subject,
+        " ".join(_explain(shown, probe)),
+        source,
+    )
+    # The figure as a whole has an alternative text, and a mark without rows would be an image
+    # without one.
     return Figure(first.probe, first.data, None, framed.configure_mark(aria=False))
 
 
@@ -57,52 +77,84 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
     if probe.form is Form.CELLS:
         yield "The legend names the number of sentences in a cell."
         return
-    has_intervals = any(estimate and estimate.interval for result in results for estimate in result.sums.estimates)
+    has_intervals = any(
+        estimate and estimate.interval for result in results for estimate in result.sums.estimates
+    )
     is_line = probe.form not in (Form.CATEGORIES, Form.BARS)
     if has_intervals and (not is_line or len(results) <= MAX_INTERVALS):
-        yield f"{'Inner band' * probe.shows_spread or 'Band' * is_line or 'Lines'}: 95% intervals by bootstrap over documents."
+        yield (
+            f"{'Inner band' * probe.shows_spread or 'Band' * is_line or 'Lines'}: 95% intervals "
+            "by bootstrap over documents."
+        )
     if probe.shows_spread:
         yield "Outer band: one standard deviation over pairs."
     if any(probe.split(name)[1] == CONTROL for name in results[0].sums.positions):
         yield f"An {CONTROL} on the same texts is shown next to them."
     if read_published_curves(probe.name):
-        yield f"Gray: published values of other {'data' if probe.is_of_data else 'models, on other data'}."
+        yield (
+            "Gray: published values of other "
+            f"{'data' if probe.is_of_data else 'models, on other data'}."
+        )
 
 
-def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart:
+def _draw_scatter(
+    results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe
+) -> alt.FacetChart:
     width, height = probe.cell_size
     titles = {panel: probe.split(f"{panel}{SEPARATOR}")[0] for panel, _, _ in probe.cells}
     rows = [
         {
             "panel": f"{label}: {titles[panel]}" if len(results) > 1 else titles[panel],
-            "x": round(x - width / 2, 6), "x2": round(x + width / 2, 6), "y": round(y - height / 2, 6),
-            "y2": round(y + height / 2, 6), "points": points,
+            "x": round(x - width / 2, 6),
+            "x2": round(x + width / 2, 6),
+            "y": round(y - height / 2, 6),
+            "y2": round(y + height / 2, 6),
+            "points": points,
         }
         for label, result in zip(labels, results, strict=True)
         for (panel, x, y), points in zip(probe.cells, result.sums.sums[:, 0].tolist(), strict=True)
         if points
-    ]  # fmt: skip
+    ]
     axis, legend = alt.Axis(tickCount=5), alt.Legend(orient="top", gradientLength=200)
-    cells = build_chart(rows).mark_rect().encode(
-        x=alt.X("x:Q", title=probe.place_title, scale=alt.Scale(domain=[0, 1]), axis=axis),
-        x2="x2:Q",
-        y=alt.Y("y:Q", title=probe.value_title, scale=alt.Scale(domain=[-1, 1]), axis=axis),
-        y2="y2:Q",
-        color=alt.Color("points:Q", title="Sentences", scale=alt.Scale(type="log", scheme="greys"), legend=legend),
-        tooltip=["x:Q", "y:Q", "points:Q"],
-    )  # fmt: skip
+    cells = (
+        build_chart(rows)
+        .mark_rect()
+        .encode(
+            x=alt.X("x:Q", title=probe.place_title, scale=alt.Scale(domain=[0, 1]), axis=axis),
+            x2="x2:Q",
+            y=alt.Y("y:Q", title=probe.value_title, scale=alt.Scale(domain=[-1, 1]), axis=axis),
+            y2="y2:Q",
+            color=alt.Color(
+                "points:Q",
+                title="Sentences",
+                scale=alt.Scale(type="log", scheme="greys"),
+                legend=legend,
+            ),
+            tooltip=["x:Q", "y:Q", "points:Q"],
+        )
+    )
     return _facet(cells.properties(width=WIDTH, height=HEIGHT), [row["panel"] for row in rows])
 
 
-def _facet(chart: alt.Chart | alt.LayerChart | alt.FacetChart, panels: Iterable[str]) -> alt.FacetChart:
+def _facet(
+    chart: alt.Chart | alt.LayerChart | alt.FacetChart, panels: Iterable[str]
+) -> alt.FacetChart:
     names = list(dict.fromkeys(panels))
     columns = math.ceil(len(names) / math.ceil(len(names) / PANELS_PER_ROW))
-    facets: alt.FacetChart = chart.facet(facet=alt.Facet("panel:N", title=None, sort=names), columns=columns)
+    facets: alt.FacetChart = chart.facet(
+        facet=alt.Facet("panel:N", title=None, sort=names), columns=columns
+    )
     return facets
 
 
-def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart | alt.LayerChart:
-    rows = [row for label, result in zip(labels, results, strict=True) for row in _model_rows(label, result, probe)]
+def _draw_curves(
+    results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe
+) -> alt.FacetChart | alt.LayerChart:
+    rows = [
+        row
+        for label, result in zip(labels, results, strict=True)
+        for row in _model_rows(label, result, probe)
+    ]
     for row in rows:
         named = f"{row['model']}: {row['line']}" if len(results) > 1 else row["line"]
         row["key"] = CONTROL if row["line"] == CONTROL else named if row["line"] else row["model"]
@@ -112,16 +164,34 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     measured, is_listed = {row["position"] for row in rows}, probe.form is Form.CATEGORIES
     for curve in read_published_curves(results[0].probe):
         for order, (name, value) in enumerate(zip(curve.positions, curve.values, strict=True)):
-            row = _build_row(curve.model, name, order, {"value": value, "interval": "not published"}, 0.0, probe)
+            row = _build_row(
+                curve.model, name, order, {"value": value, "interval": "not published"}, 0.0, probe
+            )
             row |= {"kind": PUBLISHED_ROW, "key": PUBLISHED}
-            rows += [row] if row["panel"] in panels and (row["position"] in measured or not is_listed) else []
+            rows += (
+                [row]
+                if row["panel"] in panels and (row["position"] in measured or not is_listed)
+                else []
+            )
     named = list(dict.fromkeys([*keys, *(row["key"] for row in rows)]))
-    color, shape, dash = tell_apart("key", named, legend_of_models(named) if len(named) > 1 else None)
+    color, shape, dash = tell_apart(
+        "key", named, legend_of_models(named) if len(named) > 1 else None
+    )
     # Gray for controls and published values.
-    glyph = TICK if probe.form is Form.CATEGORIES else "square" if probe.shows_published_range else LINE
-    for scale, own in ((color["scale"], {CONTROL: FAINT, PUBLISHED: PALE}), (shape["scale"], {PUBLISHED: glyph})):
-        scale["range"] = [own.get(key, cycled) for key, cycled in zip(named, scale["range"], strict=True)]
-    width, height = WIDTH if len(panels) > 1 else WIDE, alt.Step(ROW) if probe.form is Form.CATEGORIES else HEIGHT
+    glyph = (
+        TICK if probe.form is Form.CATEGORIES else "square" if probe.shows_published_range else LINE
+    )
+    for scale, own in (
+        (color["scale"], {CONTROL: FAINT, PUBLISHED: PALE}),
+        (shape["scale"], {PUBLISHED: glyph}),
+    ):
+        scale["range"] = [
+            own.get(key, cycled) for key, cycled in zip(named, scale["range"], strict=True)
+        ]
+    width, height = (
+        WIDTH if len(panels) > 1 else WIDE,
+        alt.Step(ROW) if probe.form is Form.CATEGORIES else HEIGHT,
+    )
     if probe.form is Form.CATEGORIES:
         places = dict.fromkeys(probe.split(name)[2] for name in results[0].sums.positions)
         layers = _draw_categories(rows, list(places), probe, (named, color, shape))
@@ -144,12 +214,24 @@ def _model_rows(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
     named = [*averages, *zip(sums.positions, sums.estimates, strict=True)]
     for order, ((name, estimate), sd) in enumerate(zip(named, deviations, strict=True)):
         if estimate is not None:
-            row = _build_row(label, name, order, flatten("value", estimate), sd if math.isfinite(sd) else 0.0, probe)
+            row = _build_row(
+                label,
+                name,
+                order,
+                flatten("value", estimate),
+                sd if math.isfinite(sd) else 0.0,
+                probe,
+            )
             interval = format_interval(estimate, FORMATS[probe.unit]) or "too few texts"
-            yield row | {"kind": CONTROL_ROW if row["line"] == CONTROL else MODEL_ROW, "interval": interval}
+            yield row | {
+                "kind": CONTROL_ROW if row["line"] == CONTROL else MODEL_ROW,
+                "interval": interval,
+            }
 
 
-def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd: float, probe: Probe) -> Row:
+def _build_row(
+    model: str, name: str, order: int, values: Mapping[str, Any], sd: float, probe: Probe
+) -> Row:
     panel, line, position = probe.split(name)
     share = probe.place_shares.get(name.rpartition(SEPARATOR)[2])
     return {
@@ -167,15 +249,23 @@ def _only(chart: alt.Chart, *kinds: str) -> alt.Chart:
 
 def _encode_values(channel: Any, probe: Probe) -> tuple[Any, ...]:
     """Return the encodings of values, and of the lower ends of intervals and spreads."""
-    axis = PERCENT if probe.unit is Unit.PERCENT else alt.Axis(tickCount=5 if probe.same_scale else 3)
-    shared: dict[str, Any] = {"title": probe.value_title or probe.title, "scale": alt.Scale(zero=True), "axis": axis}
+    axis = (
+        PERCENT if probe.unit is Unit.PERCENT else alt.Axis(tickCount=5 if probe.same_scale else 3)
+    )
+    shared: dict[str, Any] = {
+        "title": probe.value_title or probe.title,
+        "scale": alt.Scale(zero=True),
+        "axis": axis,
+    }
     return tuple(channel(f"{field}:Q", **shared) for field in ("value", "value_low", "sd_low"))
 
 
 def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool) -> list[alt.Chart]:
     """Return the layers of lines over places, and of where a model's window ends."""
     color, shape, dash = looks
-    names = list(dict.fromkeys(row["position"] for row in sorted(rows, key=lambda row: float(row["order"]))))
+    names = list(
+        dict.fromkeys(row["position"] for row in sorted(rows, key=lambda row: float(row["order"])))
+    )
     x = alt.X(
         "x:Q",
         title=probe.place_title,
@@ -194,20 +284,33 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
         bars = _only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75)
         return [bars, *[band.mark_rule().encode(color=alt.value(INK))] * has_intervals]
     # A thin line is found by its points, which do not show.
-    published = _only(lines, PUBLISHED_ROW).mark_line(strokeWidth=0.8, point={"opacity": 0, "size": 80})
+    published = _only(lines, PUBLISHED_ROW).mark_line(
+        strokeWidth=0.8, point={"opacity": 0, "size": 80}
+    )
     if probe.shows_published_range:
         area = _only(base, PUBLISHED_ROW).mark_area(opacity=0.25)
-        published = area.encode(y=alt.Y("min(value):Q", title=probe.value_title), y2="max(value):Q", detail="line:N")
+        published = area.encode(
+            y=alt.Y("min(value):Q", title=probe.value_title), y2="max(value):Q", detail="line:N"
+        )
     layers = [published] * any(row["kind"] == PUBLISHED_ROW for row in rows)
     if probe.shows_spread:
-        layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
+        layers.append(
+            base.transform_filter("isValid(datum.sd_low)")
+            .mark_area(opacity=0.1)
+            .encode(y=deviation, y2="sd_high:Q")
+        )
     layers += [band.mark_area(opacity=0.16)] * (bands and has_intervals)
     point = {"size": 34} if len(names) <= MAX_POINTS else {"opacity": 0, "size": 80}
     own = _only(lines, MODEL_ROW, CONTROL_ROW).mark_line(strokeWidth=1.8, point=point)
     layers.append(own.encode(strokeDash=dash, shape=shape))
     if probe.shows_window:
         marks = _only(base, WINDOW_ROW)
-        text = marks.mark_text(align=alt.ExprRef("datum.side"), baseline="bottom", fontSize=12, dx=alt.ExprRef("datum.dx"))
+        text = marks.mark_text(
+            align=alt.ExprRef("datum.side"),
+            baseline="bottom",
+            fontSize=12,
+            dx=alt.ExprRef("datum.dx"),
+        )
         rule = marks.mark_rule(**WINDOW_END).encode(color=alt.value(FAINT))
         layers += [rule, text.encode(y=alt.value(HEIGHT - 4), text="text:N", color=alt.value(INK))]
     return layers
@@ -219,22 +322,44 @@ def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iter
     beside = {"side": "right", "dx": -4} if share > 0.5 else {"side": "left", "dx": 4}
     for label, result in zip(labels, results, strict=True):
         if result.share_read is not None:
-            text = f"{f'{label}: ' if len(results) > 1 else ''}{'reads' if share > 0.5 else 'beyond'} {result.window:,} tokens"
-            yield {"panel": "", "model": label, "kind": WINDOW_ROW, "x": result.share_read, "text": text, **beside}
+            text = (
+                f"{f'{label}: ' if len(results) > 1 else ''}{'reads' if share > 0.5 else 'beyond'} "
+                f"{result.window:,} tokens"
+            )
+            yield {
+                "panel": "",
+                "model": label,
+                "kind": WINDOW_ROW,
+                "x": result.share_read,
+                "text": text,
+                **beside,
+            }
 
 
 def _draw_categories(
-    rows: Sequence[Row], names: Sequence[str], probe: Probe, looks: tuple[Sequence[str], alt.Color, alt.Shape]
+    rows: Sequence[Row],
+    names: Sequence[str],
+    probe: Probe,
+    looks: tuple[Sequence[str], alt.Color, alt.Shape],
 ) -> list[alt.Chart]:
-    """Return the layers of dots below each other; a layer without rows would have an axis without an extent."""
+    """Return the layers of dots below each other; a layer without rows would have an axis without
+    an extent.
+    """
     keys, color, shape = looks
     x, low, _ = _encode_values(alt.X, probe)
     y = alt.Y("position:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=WIDTH))
     base = alt.Chart().encode(y=y, yOffset=alt.YOffset("key:N", sort=list(keys)), color=color)
     dots = base.encode(x=x, tooltip=_tooltips(rows))
     intervals = base.transform_filter("isValid(datum.value_low)").encode(x=low, x2="value_high:Q")
-    kinds, has_intervals = {row["kind"] for row in rows}, any(row.get("value_low") is not None for row in rows)
-    points = _only(dots, MODEL_ROW, CONTROL_ROW).mark_point(filled=True, opacity=1, size=60).encode(shape=shape)
+    kinds, has_intervals = (
+        {row["kind"] for row in rows},
+        any(row.get("value_low") is not None for row in rows),
+    )
+    points = (
+        _only(dots, MODEL_ROW, CONTROL_ROW)
+        .mark_point(filled=True, opacity=1, size=60)
+        .encode(shape=shape)
+    )
     return [
         alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0)),
         *[intervals.mark_rule(strokeWidth=2, opacity=0.7)] * has_intervals,
@@ -246,5 +371,9 @@ def _draw_categories(
 def _tooltips(rows: Sequence[Row]) -> list[alt.Tooltip]:
     """Return the fields of a tooltip, of those that some row has."""
     named = {"model": "Model", "line": "Texts", "position": "Position", "interval": "95% interval"}
-    fields = [alt.Tooltip(f"{name}:N", title=title) for name, title in named.items() if any(row[name] for row in rows)]
+    fields = [
+        alt.Tooltip(f"{name}:N", title=title)
+        for name, title in named.items()
+        if any(row[name] for row in rows)
+    ]
     return [*fields[:-1], alt.Tooltip("shown:N", title="Value"), fields[-1]]

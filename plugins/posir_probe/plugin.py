@@ -14,9 +14,34 @@ def posir_probes() -> Iterable[object]:
 
 
 posir_commands = declare(
-    Command("probe", "posir_probe.api:probe", "Measure how embeddings depend on the position in a text.", PROBE),
-    Command("study correlate", "posir_probe.api:correlate", "Correlate probes and benchmarks with PSI over models.", PROBE),
-    Command("study probe-groups", "posir_probe.api:probe_groups", "Average probes over groups of models.", PROBE),
-    Command("study subset-validity", "posir_probe.api:subset_validity", "Compare Tiny samples with the complete tasks.", PROBE),
-    Command("study domain-similarity", "posir_probe.api:domain_similarity", "Show how similar a dataset's domains are.", PROBE),
+    Command(
+        "probe",
+        "posir_probe.api:probe",
+        "Measure how embeddings depend on the position in a text.",
+        PROBE,
+    ),
+    Command(
+        "study correlate",
+        "posir_probe.api:correlate",
+        "Correlate probes and benchmarks with PSI over models.",
+        PROBE,
+    ),
+    Command(
+        "study probe-groups",
+        "posir_probe.api:probe_groups",
+        "Average probes over groups of models.",
+        PROBE,
+    ),
+    Command(
+        "study subset-validity",
+        "posir_probe.api:subset_validity",
+        "Compare Tiny samples with the complete tasks.",
+        PROBE,
+    ),
+    Command(
+        "study domain-similarity",
+        "posir_probe.api:domain_similarity",
+        "Show how similar a dataset's domains are.",
+        PROBE,
+    ),
 )

@@ -1,18 +1,22 @@
-"""The probes of PosIR (Zeng et al. 2026, arXiv 2601.08363): saliency of tokens, and properties of a dataset.
+"""The probes of PosIR (Zeng et al. 2026, arXiv 2601.08363): saliency of tokens, and properties of a
+dataset.
 
-Vanilla gradient saliency (section 4.3, Fig. 5), by the authors' code: the norm of the gradient of cos(f(q), f(E)) with respect
-to each input embedding of the document, special tokens dropped, clipped at the 99th percentile P and divided by it (the paper
-says 'max normalization'; `gradient_saliency_max` does that), then read off at 100 points by linear interpolation. With fewer
-than 1% of the tokens live, P is 0 and the norms stay as they are. The paper takes pairs of at least 1,024 tokens with the
-middle of the evidence in the middle fifth of the document. Here the length matters only if a `Selection` asks for it, so that
-models with short windows can be measured.
+Vanilla gradient saliency (section 4.3, Fig. 5), by the authors' code: the norm of the gradient of
+cos(f(q), f(E)) with respect to each input embedding of the document, special tokens dropped,
+clipped at the 99th percentile P and divided by it (the paper says 'max normalization';
+`gradient_saliency_max` does that), then read off at 100 points by linear interpolation. With fewer
+than 1% of the tokens live, P is 0 and the norms stay as they are. The paper takes pairs of at least
+1,024 tokens with the middle of the evidence in the middle fifth of the document. Here the length
+matters only if a `Selection` asks for it, so that models with short windows can be measured.
 
-Where evidence is (section 3.1, Fig. 2): its middle / length of the document, in 20 bins. 'Built-in or learned?' (arXiv
-2605.26578, section 5, Fig. 9): its start / length, with lines at one and two thirds. Both in characters here.
+Where evidence is (section 3.1, Fig. 2): its middle / length of the document, in 20 bins. 'Built-in
+or learned?' (arXiv 2605.26578, section 5, Fig. 9): its start / length, with lines at one and two
+thirds. Both in characters here.
 
-Types of queries by their question word (A.2, Table 6). The paper does not give its lists of words; those here are ours.
-English: the first question word among the first words. Chinese: the first one anywhere. A query without question word and
-question mark is a claim; other questions are mostly yes/no.
+Types of queries by their question word (A.2, Table 6). The paper does not give its lists of words;
+those here are ours. English: the first question word among the first words. Chinese: the first one
+anywhere. A query without question word and question mark is a claim; other questions are mostly
+yes/no.
 """
 
 from __future__ import annotations
@@ -47,7 +51,10 @@ MIDDLE = (0.4, 0.6)
 MAX_TOKENS = 2_048
 BINS = 20
 MIDDLES = (np.arange(BINS) + 0.5) / BINS
-ENGLISH = {word: word for word in ("what", "how", "why", "which", "when", "where", "who")} | {"whose": "who", "whom": "who"}
+ENGLISH = {word: word for word in ("what", "how", "why", "which", "when", "where", "who")} | {
+    "whose": "who",
+    "whom": "who",
+}
 CHINESE = {
     **dict.fromkeys(("为什么", "为何", "为啥"), "why"),
     **dict.fromkeys(("什么时候", "何时"), "when"),
@@ -67,9 +74,11 @@ QUESTION_MARK = re.compile(QUESTION.replace(r"\p{Pe}\p{Pf}\p{Pi}", r")\]}»”�
 
 
 def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) -> Floats:
-    """Return the gradient norm of each token of a document that the model reads, without special tokens; shape (L,).
+    """Return the gradient norm of each token of a document that the model reads, without special
+    tokens; shape (L,).
 
-    The pooling of the model does not matter. The query is an embedding, shape (d,), the document a text without a prompt.
+    The pooling of the model does not matter. The query is an embedding, shape (d,), the document a
+    text without a prompt.
     """
     model.eval()
     window = model.max_seq_length
@@ -93,7 +102,9 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
         with torch.enable_grad():
             vector = model(features)["sentence_embedding"][0]
             expected = torch.as_tensor(query, dtype=vector.dtype, device=vector.device)
-            (gradient,) = torch.autograd.grad(torch.cosine_similarity(vector, expected, dim=0), leaves)
+            (gradient,) = torch.autograd.grad(
+                torch.cosine_similarity(vector, expected, dim=0), leaves
+            )
     finally:
         handle.remove()
     ids, tokenizer = features["input_ids"][0].tolist(), model.tokenizer
@@ -110,35 +121,47 @@ def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
         if getter is not None:
             embeddings: torch.nn.Module = getter()
             return embeddings
-    raise PosirError("the model has no input embeddings of tokens, so gradient_saliency cannot measure it. Omit this probe.")
+    raise PosirError(
+        "the model has no input embeddings of tokens, so gradient_saliency cannot measure it. "
+        "Omit this probe."
+    )
 
 
 def interpolate(norms: Floats, top: float) -> Floats:
-    """Return gradient norms, shape (L,), clipped at `top` and divided by it unless it is 0, at `POINTS` points."""
+    """Return gradient norms, shape (L,), clipped at `top` and divided by it unless it is 0, at
+    `POINTS` points.
+    """
     scaled = np.clip(norms, 0, top) / top if top > 0 else norms
     return np.interp(np.linspace(0, 1, POINTS), np.linspace(0, 1, len(norms)), scaled)
 
 
 class GradientSaliency(Probe):
-    """Normalized gradient norm at 100 points of the document, over questions with evidence in the middle."""
+    """Normalized gradient norm at 100 points of the document, over questions with evidence in the
+    middle.
+    """
 
     name = "gradient_saliency"
     title = "Gradient of tokens"
     source = "arXiv 2601.08363, section 4.3"
     notes = (
-        "How much each token that is read changes the similarity of question and document. In a document that is longer than "
+        "How much each token that is read changes the similarity of question and document. In a "
+        "document that is longer than "
         "the model's window, the curve ends where the window ends.",
-        "Only questions whose evidence has its middle in the middle fifth of the document, which may be past the window. The "
-        "first and last tokens may stand out because special tokens are beside them. A gradient is no measurement of search, "
+        "Only questions whose evidence has its middle in the middle fifth of the document, which "
+        "may be past the window. The "
+        "first and last tokens may stand out because special tokens are beside them. A gradient "
+        "is no measurement of search, "
         "and divided by a percentile of its own, so sizes of two models do not compare.",
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {
         "start_minus_end": Summary(
-            "Gradient, first minus last tenth", lambda values: mean_over(0, 10)(values) - mean_over(-10, None)(values)
+            "Gradient, first minus last tenth",
+            lambda values: mean_over(0, 10)(values) - mean_over(-10, None)(values),
         ),
         "thirds": Summary(
-            "Gradient, first minus last third", lambda values: mean_over(0, 33)(values) - mean_over(-33, None)(values)
+            "Gradient, first minus last third",
+            lambda values: mean_over(0, 33)(values) - mean_over(-33, None)(values),
         ),
         "first_tenth": Summary("Gradient of the first tenth", mean_over(0, 10)),
         "middle_fifth": Summary("Gradient of the middle fifth", mean_over(40, 60)),
@@ -168,7 +191,9 @@ class GradientSaliency(Probe):
         middle = [
             question
             for question in questions
-            if MIDDLE[0] <= question.span.middle / len(data.documents[question.document]) <= MIDDLE[1]
+            if MIDDLE[0]
+            <= question.span.middle / len(data.documents[question.document])
+            <= MIDDLE[1]
         ]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
@@ -178,7 +203,9 @@ class GradientSaliency(Probe):
                 norms = compute_saliency(model, query, data.documents[question.document])
                 if len(norms):
                     curves[row] = interpolate(norms, float(np.percentile(norms, self.percentile)))
-            return ProbeSums.from_means(self.positions, [question.document for question in middle], curves, skipped)
+            return ProbeSums.from_means(
+                self.positions, [question.document for question in middle], curves, skipped
+            )
 
         return ProbePlan(summarize, [], [question.text for question in middle])
 
@@ -197,7 +224,8 @@ def require_gradients(encoder: Encoder | None) -> SentenceTransformer:
     """Return the sentence-transformers model behind an encoder.
 
     Raises:
-        PosirError: There is none in this process, or (attribute `changes_model`) it is another one while it encodes documents.
+        PosirError: There is none in this process, or (attribute `changes_model`) it is another one
+            while it encodes documents.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -206,8 +234,10 @@ def require_gradients(encoder: Encoder | None) -> SentenceTransformer:
     if isinstance(model, SentenceTransformer) and not getattr(wrapper, "changes_model", False):
         return model
     raise PosirError(
-        "gradient_saliency needs the gradients of a sentence-transformers model in this process; a model behind an endpoint, "
-        "with a mitigation, or of another kind has none here. Omit this probe, or give the folder of the model."
+        "gradient_saliency needs the gradients of a sentence-transformers model in this process; "
+        "a model behind an endpoint, "
+        "with a mitigation, or of another kind has none here. Omit this probe, or give the folder "
+        "of the model."
     )
 
 
@@ -223,7 +253,9 @@ def find_query_type(query: str) -> str:
 
 
 class EvidenceLocation(Probe):
-    """Share of the questions with the middle of their evidence in each twentieth of its document, as in PosIR."""
+    """Share of the questions with the middle of their evidence in each twentieth of its document,
+    as in PosIR.
+    """
 
     name = "evidence_location"
     title = "Where the evidence is"
@@ -231,9 +263,19 @@ class EvidenceLocation(Probe):
     notes = ("A property of the data; the model does not matter.",)
     positions = tuple(f"{place / BINS:.2f}-{(place + 1) / BINS:.2f}" for place in range(BINS))
     summaries = {
-        "mean": Summary("Mean place of the evidence (%)", lambda values: values @ MIDDLES, Unit.PERCENT),
-        "first_quarter": Summary("Evidence in first quarter (%)", lambda values: values[..., :5].sum(axis=-1), Unit.PERCENT),
-        "last_quarter": Summary("Evidence in last quarter (%)", lambda values: values[..., 15:].sum(axis=-1), Unit.PERCENT),
+        "mean": Summary(
+            "Mean place of the evidence (%)", lambda values: values @ MIDDLES, Unit.PERCENT
+        ),
+        "first_quarter": Summary(
+            "Evidence in first quarter (%)",
+            lambda values: values[..., :5].sum(axis=-1),
+            Unit.PERCENT,
+        ),
+        "last_quarter": Summary(
+            "Evidence in last quarter (%)",
+            lambda values: values[..., 15:].sum(axis=-1),
+            Unit.PERCENT,
+        ),
     }
     stated = ("first_quarter", "last_quarter")
     needs_questions = True
@@ -245,7 +287,9 @@ class EvidenceLocation(Probe):
     is_of_data = True
 
     def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
-        """Return the character of each question's evidence, and the number of questions without, by reason."""
+        """Return the character of each question's evidence, and the number of questions without, by
+        reason.
+        """
         questions, skipped = select_with_evidence(data)
         return [(question, question.span.middle) for question in questions], skipped
 
@@ -270,7 +314,11 @@ class EvidenceLocationStart(EvidenceLocation):
     def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
         """Return the first character of each question's evidence; data need not have its end."""
         questions, skipped = select_with_evidence(data)
-        begun = [(question, float(question.start)) for question in data.questions if question.start is not None]
+        begun = [
+            (question, float(question.start))
+            for question in data.questions
+            if question.start is not None
+        ]
         del skipped[NO_END]
         return [*((question, float(question.span[0])) for question in questions), *begun], skipped
 
@@ -282,11 +330,14 @@ class QueryTypes(Probe):
     title = "Question words"
     source = "arXiv 2601.08363, A.2"
     notes = (
-        "A property of the data; the model does not matter. Word lists for English and Chinese only, and ours: the "
+        "A property of the data; the model does not matter. Word lists for English and Chinese "
+        "only, and ours: the "
         "paper's are not published.",
     )
     positions = TYPES
-    summaries = {"claims": Summary("Claims among the questions (%)", at(TYPES.index("claim")), Unit.PERCENT)}
+    summaries = {
+        "claims": Summary("Claims among the questions (%)", at(TYPES.index("claim")), Unit.PERCENT)
+    }
     needs_questions = True
     value_title = "Questions (%)"
     place_title = "Type of the question"

@@ -1,4 +1,6 @@
-"""The base of all probes, class attributes that say all about it and one method, and the rows of what they measured."""
+"""The base of all probes, class attributes that say all about it and one method, and the rows of
+what they measured.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,8 @@ class ProbePlan:
 class Probe:
     """A measurement of a model on texts, or of the texts themselves.
 
-    A subclass states its attributes and defines `plan`. Attributes that depend on arguments are set in its `__init__`.
+    A subclass states its attributes and defines `plan`. Attributes that depend on arguments are set
+    in its `__init__`.
     """
 
     name: str
@@ -100,9 +103,13 @@ class Probe:
     summaries: Mapping[str, Summary] = {}
     """Summaries of the values by name; the first is the one that is correlated with retrieval."""
     stated: tuple[str, ...] = ()
-    """Names of the summaries that describe the result, the most important first; the first summary if there are none."""
+    """Names of the summaries that describe the result, the most important first; the first summary
+    if there are none.
+    """
     preference_sign: int = 0
-    """1 if larger values of the first summary are a preference for the start, -1 if smaller ones are, 0 if it measures none."""
+    """1 if larger values of the first summary are a preference for the start, -1 if smaller ones
+    are, 0 if it measures none.
+    """
     measures_search: bool = False
     """Whether it measures ranks in a search, and not the embedding only."""
 
@@ -113,7 +120,9 @@ class Probe:
     needs_sentences: bool = False
     """Whether it measures sentences, which may be split at periods."""
     needs_all: bool = False
-    """Whether it needs all documents at once, and those that are not sampled, and not one block after the other."""
+    """Whether it needs all documents at once, and those that are not sampled, and not one block
+    after the other.
+    """
 
     value_title: str = ""
     """Title of the axis of values; empty for the title of the probe."""
@@ -121,7 +130,9 @@ class Probe:
     form: Form = Form.STEPS
     unit: Unit = Unit.INDEX
     series: Mapping[str, tuple[str, str]] = {}
-    """Panel and line that each series is drawn in, by its name; the line of the model itself is empty."""
+    """Panel and line that each series is drawn in, by its name; the line of the model itself is
+    empty.
+    """
     place_names: Mapping[str, str] = {}
     """Titles of positions, by their name without the series."""
     place_shares: Mapping[str, float] = {}
@@ -139,7 +150,9 @@ class Probe:
     is_of_data: bool = False
     """Whether the data alone determines the values, and not the model."""
     averages: Mapping[str, Compute] = {}
-    """Averages over conditions that a figure has a panel of, by the name of their position, as `mean over sizes · 0%`."""
+    """Averages over conditions that a figure has a panel of, by the name of their position, as
+    `mean over sizes · 0%`.
+    """
     cells: Sequence[tuple[str, float, float]] = ()
     """The panel (for `Form.CELLS`) of each position, and the middle of its cell on both axes."""
     cell_size: tuple[float, float] = (0.0, 0.0)
@@ -166,10 +179,15 @@ class Probe:
     def describe(self, sums: ProbeSums) -> str:
         """Return the title with the stated summaries, without a full stop.
 
-        `Mirror reversal: nDCG@10 near start minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near start 50.2; ...`
+        `Mirror reversal: nDCG@10 near start minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near
+        start 50.2; ...`
         """
         values = [(summary, sums.estimate(summary)) for summary in self.stated_summaries]
-        parts = [self._describe_value(*value, first=not place) for place, value in enumerate(values) if value[1]]
+        parts = [
+            self._describe_value(*value, first=not place)
+            for place, value in enumerate(values)
+            if value[1]
+        ]
         return f"{self.title}: {'; '.join(parts)}" if parts else self.title
 
     def _describe_value(self, summary: Summary, estimate: Estimate | None, *, first: bool) -> str:
@@ -194,7 +212,7 @@ class Probe:
 
     def count(self, documents: int) -> str:
         """Return how many documents are measured: `50 documents`, `16 sets of 3 documents`."""
-        return f"{pluralize(documents, self.counted)}{f' of {self.joined} documents' * (self.joined > 1)}"
+        return f"{pluralize(documents, self.counted)}{f' of {self.joined} documents' * (self.joined > 1)}"  # noqa: E501
 
     def split(self, position: str) -> tuple[str, str, str]:
         """Return panel, line and title of a position."""
@@ -220,7 +238,9 @@ class IndexRow:
     """Standard deviation of the values at a position."""
     slope: float | None
     p_value: float | None
-    """Pearson's r at a position: the slope of its line, and the p-value of both, with the points as independent."""
+    """Pearson's r at a position: the slope of its line, and the p-value of both, with the points as
+    independent.
+    """
     documents: int
     left_out: int
     """Documents that could not be measured."""
@@ -235,23 +255,41 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         probe, sums = probes[result.probe], result.sums
         details = {name: values.tolist() for name, values in sums.details.items()}
         named: list[tuple[str, str, Estimate | None, dict[str, float]]] = [
-            ("summary", name, sums.estimate(summary), {}) for name, summary in probe.summaries.items()
+            ("summary", name, sums.estimate(summary), {})
+            for name, summary in probe.summaries.items()
         ]
         for place, (name, estimate) in enumerate(zip(sums.positions, sums.estimates, strict=True)):
-            known = {key: values[place] for key, values in details.items() if math.isfinite(values[place])}
+            known = {
+                key: values[place]
+                for key, values in details.items()
+                if math.isfinite(values[place])
+            }
             named.append(("position", name, estimate, known))
         complete = all(subset.done >= subset.sampled for subset in result.subsets.values())
         about = result.model, result.revision, result.data, result.probe
         counts = sums.documents, max(0, result.drawn - sums.documents), complete, probe.source
         rows += [
-            IndexRow(*about, kind, name, value, known.get("sd"), known.get("slope"), known.get("p_value"), *counts)
+            IndexRow(
+                *about,
+                kind,
+                name,
+                value,
+                known.get("sd"),
+                known.get("slope"),
+                known.get("p_value"),
+                *counts,
+            )
             for kind, name, value, known in named
         ]
     return rows
 
 
-def run_plans(encoder: Encoder, plans: Sequence[ProbePlan], advance: Advance = float) -> list[ProbeSums]:
-    """Encode the texts of several plans in one pass, and return the sums of each; `advance` counts the shares that are done."""
+def run_plans(
+    encoder: Encoder, plans: Sequence[ProbePlan], advance: Advance = float
+) -> list[ProbeSums]:
+    """Encode the texts of several plans in one pass, and return the sums of each; `advance` counts
+    the shares that are done.
+    """
     documents = dict.fromkeys(text for plan in plans for text in plan.documents)
     queries = dict.fromkeys(text for plan in plans for text in plan.queries)
 
@@ -280,7 +318,9 @@ def plan_cosines(
     skipped: Mapping[str, int],
     prompt_type: PromptType = PromptType.document,
 ) -> ProbePlan:
-    """Return the plan for the cosine of each of n texts, of the documents `names`, with P other documents, one per position."""
+    """Return the plan for the cosine of each of n texts, of the documents `names`, with P other
+    documents, one per position.
+    """
     flat = [other for row in others for other in row]
 
     def summarize(embeddings: Embeddings) -> ProbeSums:
@@ -289,7 +329,11 @@ def plan_cosines(
         cosines = np.einsum("nd,nkd->nk", embeddings.select(texts, prompt_type), by_text)
         return ProbeSums.from_means(positions, names, cosines.astype(np.float64), skipped)
 
-    return ProbePlan(summarize, flat, texts) if prompt_type is PromptType.query else ProbePlan(summarize, [*texts, *flat])
+    return (
+        ProbePlan(summarize, flat, texts)
+        if prompt_type is PromptType.query
+        else ProbePlan(summarize, [*texts, *flat])
+    )
 
 
 def includes_zero(interval: Interval) -> bool:
@@ -303,7 +347,9 @@ def mean_over(start: int | None, stop: int | None) -> Compute:
 
 
 def ignore_rounding(differences: Floats) -> Floats:
-    """Return differences of cosines with those that are rounding errors as 0, so that no interval excludes 0 by them."""
+    """Return differences of cosines with those that are rounding errors as 0, so that no interval
+    excludes 0 by them.
+    """
     return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
@@ -314,6 +360,8 @@ def start_minus_end(values: Floats) -> Floats:
 
 
 def value_range(values: Floats) -> Floats:
-    """Return the largest value minus the smallest. Like every range it is biased upwards by sampling error."""
+    """Return the largest value minus the smallest. Like every range it is biased upwards by
+    sampling error.
+    """
     extent: Floats = values.max(axis=-1) - values.min(axis=-1)
     return extent

@@ -1,4 +1,6 @@
-"""All probes, and their measurement of a dataset: in one pass over the texts, block by block, resumable after each block."""
+"""All probes, and their measurement of a dataset: in one pass over the texts, block by block,
+resumable after each block.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +61,19 @@ def builtin_probes() -> tuple[Probe, ...]:
 
 
 def all_probes() -> dict[str, Probe]:
-    """Return the probes of all plugins by name, the builtin ones first; warn about what cannot be used."""
+    """Return the probes of all plugins by name, the builtin ones first; warn about what cannot be
+    used.
+    """
     probes: dict[str, Probe] = {}
     for plugin, probe in collect_items("posir_probes", "probes"):
         if not isinstance(probe, Probe):
             logger.warning("posir plugin '%s': %r is not a posir_probe.probe.Probe", plugin, probe)
         elif probe.name in probes:
-            logger.warning("posir plugin '%s': the name '%s' of a probe is taken; choose another", plugin, probe.name)
+            logger.warning(
+                "posir plugin '%s': the name '%s' of a probe is taken; choose another",
+                plugin,
+                probe.name,
+            )
         else:
             probes[probe.name] = probe
     builtin = [probe.name for probe in builtin_probes() if probe.name in probes]
@@ -73,16 +81,25 @@ def all_probes() -> dict[str, Probe]:
 
 
 def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
-    """Return probes by name, or the beginning of names up to an underscore; without names all but variants."""
+    """Return probes by name, or the beginning of names up to an underscore; without names all but
+    variants.
+    """
     probes = all_probes()
     if not names:
         return [probe for probe in probes.values() if not probe.is_variant]
     chosen: dict[str, Probe] = {}
     for name in [names] if isinstance(names, str) else names:
-        begun = {known: probe for known, probe in probes.items() if known.startswith(f"{name}_") and not probe.is_variant}
+        begun = {
+            known: probe
+            for known, probe in probes.items()
+            if known.startswith(f"{name}_") and not probe.is_variant
+        }
         matching = {name: probes[name]} if name in probes else begun
         if not matching:
-            raise PosirError(f"there is no probe '{name}'.{suggest_name(name, probes)} The probes are: {', '.join(probes)}.")
+            raise PosirError(
+                f"there is no probe '{name}'.{suggest_name(name, probes)} The probes are: "
+                f"{', '.join(probes)}."
+            )
         chosen |= matching
     return list(chosen.values())
 
@@ -99,7 +116,9 @@ class ProbeRun:
     selection: Selection = ANY
     """Documents that the sample is drawn from."""
     split_at_periods: bool = False
-    """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the language."""
+    """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the
+    language.
+    """
     results: dict[str, ProbeResult] = field(default_factory=dict)
     """Results by probe so far; changed in place."""
     problems: dict[str, str] = field(default_factory=dict)
@@ -107,7 +126,10 @@ class ProbeRun:
 
     def find_file(self, probe: str) -> Path:
         """Return the file of a probe's result."""
-        return result_folder(self.output, self.encoder.model.mteb_model_meta) / f"{self.source.name}.{probe}.json"
+        return (
+            result_folder(self.output, self.encoder.model.mteb_model_meta)
+            / f"{self.source.name}.{probe}.json"
+        )
 
     def load(self, probe: str) -> ProbeResult:
         """Return what an earlier run has saved of a probe, or an empty result."""
@@ -117,11 +139,20 @@ class ProbeRun:
         if file.exists():
             return replace(load_probe_result(file), window=window)
         meta = self.encoder.model.mteb_model_meta
-        return ProbeResult(str(meta.name), str(meta.revision), meta.experiment_name, self.source.name, probe, {}, window)
+        return ProbeResult(
+            str(meta.name),
+            str(meta.revision),
+            meta.experiment_name,
+            self.source.name,
+            probe,
+            {},
+            window,
+        )
 
 
 def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
-    """Measure what is not yet measured, and return all results; warn about probes that cannot measure model or data.
+    """Measure what is not yet measured, and return all results; warn about probes that cannot
+    measure model or data.
 
     Raises:
         PosirError: No probe can measure the model or the data, or the data cannot be read.
@@ -133,13 +164,21 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     results = [result for result in run.results.values() if result.subsets]
     for result in (result for result in results if not result.sums.documents):
         if reasons := result.sums.describe_skipped():
-            problems[result.probe] = f"nothing in {result.data} can be measured. Skipped: {reasons}."
+            problems[result.probe] = (
+                f"nothing in {result.data} can be measured. Skipped: {reasons}."
+            )
         else:
-            lacking = "has no questions with evidence, which it needs. Give a task, or a dataset with evidence spans."
+            lacking = (
+                "has no questions with evidence, which it needs. Give a task, or a dataset with "
+                "evidence spans."
+            )
             problems[result.probe] = f"{result.data} {lacking}"
     measured = [result for result in results if result.probe not in problems]
     if not measured:
-        nothing = f"{run.source.name}: no document can be drawn ({run.selection}). Choose other --words or --min-tokens."
+        nothing = (
+            f"{run.source.name}: no document can be drawn ({run.selection}). Choose other --words "
+            "or --min-tokens."
+        )
         raise PosirError(" ".join(dict.fromkeys(problems.values())) or nothing)
     for name, problem in problems.items():
         logger.warning("%s was not measured: %s", name, problem)
@@ -150,11 +189,19 @@ def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequenc
     """Draw the samples of the probes of texts and of questions, and measure them."""
     groups: dict[tuple[bool, bool], list[Probe]] = {}
     for probe in probes:
-        groups.setdefault((probe.needs_questions, run.split_at_periods and probe.needs_sentences), []).append(probe)
+        groups.setdefault(
+            (probe.needs_questions, run.split_at_periods and probe.needs_sentences), []
+        ).append(probe)
     own, room = find_tokenizer(run.encoder.model), find_room(run.encoder.model, run.encoder.context)
-    data = replace(data, tokenizer=own if own is not None and own.locates_tokens else EstimatedTokenizer(), room=room)
+    data = replace(
+        data,
+        tokenizer=own if own is not None and own.locates_tokens else EstimatedTokenizer(),
+        room=room,
+    )
     samples = {
-        (asked, at_periods): replace(data, split_at_periods=at_periods).sample(run.documents, run.selection, asked_about=asked)
+        (asked, at_periods): replace(data, split_at_periods=at_periods).sample(
+            run.documents, run.selection, asked_about=asked
+        )
         for asked, at_periods in sorted(groups)
     }
     kept = {text for sample in samples.values() for text in sample.documents.values()}
@@ -167,38 +214,66 @@ def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequenc
         steps += [(group, sample) for group in (together, *alone) if group]
     for number, (group, sample) in enumerate(steps, 1):
         if group[0].name not in run.problems:
-            with track(f"Probing {subset}, step {number} of {len(steps)}, documents", len(sample.documents)) as advance:
-                _measure(replace(run, encoder=encoder), group, subset, replace(sample, encoder=encoder), advance)
+            with track(
+                f"Probing {subset}, step {number} of {len(steps)}, documents", len(sample.documents)
+            ) as advance:
+                _measure(
+                    replace(run, encoder=encoder),
+                    group,
+                    subset,
+                    replace(sample, encoder=encoder),
+                    advance,
+                )
 
 
-def _measure(run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeData, advance: Advance) -> None:
-    """Measure with a probe that needs all documents, or with several block by block, but for what they have measured."""
-    sample = (data.revision, f"{run.selection}{', split at periods' if data.split_at_periods else ''}", len(data.documents))
+def _measure(
+    run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeData, advance: Advance
+) -> None:
+    """Measure with a probe that needs all documents, or with several block by block, but for what
+    they have measured.
+    """
+    sample = (
+        data.revision,
+        f"{run.selection}{', split at periods' if data.split_at_periods else ''}",
+        len(data.documents),
+    )
     saved = {probe.name: run.results[probe.name].subsets for probe in probes}
     stored = {name: subsets[subset] for name, subsets in saved.items() if subset in subsets}
-    known = {name: sums for name, sums in stored.items() if (sums.data_revision, sums.selection, sums.sampled) == sample}
+    known = {
+        name: sums
+        for name, sums in stored.items()
+        if (sums.data_revision, sums.selection, sums.sampled) == sample
+    }
     end = 0
     lengths: tuple[int, ...] = ()
     for block in [data] if probes[0].needs_all else data.blocks(BLOCK):
         documents = len(block.documents)
         end += documents
-        pending = [probe for probe in probes if probe.name not in known or known[probe.name].done < end]
+        pending = [
+            probe for probe in probes if probe.name not in known or known[probe.name].done < end
+        ]
         if not pending:
             advance(documents)
             continue
         try:
             plans = [probe.plan(block) for probe in pending]
-            measured = run_plans(run.encoder, plans, lambda share, documents=documents: advance(share * documents))
+            measured = run_plans(
+                run.encoder, plans, lambda share, documents=documents: advance(share * documents)
+            )
         except PosirError as error:
             if not probes[0].needs_all:
                 raise
             run.problems[probes[0].name] = str(error)
             return
         if not lengths and block.documents:
-            lengths = tuple(map(len, data.tokenizer.find_tokens(list(islice(data.documents.values(), COUNTED)))))
+            lengths = tuple(
+                map(len, data.tokenizer.find_tokens(list(islice(data.documents.values(), COUNTED))))
+            )
         for probe, added in zip(pending, measured, strict=True):
             total = known[probe.name].sums + added if probe.name in known else added
             known[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
             earlier = run.results[probe.name]
-            run.results[probe.name] = replace(earlier, subsets={**earlier.subsets, subset: known[probe.name]})
+            run.results[probe.name] = replace(
+                earlier, subsets={**earlier.subsets, subset: known[probe.name]}
+            )
             write_text(run.find_file(probe.name), json.dumps(run.results[probe.name].to_json()))

@@ -1,8 +1,10 @@
-"""The stored result of a probe: sums per position, which add, in a small JSON file per data and probe beside mteb's results.
+"""The stored result of a probe: sums per position, which add, in a small JSON file per data and
+probe beside mteb's results.
 
-Sums come with replicates of the Poisson bootstrap over documents (Hanley & MacGibbon 2006, Computer Methods and Programs in
-Biomedicine 83, 57-62): in each one a document counts Poisson(1) times. A document's counts follow from its id, so that sums
-over blocks, domains and machines have the replicates of the sum, and all questions about a document are drawn together.
+Sums come with replicates of the Poisson bootstrap over documents (Hanley & MacGibbon 2006, Computer
+Methods and Programs in Biomedicine 83, 57-62): in each one a document counts Poisson(1) times. A
+document's counts follow from its id, so that sums over blocks, domains and machines have the
+replicates of the sum, and all questions about a document are drawn together.
 """
 
 from __future__ import annotations
@@ -67,12 +69,14 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 @np.errstate(invalid="ignore", divide="ignore")
 def compute_statistic(statistic: str, sums: Floats) -> tuple[Floats, dict[str, Floats]]:
-    """Return a statistic of sums, shape (..., P, K), and its details by name; shape (..., P), NaN where undefined.
+    """Return a statistic of sums, shape (..., P, K), and its details by name; shape (..., P), NaN
+    where undefined.
 
-    `mean` has the standard deviation `sd`, with n in its denominator. `effect_size` is the mean in standard deviations, with
-    n - 1 in their denominator: t of n values over the root of n; 0 where the mean is 0. `pearson` is r, with the `slope` and
-    the two-sided `p_value` of both, as SciPy's `linregress`; it takes the points as independent, as the papers do, which
-    sentences of one text are not. `share` is the share of the count of all positions.
+    `mean` has the standard deviation `sd`, with n in its denominator. `effect_size` is the mean in
+    standard deviations, with n - 1 in their denominator: t of n values over the root of n; 0 where
+    the mean is 0. `pearson` is r, with the `slope` and the two-sided `p_value` of both, as SciPy's
+    `linregress`; it takes the points as independent, as the papers do, which sentences of one text
+    are not. `share` is the share of the count of all positions.
     """
     n = sums[..., 0]
     if statistic == "share":
@@ -80,7 +84,11 @@ def compute_statistic(statistic: str, sums: Floats) -> tuple[Floats, dict[str, F
     if statistic == "pearson":
         _, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
         # n squared times the variances and the covariance.
-        x_spread, y_spread, product = np.maximum(n * xx - x * x, 0), np.maximum(n * yy - y * y, 0), n * xy - x * y
+        x_spread, y_spread, product = (
+            np.maximum(n * xx - x * x, 0),
+            np.maximum(n * yy - y * y, 0),
+            n * xy - x * y,
+        )
         spread = np.sqrt(x_spread * y_spread)
         r = np.where(spread > 0, product / spread, np.nan)
         t = r * np.sqrt((n - 2) / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
@@ -114,7 +122,10 @@ class ProbeSums:
     def __post_init__(self) -> None:
         shape = (len(self.positions), len(COLUMNS[self.statistic]))
         if self.sums.shape != shape or self.replicates.shape[1:] != shape:
-            raise ValueError(f"sums have the shapes {self.sums.shape} and {self.replicates.shape}; expected {shape}")
+            raise ValueError(
+                f"sums have the shapes {self.sums.shape} and {self.replicates.shape}; expected "
+                f"{shape}"
+            )
 
     @classmethod
     def from_columns(
@@ -128,14 +139,26 @@ class ProbeSums:
     ) -> ProbeSums:
         """Sum n values, given the document's id and the index of the position of each.
 
-        `columns`, shape (n, K), are what each adds to the sums of the statistic; `skipped` counts what is left out, by reason.
+        `columns`, shape (n, K), are what each adds to the sums of the statistic; `skipped` counts
+        what is left out, by reason.
         """
         distinct = {name: number for number, name in enumerate(dict.fromkeys(documents))}
         by_document = np.zeros((len(distinct), len(positions), len(COLUMNS[statistic])))
-        np.add.at(by_document, (np.array([distinct[name] for name in documents], np.int64), rows), columns)
-        weights = np.array([bootstrap_counts(name) for name in distinct], np.float64).reshape(len(distinct), REPLICATES)
+        np.add.at(
+            by_document, (np.array([distinct[name] for name in documents], np.int64), rows), columns
+        )
+        weights = np.array([bootstrap_counts(name) for name in distinct], np.float64).reshape(
+            len(distinct), REPLICATES
+        )
         replicates = np.tensordot(weights, by_document, axes=(0, 0))
-        return cls(statistic, tuple(positions), len(distinct), by_document.sum(axis=0), replicates, dict(skipped or {}))
+        return cls(
+            statistic,
+            tuple(positions),
+            len(distinct),
+            by_document.sum(axis=0),
+            replicates,
+            dict(skipped or {}),
+        )
 
     @classmethod
     def from_means(
@@ -149,26 +172,43 @@ class ProbeSums:
     ) -> ProbeSums:
         """Sum values, shape (n, P), whose mean at each position is of interest; NaN does not count.
 
-        `documents` are the ids of the documents of the n rows; `skipped` counts what is left out, by reason. `statistic` is
-        `mean`, or another that follows from the same sums.
+        `documents` are the ids of the documents of the n rows; `skipped` counts what is left out,
+        by reason. `statistic` is `mean`, or another that follows from the same sums.
         """
         row, position = np.nonzero(~np.isnan(values))
         measured = values[row, position]
         columns = np.stack([np.ones_like(measured), measured, measured**2], axis=-1)
-        return cls.from_columns(statistic, positions, [documents[index] for index in row.tolist()], position, columns, skipped)
+        return cls.from_columns(
+            statistic,
+            positions,
+            [documents[index] for index in row.tolist()],
+            position,
+            columns,
+            skipped,
+        )
 
     @classmethod
     def from_counts(
-        cls, positions: Sequence[str], documents: Sequence[str], rows: Sequence[int], skipped: Mapping[str, int] | None = None
+        cls,
+        positions: Sequence[str],
+        documents: Sequence[str],
+        rows: Sequence[int],
+        skipped: Mapping[str, int] | None = None,
     ) -> ProbeSums:
-        """Count n things, given the document and the index of the position of each; the values are shares of the counts."""
+        """Count n things, given the document and the index of the position of each; the values are
+        shares of the counts.
+        """
         counts = np.ones((len(rows), 1))
-        return cls.from_columns("share", positions, documents, np.array(rows, np.int64), counts, skipped)
+        return cls.from_columns(
+            "share", positions, documents, np.array(rows, np.int64), counts, skipped
+        )
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
         """Pool sums over other documents; raise ProfileError if statistics or positions differ."""
         if (self.statistic, self.positions) != (other.statistic, other.positions):
-            raise ProfileError("Results of a probe with different positions do not add; run the probe again.")
+            raise ProfileError(
+                "Results of a probe with different positions do not add; run the probe again."
+            )
         return ProbeSums(
             self.statistic,
             self.positions,
@@ -188,7 +228,9 @@ class ProbeSums:
         return compute_statistic(self.statistic, self.replicates)[0]
 
     def estimate(self, summary: Compute) -> Estimate | None:
-        """Return a summary with its percentile-bootstrap interval; None where undefined. `summary` maps (..., P) to (...)."""
+        """Return a summary with its percentile-bootstrap interval; None where undefined. `summary`
+        maps (..., P) to (...).
+        """
         return estimate_index([self], summary)
 
     @cached_property
@@ -202,7 +244,9 @@ class ProbeSums:
         return compute_statistic(self.statistic, self.sums)[1]
 
     def describe_skipped(self) -> str:
-        """Return how many texts or questions do not count for each reason: `3 (empty text), 1 (no evidence span)`."""
+        """Return how many texts or questions do not count for each reason: `3 (empty text), 1 (no
+        evidence span)`.
+        """
         return ", ".join(f"{count:,} ({reason})" for reason, count in sorted(self.skipped.items()))
 
     def to_json(self) -> dict[str, Any]:
@@ -221,31 +265,50 @@ class ProbeSums:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeSums:
-        """Read sums; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer version of posir wrote it."""
+        """Read sums; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer version
+        of posir wrote it.
+        """
         with reading_json(data, SCHEMA, "result of a probe"):
             sums = np.array(data["sums"], np.float64)
             size = REPLICATES * sums.size * np.dtype(np.float32).itemsize
             try:
-                unpacked = zlib.decompressobj().decompress(base64.b64decode(data["replicates"]), size + 1)
+                unpacked = zlib.decompressobj().decompress(
+                    base64.b64decode(data["replicates"]), size + 1
+                )
             except zlib.error as error:
                 raise ValueError(f"replicates: {error}") from error
-            replicates = np.frombuffer(unpacked, np.float32).reshape(REPLICATES, *sums.shape).astype(np.float64)
+            replicates = (
+                np.frombuffer(unpacked, np.float32)
+                .reshape(REPLICATES, *sums.shape)
+                .astype(np.float64)
+            )
             skipped = {str(reason): int(count) for reason, count in data["skipped"].items()}
-            return cls(data["statistic"], tuple(data["positions"]), int(data["documents"]), sums, replicates, skipped)
+            return cls(
+                data["statistic"],
+                tuple(data["positions"]),
+                int(data["documents"]),
+                sums,
+                replicates,
+                skipped,
+            )
 
 
 def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None:
-    """Return the unweighted mean of an index over results, with its percentile-bootstrap interval; None where undefined.
+    """Return the unweighted mean of an index over results, with its percentile-bootstrap interval;
+    None where undefined.
 
-    A document has the same counts in all results, so that models on the same documents are drawn together. There is no interval
-    with fewer documents than any statement on position needs.
+    A document has the same counts in all results, so that models on the same documents are drawn
+    together. There is no interval with fewer documents than any statement on position needs.
     """
     value = float(np.mean([index(result.values) for result in sums]))
     if not np.isfinite(value):
         return None
     drawn = np.mean([index(result._replicate_values) for result in sums], axis=0)
     # Samples without a document of a small group have no value.
-    if min(result.documents for result in sums) < MIN_DOCUMENTS or np.isfinite(drawn).mean() < LEAST_DEFINED:
+    if (
+        min(result.documents for result in sums) < MIN_DOCUMENTS
+        or np.isfinite(drawn).mean() < LEAST_DEFINED
+    ):
         return Estimate(value)
     drawn = drawn[np.isfinite(drawn)]
     low, high = np.quantile(drawn, TAILS)
@@ -253,7 +316,9 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
 
 
 def bootstrap_counts(document: str) -> NDArray[np.int64]:
-    """Return how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined by its id."""
+    """Return how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined
+    by its id.
+    """
     return np.random.default_rng(int.from_bytes(digest(document))).poisson(1.0, REPLICATES)
 
 
@@ -270,7 +335,9 @@ class SubsetSums:
     """Documents of the sample that have been measured, in order."""
     sums: ProbeSums
     lengths: tuple[int, ...] = ()
-    """Lengths of documents of the sample, in tokens of the model: of all, or of the first of a random order."""
+    """Lengths of documents of the sample, in tokens of the model: of all, or of the first of a
+    random order.
+    """
     available: int = 0
     """Documents that could be drawn; 0 if that is unknown."""
 
@@ -288,7 +355,9 @@ class ProbeResult:
     probe: str
     subsets: Mapping[str, SubsetSums]
     window: int | None = None
-    """Most tokens of a text that the model reads, its special ones included; None where that is unknown."""
+    """Most tokens of a text that the model reads, its special ones included; None where that is
+    unknown.
+    """
 
     @cached_property
     def sums(self) -> ProbeSums:
@@ -307,23 +376,31 @@ class ProbeResult:
 
     @property
     def median_tokens(self) -> int | None:
-        """The median length of the sample's documents in tokens of the model; None where it is unknown."""
+        """The median length of the sample's documents in tokens of the model; None where it is
+        unknown.
+        """
         return int(statistics.median(self.lengths)) if self.lengths else None
 
     @property
     def lengths(self) -> list[int]:
-        """The lengths of documents of all subsets in tokens of the model; of large samples, those of some."""
+        """The lengths of documents of all subsets in tokens of the model; of large samples, those
+        of some.
+        """
         return [length for subset in self.subsets.values() for length in subset.lengths]
 
     @property
     def tokens_read(self) -> float:
-        """The share of all tokens of the sample within the model's window; 1 where that is unknown."""
+        """The share of all tokens of the sample within the model's window; 1 where that is
+        unknown.
+        """
         read = sum(min(length, self.window or length) for length in self.lengths)
         return read / sum(self.lengths) if read else 1.0
 
     @property
     def share_read(self) -> float | None:
-        """The share of a median document within the model's window, below 1; None where all is read, or that is unknown."""
+        """The share of a median document within the model's window, below 1; None where all is
+        read, or that is unknown.
+        """
         share = self.window / self.median_tokens if self.window and self.median_tokens else 1.0
         return share if share < 1 else None
 
@@ -335,20 +412,34 @@ class ProbeResult:
             name: {key: getattr(subset, key) for key in of_subset} | {"sums": subset.sums.to_json()}
             for name, subset in self.subsets.items()
         }
-        return {"schema": SCHEMA, **{name: getattr(self, name) for name in names}, "subsets": subsets}
+        return {
+            "schema": SCHEMA,
+            **{name: getattr(self, name) for name in names},
+            "subsets": subsets,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeResult:
-        """Read a result; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer version of posir wrote it."""
+        """Read a result; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer
+        version of posir wrote it.
+        """
         with reading_json(data, SCHEMA, "result of a probe"):
             subsets = {
                 str(name): SubsetSums(
-                    **{**subset, "sums": ProbeSums.from_json(subset["sums"]), "lengths": tuple(subset["lengths"])}
+                    **{
+                        **subset,
+                        "sums": ProbeSums.from_json(subset["sums"]),
+                        "lengths": tuple(subset["lengths"]),
+                    }
                 )
                 for name, subset in data["subsets"].items()
             }
-            model, revision, dataset, probe = (str(data[name]) for name in ("model", "revision", "data", "probe"))
-            return cls(model, revision, data["experiment"], dataset, probe, subsets, data.get("window"))
+            model, revision, dataset, probe = (
+                str(data[name]) for name in ("model", "revision", "data", "probe")
+            )
+            return cls(
+                model, revision, data["experiment"], dataset, probe, subsets, data.get("window")
+            )
 
 
 def result_folder(output: Path, meta: ModelMeta) -> Path:
@@ -363,11 +454,15 @@ def load_probe_result(file: Path) -> ProbeResult:
     try:
         return ProbeResult.from_json(read_json(file))
     except (OSError, ValueError, PosirError) as error:
-        raise PosirError(f"{file}: not a result of a probe ({summarize_error(error)}). Remove it, and run again.") from error
+        raise PosirError(
+            f"{file}: not a result of a probe ({summarize_error(error)}). Remove it, and run again."
+        ) from error
 
 
 def read_probe_results(output: Path) -> Iterator[ProbeResult]:
-    """Yield the results below a folder that have values, with a warning for each file that is none."""
+    """Yield the results below a folder that have values, with a warning for each file that is
+    none.
+    """
     if not output.is_dir():
         raise PosirError(f"{output}: no such folder. Give the --output of `posir probe`.")
     for file in find_files(output, ".json"):

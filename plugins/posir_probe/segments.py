@@ -1,17 +1,22 @@
-"""The share of each segment of a text in the text's embedding, by the segment's place: of one text, and of texts in all orders.
+"""The share of each segment of a text in the text's embedding, by the segment's place: of one text,
+and of texts in all orders.
 
-`SegmentSimilarity` is the cosine of a text and each of its segments. Three segments: Zeng et al. 2025 (arXiv 2505.13950, A.4,
-Table 4), cut as in the authors' code at characters `int(.333 n)` and `int(.666 n)`. Ten segments: 'Built-in or learned?' (arXiv
-2605.26578, section 6, Fig. 3), which does not state the unit of its 'equal length'; here characters. Every segment is embedded
-alone, so a model that reads only a beginning does not give 0 for later segments, but the similarity of any two texts.
+`SegmentSimilarity` is the cosine of a text and each of its segments. Three segments: Zeng et al.
+2025 (arXiv 2505.13950, A.4, Table 4), cut as in the authors' code at characters `int(.333 n)` and
+`int(.666 n)`. Ten segments: 'Built-in or learned?' (arXiv 2605.26578, section 6, Fig. 3), which
+does not state the unit of its 'equal length'; here characters. Every segment is embedded alone, so
+a model that reads only a beginning does not give 0 for later segments, but the similarity of any
+two texts.
 
-`Permutation` is the first experiment of arXiv 2601.16934, permuted segments, after its code: sets of P texts are joined by
-spaces in all P! orders, so that content cancels, and the cosine of a joined text and each of its segments, encoded alone, is
-averaged by place. The paper's segments are whole texts of 1,000 to 2,000 tokens, at most 8,192 together. Here a text is cut to
-its first tokens if the model's window would not hold P of them: otherwise its place would be measured by what is truncated.
-Sets are disjoint, of the texts in the order in which they were drawn, so that each counts as one document of the bootstrap;
-the paper's share texts. The paper also has a repeated-measures ANOVA, the mean of token states in place of the text's vector,
-and attention; not here.
+`Permutation` is the first experiment of arXiv 2601.16934, permuted segments, after its code: sets
+of P texts are joined by spaces in all P! orders, so that content cancels, and the cosine of a
+joined text and each of its segments, encoded alone, is averaged by place. The paper's segments are
+whole texts of 1,000 to 2,000 tokens, at most 8,192 together. Here a text is cut to its first tokens
+if the model's window would not hold P of them: otherwise its place would be measured by what is
+truncated. Sets are disjoint, of the texts in the order in which they were drawn, so that each
+counts as one document of the bootstrap; the paper's share texts. The paper also has a
+repeated-measures ANOVA, the mean of token states in place of the text's vector, and attention; not
+here.
 """
 
 from __future__ import annotations
@@ -53,8 +58,10 @@ class SegmentSimilarity(Probe):
     """Cosine of a text and each of its contiguous segments, equal in characters up to one."""
 
     notes = (
-        "A text and each of its parts are embedded alone, and their cosine is taken. A higher cosine means that more of the "
-        "part is in the embedding of the text. It isn't 0 for a truncated part, as any two parts of a text are similar.",
+        "A text and each of its parts are embedded alone, and their cosine is taken. A higher "
+        "cosine means that more of the "
+        "part is in the embedding of the text. It isn't 0 for a truncated part, as any two parts "
+        "of a text are similar.",
         "Models with last-token pooling usually have their highest value in the last part.",
     )
     stated = ("start_minus_end", "first", "last")
@@ -69,26 +76,40 @@ class SegmentSimilarity(Probe):
         self.name = f"segment_similarity_{segments}"
         self.title = f"Whole text and its {part}s"
         self.source = "arXiv 2505.13950, A.4" if segments == 3 else "arXiv 2605.26578, section 6"
-        self.positions = ("begin", "middle", "end") if segments == 3 else tuple(str(part + 1) for part in range(segments))
+        self.positions = (
+            ("begin", "middle", "end")
+            if segments == 3
+            else tuple(str(part + 1) for part in range(segments))
+        )
         self.summaries = {
             "start_minus_end": Summary(f"First minus last {part} of a text", start_minus_end),
             "first": Summary(f"First {part}", at(0)),
             "last": Summary(f"Last {part}", at(-1)),
             "range": Summary(f"Range over the {part}s", value_range),
-            "range_without_last": Summary(f"Range without the last {part}", lambda values: value_range(values[..., :-1])),
+            "range_without_last": Summary(
+                f"Range without the last {part}", lambda values: value_range(values[..., :-1])
+            ),
         }
         self.place_title = f"Middle of the {part}, as a share of the text"
         self.place_names = {
-            name: f"{'last' if place == segments else ordinal(place)} {part}" for place, name in enumerate(self.positions, 1)
+            name: f"{'last' if place == segments else ordinal(place)} {part}"
+            for place, name in enumerate(self.positions, 1)
         }
-        self.place_shares = {name: (place + 0.5) / segments for place, name in enumerate(self.positions)}
+        self.place_shares = {
+            name: (place + 0.5) / segments for place, name in enumerate(self.positions)
+        }
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its segments."""
         chosen, skipped = select_long_enough(data)
-        shares = THIRDS if self.segments == 3 else [part / self.segments for part in range(self.segments + 1)]
+        shares = (
+            THIRDS
+            if self.segments == 3
+            else [part / self.segments for part in range(self.segments + 1)]
+        )
         parts = [
-            [text[low:high] for low, high in pairwise(int(share * len(text)) for share in shares)] for text in chosen.values()
+            [text[low:high] for low, high in pairwise(int(share * len(text)) for share in shares)]
+            for text in chosen.values()
         ]
         return plan_cosines(self.positions, list(chosen), list(chosen.values()), parts, skipped)
 
@@ -96,14 +117,21 @@ class SegmentSimilarity(Probe):
 def cut_to_tokens(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
     """Return the first tokens of each text, at least one."""
     chunking = Chunking(max(1, tokens), max(1, tokens))
-    return [chunking.divide(text, spans)[0].strip() for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True)]
+    return [
+        chunking.divide(text, spans)[0].strip()
+        for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True)
+    ]
 
 
 def gini(values: Floats) -> Floats:
-    """Return the Gini coefficient of P means, sum_ij |m_i - m_j| / (2 P^2 mean m); NaN unless all are positive."""
+    """Return the Gini coefficient of P means, sum_ij |m_i - m_j| / (2 P^2 mean m); NaN unless all
+    are positive.
+    """
     differences = ignore_rounding(values[..., :, None] - values[..., None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
-        coefficients = np.abs(differences).sum(axis=(-2, -1)) / (2 * values.shape[-1] ** 2 * values.mean(axis=-1))
+        coefficients = np.abs(differences).sum(axis=(-2, -1)) / (
+            2 * values.shape[-1] ** 2 * values.mean(axis=-1)
+        )
     return np.where((values > 0).all(axis=-1), coefficients, np.nan)
 
 
@@ -121,9 +149,11 @@ class Permutation(Probe):
     title = "Joined texts in all orders"
     source = "arXiv 2601.16934, permuted segments"
     notes = (
-        "Texts are joined in all orders, and compared with each of them. If the values are equal, the place in the text "
+        "Texts are joined in all orders, and compared with each of them. If the values are equal, "
+        "the place in the text "
         "does not matter.",
-        "Texts are cut so that they fit the model's window together. Several on different subjects are no natural text. "
+        "Texts are cut so that they fit the model's window together. Several on different "
+        "subjects are no natural text. "
         "Differences below 1e-6 are rounding errors and count as 0.",
     )
     stated = ("start_minus_end", "first", "last")
@@ -139,7 +169,8 @@ class Permutation(Probe):
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
         self.summaries = {
             "start_minus_end": Summary(
-                f"{self.parts.capitalize()}, first minus last", lambda values: ignore_rounding(start_minus_end(values))
+                f"{self.parts.capitalize()}, first minus last",
+                lambda values: ignore_rounding(start_minus_end(values)),
             ),
             "first": Summary("First place", at(0)),
             "last": Summary("Last place", at(-1)),
@@ -160,18 +191,26 @@ class Permutation(Probe):
         cut = cut_to_tokens(data.tokenizer, list(chosen.values()), room)
         starts = range(0, len(names) - self.segments + 1, self.segments)
         return {
-            "\n".join(names[start : start + self.segments]): cut[start : start + self.segments] for start in starts
+            "\n".join(names[start : start + self.segments]): cut[start : start + self.segments]
+            for start in starts
         }, +skipped
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode the segments, and all orders of them."""
         sets, skipped = self.group(data)
         orders = [order for parts in sets.values() for order in permutations(parts)]
-        joined, segments = [" ".join(order) for order in orders], [segment for order in orders for segment in order]
+        joined, segments = (
+            [" ".join(order) for order in orders],
+            [segment for order in orders for segment in order],
+        )
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             whole = embeddings.select(joined).astype(np.float64)
-            alone = embeddings.select(segments).astype(np.float64).reshape(len(orders), self.segments, whole.shape[-1])
+            alone = (
+                embeddings.select(segments)
+                .astype(np.float64)
+                .reshape(len(orders), self.segments, whole.shape[-1])
+            )
             cosines = np.einsum("od,opd->op", whole, alone)
             means = cosines.reshape(len(sets), factorial(self.segments), self.segments).mean(axis=1)
             return ProbeSums.from_means(self.positions, list(sets), means, skipped)
@@ -192,13 +231,18 @@ class PermutationParts(Permutation):
         self.joined = 1
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
-        """Return the parts of each text, equal in words, cut so that they fit the model's window."""
+        """Return the parts of each text, equal in words, cut so that they fit the model's
+        window.
+        """
         chosen, skipped = select_long_enough(data)
         room = min(MOST_TOKENS, data.room or MOST_TOKENS) - self.segments
         cut = cut_to_tokens(data.tokenizer, list(chosen.values()), room)
         parts = {
-            name: [span.of(text) for span in find_parts(text, self.segments)] for name, text in zip(chosen, cut, strict=True)
+            name: [span.of(text) for span in find_parts(text, self.segments)]
+            for name, text in zip(chosen, cut, strict=True)
         }
-        sets: dict[str, Sequence[str]] = {name: spans for name, spans in parts.items() if len(spans) == self.segments}
+        sets: dict[str, Sequence[str]] = {
+            name: spans for name, spans in parts.items() if len(spans) == self.segments
+        }
         skipped["fewer words within the window than segments"] += len(parts) - len(sets)
         return sets, +skipped

@@ -11,17 +11,20 @@ from posir_tasks.errors import PosirError
 def psi(scores: Iterable[float | None]) -> float:
     """Compute the Position Sensitivity Index, 1 - worst bucket / best bucket, as it is published.
 
-    Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read it beside the mean score: a model that is equally bad everywhere has
-    a PSI of 0. Chance alone makes it positive: `posir.read_results` estimates the true one, with its interval.
+    Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read it beside the mean score: a model that
+    is equally bad everywhere has a PSI of 0. Chance alone makes it positive: `posir.read_results`
+    estimates the true one, with its interval.
 
     Args:
-        scores: Mean score of each position bucket in [0, 1], in any order; None or NaN for an empty bucket.
+        scores: Mean score of each position bucket in [0, 1], in any order; None or NaN for an empty
+            bucket.
 
     Returns:
         In [0, 1]; 0 if all buckets score the same.
 
     Raises:
-        PosirError: A score is no number in [0, 1], or all buckets are empty or score 0, where PSI is undefined.
+        PosirError: A score is no number in [0, 1], or all buckets are empty or score 0, where PSI
+            is undefined.
 
     Examples:
         >>> import posir
@@ -33,8 +36,14 @@ def psi(scores: Iterable[float | None]) -> float:
     except (TypeError, ValueError) as error:
         raise PosirError(f"The scores of position buckets must be numbers: {error}.") from error
     if values.ndim != 1 or np.any((values < 0) | (values > 1)):
-        raise PosirError("The scores of position buckets must be a sequence of numbers in [0, 1]: divide percentages by 100.")
+        raise PosirError(
+            "The scores of position buckets must be a sequence of numbers in [0, 1]: divide "
+            "percentages by 100."
+        )
     value = float(psi_scores.compute_psi(values))
     if np.isnan(value):
-        raise PosirError("PSI is undefined: every bucket is empty or scores 0. At least one must have a positive score.")
+        raise PosirError(
+            "PSI is undefined: every bucket is empty or scores 0. At least one must have a "
+            "positive score."
+        )
     return value

@@ -1,6 +1,8 @@
-"""PSI as a function of scores, and the declared scores: the number of queries, and PSI as papers print it.
+"""PSI as a function of scores, and the declared scores: the number of queries, and PSI as papers
+print it.
 
-Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950); bins and length buckets, Zeng et al. 2026 (arXiv 2601.08363).
+Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950); bins and length buckets, Zeng et al. 2026 (arXiv
+2601.08363).
 """
 
 import math
@@ -27,7 +29,9 @@ def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:
     best = np.max(values, axis=-1, initial=0.0, where=~np.isnan(values))
     worst = np.min(values, axis=-1, initial=np.inf, where=~np.isnan(values))
     defined = best > 0
-    result: NDArray[np.float64] = np.where(defined, 1 - np.where(defined, worst, 0.0) / np.where(defined, best, 1.0), np.nan)
+    result: NDArray[np.float64] = np.where(
+        defined, 1 - np.where(defined, worst, 0.0) / np.where(defined, best, 1.0), np.nan
+    )
     return result
 
 

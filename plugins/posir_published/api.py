@@ -32,52 +32,83 @@ SIGNIFICANT = 0.05
 #: Titles of measures of trained models; those of cosines follow from their keys.
 MEASURES = {NDCG: "nDCG@10", data.PSI: "PSI"}
 #: Headings of columns of text; the others are numbers.
-TEXTS = ("Task", "Model", "Length", "Position", "Over position", "Notable bias", "Measure", "Data", "Source")
+TEXTS = (
+    "Task",
+    "Model",
+    "Length",
+    "Position",
+    "Over position",
+    "Notable bias",
+    "Measure",
+    "Data",
+    "Source",
+)
 
-DIFFERENCES_BRIEF = "mteb runs some of these models with other settings than the authors: --explain says which."
+DIFFERENCES_BRIEF = (
+    "mteb runs some of these models with other settings than the authors: --explain says which."
+)
 ROWS_BRIEF = (
-    "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals: chance adds to PSI, most with few "
-    "queries. Whether a model is biased: not published, as no intervals follow from these. –: not given."
+    "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals: "
+    "chance adds to PSI, most with few "
+    "queries. Whether a model is biased: not published, as no intervals follow from these. –: not "
+    "given."
 )
 CURVES_BRIEF = (
-    "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Thirds: means of their bins, not weighted by "
+    "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Thirds: means of "
+    "their bins, not weighted by "
     "queries. Start to end: first minus last third. Whether a model is biased: not published."
 )
 ROWS_NOTE = (
-    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers give no intervals and no counts per "
-    "model; the queries are those of the datasets. PSI by chance cannot be computed from that, but bounded from above "
-    "where the number of queries of each position bucket is known (PosQ): at most the mean and the 95th percentile shown "
-    "here. A published PSI below that bound may be chance. In PosIR's 20 bins chance alone gives about 0.07 with 42,000 "
-    "queries and 0.14 with 10,000 at an nDCG@10 near 50, and 0.01 and 0.03 near 94; a length bucket has fewer queries than all "
+    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers give no "
+    "intervals and no counts per "
+    "model; the queries are those of the datasets. PSI by chance cannot be computed from that, "
+    "but bounded from above "
+    "where the number of queries of each position bucket is known (PosQ): at most the mean and "
+    "the 95th percentile shown "
+    "here. A published PSI below that bound may be chance. In PosIR's 20 bins chance alone gives "
+    "about 0.07 with 42,000 "
+    "queries and 0.14 with 10,000 at an nDCG@10 near 50, and 0.01 and 0.03 near 94; a length "
+    "bucket has fewer queries than all "
     "lengths together, so more of its PSI is chance."
 )
 POSQ_NOTE = (
-    "For PosQ the paper prints position buckets; nDCG@10 is their mean, weighted by queries. Its late-interaction models and "
-    f"rerankers were run on the Tiny samples. {data.NOTABLE_BIAS.title}: {data.NOTABLE_BIAS.description} The PSI of "
+    "For PosQ the paper prints position buckets; nDCG@10 is their mean, weighted by queries. Its "
+    "late-interaction models and "
+    f"rerankers were run on the Tiny samples. {data.NOTABLE_BIAS.title}: "
+    f"{data.NOTABLE_BIAS.description} The PSI of "
     "FineWeb-PosQ-Raw are computed from its buckets, as its paper prints none."
 )
 TRAINING_BRIEF = "As published, without intervals; each model was trained once. nDCG@10 x 100."
 TRAINING_NOTE = (
-    "PSI reduction: 1 - PSI after training on uniform evidence / worst PSI after training on evidence at one position, "
-    "computed here. Cosines: between a document and the document with text inserted or removed at a place, mean over "
+    "PSI reduction: 1 - PSI after training on uniform evidence / worst PSI after training on "
+    "evidence at one position, "
+    "computed here. Cosines: between a document and the document with text inserted or removed at "
+    "a place, mean over "
     "both kinds."
 )
 BINS_NOTE = (
-    "nDCG@10 x 100 as published, without intervals. The queries are those of the dataset; the paper gives none per model."
+    "nDCG@10 x 100 as published, without intervals. The queries are those of the dataset; the "
+    "paper gives none per model."
 )
 CURVES_NOTE = (
-    "nDCG@10 x 100 in 20 position bins, read from the authors' figures: only curves whose mean is within 0.05 points of the "
-    "published one and whose PSI, which the reading did not use, within 0.01. Over position: from the start to the end of "
-    "documents, on an axis from 0 to 100. First, middle and last third: means of their bins, not weighted by queries, whose "
-    "numbers are not published, and so without intervals. Start to end: first minus last third. An average is over the tasks "
+    "nDCG@10 x 100 in 20 position bins, read from the authors' figures: only curves whose mean is "
+    "within 0.05 points of the "
+    "published one and whose PSI, which the reading did not use, within 0.01. Over position: from "
+    "the start to the end of "
+    "documents, on an axis from 0 to 100. First, middle and last third: means of their bins, not "
+    "weighted by queries, whose "
+    "numbers are not published, and so without intervals. Start to end: first minus last third. "
+    "An average is over the tasks "
     "whose curves are known, and tasks are their number."
 )
 MMTEB_BRIEF = (
-    "Spearman's rho over models between the MMTEB retrieval score and PosIR's average nDCG@10 over its ten languages; p is "
+    "Spearman's rho over models between the MMTEB retrieval score and PosIR's average nDCG@10 "
+    "over its ten languages; p is "
     "two-sided and not corrected."
 )
 MMTEB_NOTE = (
-    "There are five tests, which are not independent. The paper truncates its p-values to one digit; here they are rounded to "
+    "There are five tests, which are not independent. The paper truncates its p-values to one "
+    "digit; here they are rounded to "
     "three decimals."
 )
 
@@ -97,15 +128,18 @@ def published(
         task: A task or benchmark to show; by default all.
         lengths: Show the length buckets Q1 to Q4 of PosIR, too.
         bins: Show nDCG@10 over position, where the authors print it or draw it precisely.
-        mmteb: Show instead how PosIR and MMTEB retrieval order the ten models of the paper (arXiv 2601.08363, Table 2).
-        training: Show instead models after training on evidence at chosen positions: nDCG@10, PSI and cosines.
+        mmteb: Show instead how PosIR and MMTEB retrieval order the ten models of the paper (arXiv
+            2601.08363, Table 2).
+        training: Show instead models after training on evidence at chosen positions: nDCG@10, PSI
+            and cosines.
 
     Returns:
-        Scores in [0, 1], without intervals, which the papers do not give. Every row names its source; a curve that was read
-        from a figure also the errors of the reading.
+        Scores in [0, 1], without intervals, which the papers do not give. Every row names its
+        source; a curve that was read from a figure also the errors of the reading.
 
     Raises:
-        PosirError: Nothing is published on one of the tasks; or with `bins`, no positions are; or views are combined.
+        PosirError: Nothing is published on one of the tasks; or with `bins`, no positions are; or
+            views are combined.
 
     Examples:
         >>> import posir
@@ -119,9 +153,15 @@ def published(
         [0.62, 0.73, 0.71, 0.44, 0.39]
     """
     if training and (task or lengths or bins or mmteb):
-        raise PosirError("training shows trained models, whose data are no tasks; use it without other options of content.")
+        raise PosirError(
+            "training shows trained models, whose data are no tasks; use it without other options "
+            "of content."
+        )
     if mmteb and (task or lengths or bins):
-        raise PosirError("mmteb shows PosIR's average over tasks, at every length; use it without task, lengths and bins.")
+        raise PosirError(
+            "mmteb shows PosIR's average over tasks, at every length; use it without task, "
+            "lengths and bins."
+        )
     if lengths and bins:
         raise PosirError("bins shows PosIR by length already; omit lengths.")
     if training:
@@ -133,7 +173,8 @@ def published(
     for name in tasks:
         if name not in known:
             raise PosirError(
-                f"There are no published results for a task '{name}'. Tasks with published results: {', '.join(known)}."
+                f"There are no published results for a task '{name}'. Tasks with published "
+                f"results: {', '.join(known)}."
             )
     return _tabulate_bins(tasks) if bins else _tabulate_scores(tasks, lengths=lengths)
 
@@ -147,7 +188,8 @@ def _tabulate_training() -> TableResult:
         rows=scores,
         tables=_training_tables(scores),
         sentences=[
-            f"After training on evidence at all positions alike, PSI is {low}% to {high}% lower than after the worst "
+            f"After training on evidence at all positions alike, PSI is {low}% to {high}% lower "
+            "than after the worst "
             f"training on evidence at one position ({len(reductions)} comparisons)."
         ],
         notes=[TRAINING_BRIEF],
@@ -167,7 +209,8 @@ def _tabulate_mmteb() -> TableResult:
         tables=[_build_table(CORRELATIONS, rows, "PosIR and MMTEB retrieval")],
         sentences=[
             "MMTEB's order of models is that of PosIR less the longer documents are: Spearman "
-            f"{first.rho:.2f} in {first.length}, {last.rho:.2f} in {last.length}; over {rows[0].models} models that they agree "
+            f"{first.rho:.2f} in {first.length}, {last.rho:.2f} in {last.length}; over "
+            f"{rows[0].models} models that they agree "
             f"is shown {shown} (p < {SIGNIFICANT})."
         ],
         notes=[MMTEB_BRIEF],
@@ -176,7 +219,9 @@ def _tabulate_mmteb() -> TableResult:
 
 
 def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> TableResult:
-    rows = tuple(row for name in tasks for row in data.published_rows(name) if lengths or row.length == "all")
+    rows = tuple(
+        row for name in tasks for row in data.published_rows(name) if lengths or row.length == "all"
+    )
     bounded = any(row.psi_chance_mean_at_most is not None for row in rows)
     differences = list_differences((row.task, row.model) for row in rows)
     return TableResult(
@@ -193,7 +238,8 @@ def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
     rows = tuple(row for name in tasks for row in data.published_bins(name))
     if not rows:
         raise PosirError(
-            f"No position bins are published on {', '.join(tasks)}, but on PosIR, SQuAD-PosQ, FineWeb-PosQ and, for rerankers, "
+            f"No position bins are published on {', '.join(tasks)}, but on PosIR, SQuAD-PosQ, "
+            "FineWeb-PosQ and, for rerankers, "
             "their Tiny samples."
         )
     curves = [curve for name in tasks for curve in data.published_curves(name)]
@@ -265,49 +311,83 @@ def _curves_table(curves: Sequence[data.PositionCurve]) -> Table:
 
 
 def _training_tables(scores: Sequence[data.TrainingScore]) -> list[Table]:
-    """Return a table for each set of training conditions, with a line per data, model and measure."""
+    """Return a table for each set of training conditions, with a line per data, model and
+    measure.
+    """
 
     def format_measure(measure: str, value: float) -> str:
         return format_percent(value) if measure == NDCG else format_number(value, ".3f")
 
     groups: dict[tuple[str, str, str, str], dict[str, float]] = {}
     for score in scores:
-        groups.setdefault((score.source, score.data, score.model, score.measure), {})[score.training] = score.value
+        groups.setdefault((score.source, score.data, score.model, score.measure), {})[
+            score.training
+        ] = score.value
     trainings = dict.fromkeys(tuple(values) for values in groups.values() if len(values) > 1)
     reductions = {
-        key[1:3]: value for key, values in groups.items() if key[3] == data.PSI_REDUCTION for value in values.values()
+        key[1:3]: value
+        for key, values in groups.items()
+        if key[3] == data.PSI_REDUCTION
+        for value in values.values()
     }
     tables = []
     for conditions in trainings:
         rows = [(key, values) for key, values in groups.items() if tuple(values) == conditions]
         reduced = any(measure == data.PSI for (_, _, _, measure), _ in rows)
-        columns = ("Data", "Model", "Measure", *conditions, *(["PSI reduction"] * reduced), "Source")
+        columns = (
+            "Data",
+            "Model",
+            "Measure",
+            *conditions,
+            *(["PSI reduction"] * reduced),
+            "Source",
+        )
         cells = tuple(
             (
                 dataset,
                 model,
                 MEASURES.get(measure, measure.replace("_", ", ")),
                 *(format_measure(measure, value) for value in values.values()),
-                *([f"{format_percent(reductions[dataset, model])}%" if measure == data.PSI else MISSING] * reduced),
+                *(
+                    [
+                        f"{format_percent(reductions[dataset, model])}%"
+                        if measure == data.PSI
+                        else MISSING
+                    ]
+                    * reduced
+                ),
                 source,
             )
             for (source, dataset, model, measure), values in rows
         )
         numbers = set(columns) - set(TEXTS)
-        tables.append(Table(build_columns(columns, numbers), cells, split_by="{Data} · {Source}", keys=2))
+        tables.append(
+            Table(build_columns(columns, numbers), cells, split_by="{Data} · {Source}", keys=2)
+        )
     return tables
 
 
 def _build_table(columns: Columns, rows: Sequence[Any], task: str = "") -> Table:
-    """Return a table that a terminal shows by task and source, without columns that no row fills."""
+    """Return a table that a terminal shows by task and source, without columns that no row
+    fills.
+    """
     headings = ("Task", *columns, "Source")
-    cells = tuple((task or row.task, *(show(row) for show in columns.values()), row.source) for row in rows)
-    table = Table(build_columns(headings, set(headings) - set(TEXTS)), cells, split_by="{Task} · {Source}", keys=2)
+    cells = tuple(
+        (task or row.task, *(show(row) for show in columns.values()), row.source) for row in rows
+    )
+    table = Table(
+        build_columns(headings, set(headings) - set(TEXTS)),
+        cells,
+        split_by="{Task} · {Source}",
+        keys=2,
+    )
     return table.without_empty_columns()
 
 
 def _describe_published(rows: Sequence[data.PublishedRow]) -> Iterator[str]:
-    """Yield for each task the best model and the lowest and highest PSI, at the longest length shown; if many, for all."""
+    """Yield for each task the best model and the lowest and highest PSI, at the longest length
+    shown; if many, for all.
+    """
     tasks = list(dict.fromkeys(row.task for row in rows))
     for task in tasks[:MOST_TASKS] if len(tasks) <= MOST_TASKS else tasks[:1]:
         length = next(row.length for row in reversed(rows) if row.task == task)
@@ -316,43 +396,65 @@ def _describe_published(rows: Sequence[data.PublishedRow]) -> Iterator[str]:
         low, high = (choose(shown, key=lambda row: row.psi_as_published) for choose in (min, max))
         where = task if length == "all" else f"{task}, {length}"
         yield (
-            f"{where}: {best.model} has the highest nDCG@10, {format_percent(best.ndcg_at_10)}. PSI is between "
-            f"{format_psi(low.psi_as_published)} ({low.model}) and {format_psi(high.psi_as_published)} ({high.model})."
+            f"{where}: {best.model} has the highest nDCG@10, {format_percent(best.ndcg_at_10)}. "
+            "PSI is between "
+            f"{format_psi(low.psi_as_published)} ({low.model}) and "
+            f"{format_psi(high.psi_as_published)} ({high.model})."
         )
     if len(tasks) > MOST_TASKS:
         low, high = (choose(rows, key=lambda row: row.psi_as_published) for choose in (min, max))
         yield (
-            f"In all {pluralize(len(tasks), 'task and average', 'tasks and averages')} PSI is between "
-            f"{format_psi(low.psi_as_published)} ({low.model}, {low.task}) and {format_psi(high.psi_as_published)} "
+            f"In all {pluralize(len(tasks), 'task and average', 'tasks and averages')} PSI is "
+            "between "
+            f"{format_psi(low.psi_as_published)} ({low.model}, {low.task}) and "
+            f"{format_psi(high.psi_as_published)} "
             f"({high.model}, {high.task})."
         )
 
 
 def _describe_curves(curves: Sequence[data.PositionCurve]) -> Iterator[str]:
-    """Yield the range of start to end in the longest length bucket of the first task, and of all curves if there are more."""
+    """Yield the range of start to end in the longest length bucket of the first task, and of all
+    curves if there are more.
+    """
     if not curves:
         return
-    task, length = curves[0].task, max(curve.length for curve in curves if curve.task == curves[0].task)
+    task, length = (
+        curves[0].task,
+        max(curve.length for curve in curves if curve.task == curves[0].task),
+    )
     shown = [curve for curve in curves if (curve.task, curve.length) == (task, length)]
-    low, high = (choose(shown, key=lambda curve: curve.start_to_end_unweighted) for choose in (min, max))
+    low, high = (
+        choose(shown, key=lambda curve: curve.start_to_end_unweighted) for choose in (min, max)
+    )
     yield (
         f"{task}, {length}: nDCG@10 in the first third of documents minus the last is between "
-        f"{format_points(low.start_to_end_unweighted)} ({low.model}) and {format_points(high.start_to_end_unweighted)} "
+        f"{format_points(low.start_to_end_unweighted)} ({low.model}) and "
+        f"{format_points(high.start_to_end_unweighted)} "
         f"({high.model}), of {pluralize(len(shown), 'curve')}."
     )
 
 
 def _describe_bins(rows: Sequence[data.PublishedBin]) -> Iterator[str]:
-    """Yield for each task how many models find evidence at the beginning better than at the end, and which loses most."""
+    """Yield for each task how many models find evidence at the beginning better than at the end,
+    and which loses most.
+    """
     groups = [(task, list(group)) for task, group in groupby(rows, key=lambda row: row.task)]
     for task, group in groups[:MOST_TASKS]:
-        by_model = [(model, [row.ndcg_at_10 for row in of]) for model, of in groupby(group, key=lambda row: row.model)]
+        by_model = [
+            (model, [row.ndcg_at_10 for row in of])
+            for model, of in groupby(group, key=lambda row: row.model)
+        ]
         falling = [(model, scores) for model, scores in by_model if scores[-1] < scores[0]]
         if falling:
             model, scores = max(falling, key=lambda item: item[1][0] - item[1][-1])
             yield (
-                f"{task}: {len(falling)} of {pluralize(len(by_model), 'model')} find evidence at the beginning better than at "
-                f"the end, {model} most: {format_percent(scores[0])} to {format_percent(scores[-1])}."
+                f"{task}: {len(falling)} of {pluralize(len(by_model), 'model')} find evidence at "
+                "the beginning better than at "
+                f"the end, {model} most: {format_percent(scores[0])} to "
+                f"{format_percent(scores[-1])}."
             )
         else:
-            yield f"{task}: none of {pluralize(len(by_model), 'model')} finds evidence at the beginning better than at the end."
+            yield (
+                f"{task}: none of {pluralize(len(by_model), 'model')} finds evidence at the "
+                "beginning better than at the end."
+            )

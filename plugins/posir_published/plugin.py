@@ -3,5 +3,10 @@
 from posir_tasks.plugin_api import CHOICE, Command, declare
 
 posir_commands = declare(
-    Command("published", "posir_published.api:published", "Show the results that the papers report.", CHOICE)
+    Command(
+        "published",
+        "posir_published.api:published",
+        "Show the results that the papers report.",
+        CHOICE,
+    )
 )

@@ -1,4 +1,6 @@
-"""The published curves of diagnostic probes, by the names that `posir probe` gives them, and the architectures of models."""
+"""The published curves of diagnostic probes, by the names that `posir probe` gives them, and the
+architectures of models.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,11 +36,15 @@ class PublishedCurve:
 
     probe: str
     model: str
-    """Name as printed, followed by what it was trained on or measured on; or a group of models, or a dataset."""
+    """Name as printed, followed by what it was trained on or measured on; or a group of models, or
+    a dataset.
+    """
     positions: tuple[str, ...]
     values: tuple[float, ...]
     deviations: tuple[float, ...] = ()
-    """Standard deviations of the values over what they are means of; empty if they are not published."""
+    """Standard deviations of the values over what they are means of; empty if they are not
+    published.
+    """
 
     @property
     def source(self) -> str:
@@ -85,12 +91,15 @@ class Architecture:
 
 
 def short_name(model: str) -> str:
-    """Return the name under which a model is looked up: without organization and settings, in lower case."""
+    """Return the name under which a model is looked up: without organization and settings, in lower
+    case.
+    """
     return model.split(" (")[0].split("/")[-1].casefold()
 
 
 def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:
-    """Return the architectures in this package and those of a CSV file with `COLUMNS`, which take precedence, by `short_name`.
+    """Return the architectures in this package and those of a CSV file with `COLUMNS`, which take
+    precedence, by `short_name`.
 
     `architectures.csv` names the source of each.
 
@@ -102,5 +111,8 @@ def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:
         short_name(row["model"]): Architecture(
             row["positional_encoding"], row["attention"], row["pooling"], row.get("source", "")
         )
-        for row in [*read_rows("architectures.csv"), *(read_csv_rows(file, COLUMNS, expected) if file else ())]
+        for row in [
+            *read_rows("architectures.csv"),
+            *(read_csv_rows(file, COLUMNS, expected) if file else ()),
+        ]
     }

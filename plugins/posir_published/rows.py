@@ -1,7 +1,8 @@
-"""The published results as the papers give them, with what follows from them; `data/README.md` has the sources.
+"""The published results as the papers give them, with what follows from them; `data/README.md` has
+the sources.
 
-Rows of scores, curves of nDCG@10 over position, correlations with MMTEB, and scores after training on evidence at chosen
-positions.
+Rows of scores, curves of nDCG@10 over position, correlations with MMTEB, and scores after training
+on evidence at chosen positions.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from posir_tasks.scores import Better, ScoreInfo, Unit
 
 #: Sources, as they are shown beside the scores.
 POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363)"
-POSIR_FIGURES_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363), read from the authors' figures"
+POSIR_FIGURES_SOURCE = (
+    "published, Zeng et al. 2026 (arXiv 2601.08363), read from the authors' figures"
+)
 #: Files of PosQ's paper and of its earlier version, whose numbers on SQuAD-PosQ are the same.
 POSQ_SOURCES = {
     "posq.csv": "published, Zeng et al. 2025 (arXiv 2505.13950)",
-    "myopic_trap.csv": "published, Benchmarking the Myopic Trap, Table 1 (earlier version of arXiv 2505.13950)",
+    "myopic_trap.csv": "published, Benchmarking the Myopic Trap, Table 1 (earlier version of "
+    "arXiv 2505.13950)",
 }
 #: Source of each table of `training.csv`.
 TRAINING_SOURCES = {
@@ -41,7 +45,8 @@ LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
 #: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950, Section 4.1).
 SAMPLED_ARCHITECTURES = ("late-interaction", "reranker")
-#: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950, Table 1).
+#: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950, Table
+#: 1).
 THRESHOLD = 0.03
 #: The datasets that are read together, with the suffix of the same sample of both.
 FIRST, SECOND = "SQuAD-PosQ", "FineWeb-PosQ"
@@ -50,7 +55,13 @@ TWO_DATASETS = tuple(name + suffix for name in (FIRST, SECOND) for suffix in SUF
 DRAWS = 2000
 SEED = 20260113
 #: Spearman's rho and p-value as the paper prints them for each of `LENGTHS` (arXiv 2601.08363).
-PRINTED = {"all": (0.62, 0.05), "Q1": (0.73, 0.01), "Q2": (0.71, 0.02), "Q3": (0.44, 0.2), "Q4": (0.39, 0.2)}
+PRINTED = {
+    "all": (0.62, 0.05),
+    "Q1": (0.73, 0.01),
+    "Q2": (0.71, 0.02),
+    "Q3": (0.44, 0.2),
+    "Q4": (0.39, 0.2),
+}
 #: The balanced training set among those of a table; the others are skewed to a position.
 BALANCED = "uniform"
 PSI, PSI_REDUCTION = "psi", "psi_reduction"
@@ -58,7 +69,8 @@ PSI, PSI_REDUCTION = "psi", "psi_reduction"
 START_TO_END_UNWEIGHTED = ScoreInfo(
     "start_to_end_unweighted",
     "Start to end (unweighted)",
-    "nDCG@10 of evidence in the first third of documents minus that in the last: unweighted means of position bins, as the "
+    "nDCG@10 of evidence in the first third of documents minus that in the last: unweighted means "
+    "of position bins, as the "
     "papers publish no numbers of queries for them. Positive if the beginning is found better.",
     unit=Unit.POINTS,
     better=Better.NEAR_ZERO,
@@ -67,8 +79,10 @@ START_TO_END_UNWEIGHTED = ScoreInfo(
 NOTABLE_BIAS = ScoreInfo(
     "notable_bias",
     "Notable bias",
-    f"Yes if the observed PSI is at least {THRESHOLD} on both {FIRST} and {SECOND}, as the paper marks models; missing "
-    "without a result on both. It ignores chance: with few queries, PSI exceeds this without any bias.",
+    f"Yes if the observed PSI is at least {THRESHOLD} on both {FIRST} and {SECOND}, as the paper "
+    "marks models; missing "
+    "without a result on both. It ignores chance: with few queries, PSI exceeds this without any "
+    "bias.",
     unit=Unit.TEXT,
     citation="Zeng et al. 2025, arXiv 2505.13950",
     column=False,
@@ -86,7 +100,8 @@ class QueryCount:
         return f"{self.number:,}" if self.exact else f"about {self.number:,}"
 
 
-#: Distinct queries of a task; for an average over tasks, of all its tasks together (arXiv 2601.08363, 2505.13950).
+#: Distinct queries of a task; for an average over tasks, of all its tasks together (arXiv
+#: 2601.08363, 2505.13950).
 TASK_QUERIES = {
     MONOLINGUAL: QueryCount(421_708),
     "PosIR-English": QueryCount(42_015),
@@ -101,12 +116,14 @@ TASK_QUERIES = {
 }
 #: Mean over the languages of PosIR: 421,708 queries in ten languages.
 LANGUAGE_QUERIES = QueryCount(42_170, exact=False)
-#: Queries of each position bucket; a query on a shared boundary of SQuAD-PosQ counts in both (arXiv 2505.13950).
+#: Queries of each position bucket; a query on a shared boundary of SQuAD-PosQ counts in both (arXiv
+#: 2505.13950).
 BUCKET_QUERIES = {
     "SQuAD-PosQ": (21_220, 16_527, 13_667, 11_514, 10_089, 20_384),
     "SQuAD-PosQ-Tiny": (2_252, 1_813, 1_444, 1_210, 1_108, 2_237),
     "FineWeb-PosQ": (8_467, 8_213, 9_095),
-    # The first 1,000 of each class before duplicate questions are removed; the number of duplicates is not published.
+    # The first 1,000 of each class before duplicate questions are removed; the number of duplicates
+    # is not published.
     "FineWeb-PosQ-Tiny": (1_000, 1_000, 1_000),
     # A question with two labels counts in both (Myopic Trap, Table 2).
     "FineWeb-PosQ-Raw": (103_844, 199_742, 160_832),
@@ -125,21 +142,32 @@ class PublishedRow:
     length: str
     """`all`, or `Q1` to `Q4`; PosQ has only `all`."""
     queries: int | None
-    """Distinct queries of the data; None where the papers do not give it, as for the length buckets."""
+    """Distinct queries of the data; None where the papers do not give it, as for the length
+    buckets.
+    """
     queries_exact: bool
-    """Whether that number is exact; otherwise it is a mean over languages, or includes duplicate questions."""
+    """Whether that number is exact; otherwise it is a mean over languages, or includes duplicate
+    questions.
+    """
     ndcg_at_10: float
-    """Mean in [0, 1]: of Q1 to Q4 the unweighted mean of the position bins; of PosQ, where the paper prints only buckets, their
-    mean weighted by queries."""
+    """Mean in [0, 1]: of Q1 to Q4 the unweighted mean of the position bins; of PosQ, where the
+    paper prints only buckets, their mean weighted by queries.
+    """
     psi_as_published: float
-    """PSI as published, in [0, 1]; of the published buckets where the paper prints none (`FineWeb-PosQ-Raw`)."""
+    """PSI as published, in [0, 1]; of the published buckets where the paper prints none
+    (`FineWeb-PosQ-Raw`).
+    """
     psi_chance_mean_at_most: float | None
-    """Upper bound of the mean PSI by chance, in [0, 1]; None where the queries of each bin are not published."""
+    """Upper bound of the mean PSI by chance, in [0, 1]; None where the queries of each bin are not
+    published.
+    """
     psi_chance_p95_at_most: float | None
     """Upper bound of the 95th percentile, in [0, 1]."""
     source: str
     notable_bias: bool | None = None
-    """Whether PSI is at least 0.03 on both datasets of PosQ; None for other tasks, or without a result on both."""
+    """Whether PSI is at least 0.03 on both datasets of PosQ; None for other tasks, or without a
+    result on both.
+    """
 
 
 @dataclass(frozen=True)
@@ -165,7 +193,9 @@ class PublishedBin:
 
 @dataclass(frozen=True)
 class PosqSystem:
-    """One system on one dataset of PosQ (Zeng et al. 2025, arXiv 2505.13950) or of its earlier version, the Myopic Trap."""
+    """One system on one dataset of PosQ (Zeng et al. 2025, arXiv 2505.13950) or of its earlier
+    version, the Myopic Trap.
+    """
 
     task: str
     """The authors ran late-interaction models and rerankers on the Tiny samples."""
@@ -175,16 +205,19 @@ class PosqSystem:
     buckets: Mapping[str, float]
     """nDCG@10 of each of the B position buckets, from first to last, in [0, 1], four decimals."""
     psi: float
-    """PSI as printed, in [0, 1], three decimals; of the buckets, not rounded, where the paper prints none."""
+    """PSI as printed, in [0, 1], three decimals; of the buckets, not rounded, where the paper
+    prints none.
+    """
     source: str
 
 
 @dataclass(frozen=True)
 class PositionCurve:
-    """nDCG@10 over position of one model on one task of PosIR, or on average over its tasks, in one length bucket.
+    """nDCG@10 over position of one model on one task of PosIR, or on average over its tasks, in one
+    length bucket.
 
-    The authors publish it as pictures alone. The error of the reading is known from what they print: the bucket's nDCG@10,
-    which calibrates the axis, and its PSI, which was not used.
+    The authors publish it as pictures alone. The error of the reading is known from what they
+    print: the bucket's nDCG@10, which calibrates the axis, and its PSI, which was not used.
     """
 
     model: str
@@ -195,7 +228,9 @@ class PositionCurve:
     ndcg_at_10: tuple[float, ...]
     """Mean of each bin of relative position in [0, 1], shape (20,)."""
     mean_error: float
-    """Mean of these values minus the published nDCG@10; for an average, the mean of those of its tasks."""
+    """Mean of these values minus the published nDCG@10; for an average, the mean of those of its
+    tasks.
+    """
     psi_error: float
     """PSI of these values minus the published one; likewise."""
     tasks: int = 1
@@ -204,7 +239,9 @@ class PositionCurve:
 
     @property
     def thirds(self) -> tuple[float, float, float]:
-        """Means of the bins in the first, the middle and the last third of documents, each in [0, 1]."""
+        """Means of the bins in the first, the middle and the last third of documents, each in [0,
+        1].
+        """
         first, middle, last = map(self._weigh, ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
         return first, middle, last
 
@@ -228,7 +265,9 @@ def read_rows(name: str) -> Iterator[dict[str, str]]:
 
 def _name_posir_task(row: Mapping[str, str]) -> str:
     names = {language.code.split("-")[0]: language.name for language in LANGUAGES}
-    return "-".join(["PosIR", *dict.fromkeys([names[row["query_language"]], names[row["corpus_language"]]])])
+    return "-".join(
+        ["PosIR", *dict.fromkeys([names[row["query_language"]], names[row["corpus_language"]]])]
+    )
 
 
 def _name_benchmark(task: str) -> str:
@@ -237,7 +276,9 @@ def _name_benchmark(task: str) -> str:
 
 @cache
 def read_posq_systems() -> tuple[PosqSystem, ...]:
-    """Return the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ, 12 on its first form."""
+    """Return the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on
+    FineWeb-PosQ, 12 on its first form.
+    """
     systems: list[PosqSystem] = []
     for name, source in POSQ_SOURCES.items():
         known = {system.task.removesuffix("-Tiny") for system in systems}
@@ -247,7 +288,9 @@ def read_posq_systems() -> tuple[PosqSystem, ...]:
             rows = {row["bucket"]: row for row in group}
             printed = rows.pop("psi", None)
             buckets = {bucket: float(row["ndcg_at_10"]) for bucket, row in rows.items()}
-            observed = float(printed["psi"]) if printed else float(compute_psi(list(buckets.values())))
+            observed = (
+                float(printed["psi"]) if printed else float(compute_psi(list(buckets.values())))
+            )
             task = f"{dataset}-Tiny" if architecture in SAMPLED_ARCHITECTURES else dataset
             if dataset not in known:
                 systems.append(PosqSystem(task, architecture, model, buckets, observed, source))
@@ -255,9 +298,11 @@ def read_posq_systems() -> tuple[PosqSystem, ...]:
 
 
 def published_rows(task: str) -> list[PublishedRow]:
-    """Return the published rows of a task: models by descending nDCG@10, each with `all` and its length buckets.
+    """Return the published rows of a task: models by descending nDCG@10, each with `all` and its
+    length buckets.
 
-    `PosIR` and `PosIR(cross-lingual)` are the macro averages over their tasks. Empty if nothing is published on the task.
+    `PosIR` and `PosIR(cross-lingual)` are the macro averages over their tasks. Empty if nothing is
+    published on the task.
     """
     rows = [row for row in _all_rows() if row.task == task]
     overall = {row.model: row.ndcg_at_10 for row in rows if row.length == "all"}
@@ -274,55 +319,83 @@ def _all_rows() -> tuple[PublishedRow, ...]:
     posir: dict[str, list[PublishedRow]] = {MONOLINGUAL: [], CROSS_LINGUAL: []}
     for row in read_rows("posir.csv"):
         task, scores = _name_posir_task(row), (float(row["ndcg_at_10"]), float(row["psi"]))
-        posir[_name_benchmark(task)].append(_build_row(row["model"], task, row["length_bucket"], *scores, POSIR_SOURCE))
+        posir[_name_benchmark(task)].append(
+            _build_row(row["model"], task, row["length_bucket"], *scores, POSIR_SOURCE)
+        )
     posq = []
     for system in read_posq_systems():
         mean = float(np.average([*system.buckets.values()], weights=BUCKET_QUERIES[system.task]))
         posq.append(_build_row(system.model, system.task, "all", mean, system.psi, system.source))
     for place, published in enumerate(posq):
-        observed = {other.task: other.psi_as_published for other in posq if other.model == published.model}
-        posq[place] = replace(published, notable_bias=find_notable_bias(observed).get(published.task))
+        observed = {
+            other.task: other.psi_as_published for other in posq if other.model == published.model
+        }
+        posq[place] = replace(
+            published, notable_bias=find_notable_bias(observed).get(published.task)
+        )
     averages = (average for name, rows in posir.items() for average in _macro_average(rows, name))
     return (*averages, *posir[MONOLINGUAL], *posir[CROSS_LINGUAL], *posq)
 
 
 def _macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]:
-    """Return the unweighted mean over tasks of nDCG@10 and of PSI, for each model and length, as rows of a task `name`.
+    """Return the unweighted mean over tasks of nDCG@10 and of PSI, for each model and length, as
+    rows of a task `name`.
 
-    This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks it gives the paper's Table 2.
+    This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks it
+    gives the paper's Table 2.
     """
     groups: dict[tuple[str, str], list[PublishedRow]] = {}
     for row in rows:
         groups.setdefault((row.model, row.length), []).append(row)
     averages = []
     for (model, length), group in groups.items():
-        ndcg, observed = np.mean([(row.ndcg_at_10, row.psi_as_published) for row in group], axis=0).tolist()
-        averages.append(_build_row(model, name, length, ndcg, observed, f"mean of {len(group)} tasks, {group[0].source}"))
+        ndcg, observed = np.mean(
+            [(row.ndcg_at_10, row.psi_as_published) for row in group], axis=0
+        ).tolist()
+        averages.append(
+            _build_row(
+                model,
+                name,
+                length,
+                ndcg,
+                observed,
+                f"mean of {len(group)} tasks, {group[0].source}",
+            )
+        )
     return averages
 
 
-def _build_row(model: str, task: str, length: str, ndcg_at_10: float, observed: float, source: str) -> PublishedRow:
+def _build_row(
+    model: str, task: str, length: str, ndcg_at_10: float, observed: float, source: str
+) -> PublishedRow:
     # The papers do not give the queries of length buckets.
     queries = find_query_count(task) if length == "all" else None
-    mean, p95 = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else (None, None)
+    mean, p95 = (
+        bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else (None, None)
+    )
     number, exact = (queries.number, queries.exact) if queries else (None, False)
     return PublishedRow(model, task, length, number, exact, ndcg_at_10, observed, mean, p95, source)
 
 
 def find_query_count(task: str) -> QueryCount | None:
-    """Return the number of queries of a task or benchmark in its paper; None where it is not given."""
-    return TASK_QUERIES.get(task, LANGUAGE_QUERIES if task.startswith("PosIR-") and not task.endswith("-Nano") else None)
+    """Return the number of queries of a task or benchmark in its paper; None where it is not
+    given.
+    """
+    return TASK_QUERIES.get(
+        task, LANGUAGE_QUERIES if task.startswith("PosIR-") and not task.endswith("-Nano") else None
+    )
 
 
 def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
     """Return upper bounds of mean and 95th percentile of PSI if position has no effect.
 
-    The variance of the score over queries is not published. For a given mean in [0, 1] it is largest if every query scores 0
-    or 1, so buckets of such queries are simulated with binomial distributions. Scores of 0 and 1 dominate all others of the
-    same mean in convex order (Shaked & Shanthikumar 2007, Stochastic Orders, 3.A), and best minus worst bucket is a convex
-    function, so its mean is an upper bound; the bounds of PSI and of the percentile hold to normal approximation. A published
-    PSI above the bound is more than chance gives; of one below it that cannot be said. The mean score is in (0, 1], each bucket
-    has queries.
+    The variance of the score over queries is not published. For a given mean in [0, 1] it is
+    largest if every query scores 0 or 1, so buckets of such queries are simulated with binomial
+    distributions. Scores of 0 and 1 dominate all others of the same mean in convex order (Shaked &
+    Shanthikumar 2007, Stochastic Orders, 3.A), and best minus worst bucket is a convex function, so
+    its mean is an upper bound; the bounds of PSI and of the percentile hold to normal
+    approximation. A published PSI above the bound is more than chance gives; of one below it that
+    cannot be said. The mean score is in (0, 1], each bucket has queries.
     """
     rng = np.random.default_rng(SEED)
     null = compute_psi(rng.binomial(queries, score, (DRAWS, len(queries))) / np.asarray(queries))
@@ -330,10 +403,16 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
 
 
 def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
-    """Return whether the bias of a model is notable, by task of the pairs that it has results on, given its PSI by task."""
+    """Return whether the bias of a model is notable, by task of the pairs that it has results on,
+    given its PSI by task.
+    """
     pairs = [(FIRST + suffix, SECOND + suffix) for suffix in SUFFIXES]
     complete = [pair for pair in pairs if observed.keys() >= set(pair)]
-    return {task: min(observed[name] for name in pair) >= THRESHOLD for pair in complete for task in pair}
+    return {
+        task: min(observed[name] for name in pair) >= THRESHOLD
+        for pair in complete
+        for task in pair
+    }
 
 
 def describe_notable(notable: bool | None) -> str | None:
@@ -343,21 +422,39 @@ def describe_notable(notable: bool | None) -> str | None:
 
 @cache
 def published_bins(task: str) -> tuple[PublishedBin, ...]:
-    """Return the published position bins of a task, models and lengths in the order of `published_rows`.
+    """Return the published position bins of a task, models and lengths in the order of
+    `published_rows`.
 
-    PosQ has them at all lengths; PosIR by length, of the curves that could be read precisely from the authors' figures.
+    PosQ has them at all lengths; PosIR by length, of the curves that could be read precisely from
+    the authors' figures.
     """
-    buckets = {system.model: system.buckets for system in read_posq_systems() if system.task == task}
+    buckets = {
+        system.model: system.buckets for system in read_posq_systems() if system.task == task
+    }
     bins: list[PublishedBin] = []
     for row in published_rows(task):
         key = (row.model, task, row.length)
         if row.model in buckets:
-            for (position, mean), queries in zip(buckets[row.model].items(), BUCKET_QUERIES[task], strict=True):
-                bins.append(PublishedBin(*key, position, queries, row.queries_exact, mean, None, None, row.source))
+            for (position, mean), queries in zip(
+                buckets[row.model].items(), BUCKET_QUERIES[task], strict=True
+            ):
+                bins.append(
+                    PublishedBin(
+                        *key, position, queries, row.queries_exact, mean, None, None, row.source
+                    )
+                )
         elif curve := find_curve(task, row.model, row.length):
-            source = f"mean of {curve.tasks} tasks, {curve.source}" if curve.tasks > 1 else curve.source
-            for position, mean in zip(RelativePositions().axes.positions, curve.ndcg_at_10, strict=True):
-                bins.append(PublishedBin(*key, position, None, False, mean, curve.mean_error, curve.psi_error, source))
+            source = (
+                f"mean of {curve.tasks} tasks, {curve.source}" if curve.tasks > 1 else curve.source
+            )
+            for position, mean in zip(
+                RelativePositions().axes.positions, curve.ndcg_at_10, strict=True
+            ):
+                bins.append(
+                    PublishedBin(
+                        *key, position, None, False, mean, curve.mean_error, curve.psi_error, source
+                    )
+                )
     return tuple(bins)
 
 
@@ -365,15 +462,21 @@ def published_bins(task: str) -> tuple[PublishedBin, ...]:
 def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
     """Return every published curve of PosIR by task, model and length.
 
-    Of the averages over tasks, then of the tasks: 506 of 10 models x 18 language pairs x 4 length buckets are known.
+    Of the averages over tasks, then of the tasks: 506 of 10 models x 18 language pairs x 4 length
+    buckets are known.
     """
     curves, groups = [], dict[tuple[str, str, str], list[PositionCurve]]()
     for row in read_rows("posir_curves.csv"):
-        task, bins = _name_posir_task(row), tuple(float(value) for name, value in row.items() if name.startswith("bin_"))
+        task, bins = (
+            _name_posir_task(row),
+            tuple(float(value) for name, value in row.items() if name.startswith("bin_")),
+        )
         # Without a negative zero.
         errors = float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0
         curves.append(PositionCurve(row["model"], task, row["length_bucket"], bins, *errors))
-        groups.setdefault((_name_benchmark(task), row["model"], row["length_bucket"]), []).append(curves[-1])
+        groups.setdefault((_name_benchmark(task), row["model"], row["length_bucket"]), []).append(
+            curves[-1]
+        )
     averages = [
         PositionCurve(
             model,
@@ -390,13 +493,17 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
 
 
 def published_curves(task: str) -> list[PositionCurve]:
-    """Return the published curves of a task or benchmark by model and length; empty except for PosIR."""
+    """Return the published curves of a task or benchmark by model and length; empty except for
+    PosIR.
+    """
     curves = [curve for curve in read_curves().values() if curve.task == task]
     return sorted(curves, key=lambda curve: (curve.model.casefold(), LENGTHS.index(curve.length)))
 
 
 def find_curve(task: str, model: str, length: str) -> PositionCurve | None:
-    """Return the published curve of a model on a task at a length; None if none could be read precisely."""
+    """Return the published curve of a model on a task at a length; None if none could be read
+    precisely.
+    """
     return read_curves().get((task, model, length))
 
 
@@ -418,18 +525,24 @@ class MMTEBCorrelation:
 
 
 def read_mmteb_scores() -> dict[str, float]:
-    """Return the MMTEB retrieval scores (x 100) of the 10 models of PosIR (Zeng et al. 2026, arXiv 2601.08363)."""
+    """Return the MMTEB retrieval scores (x 100) of the 10 models of PosIR (Zeng et al. 2026, arXiv
+    2601.08363).
+    """
     return {row["model"]: float(row["mmteb_retrieval"]) for row in read_rows("mmteb.csv")}
 
 
 def correlate_with_mmteb() -> list[MMTEBCorrelation]:
-    """Return the correlation for each of `LENGTHS`, from the macro average over the ten monolingual tasks."""
+    """Return the correlation for each of `LENGTHS`, from the macro average over the ten monolingual
+    tasks.
+    """
     # It takes longer to import than all other views of `posir published`.
     from scipy.stats import spearmanr
 
     mmteb, rows = read_mmteb_scores(), []
     for length in LENGTHS:
-        posir = {row.model: row.ndcg_at_10 for row in published_rows(MONOLINGUAL) if row.length == length}
+        posir = {
+            row.model: row.ndcg_at_10 for row in published_rows(MONOLINGUAL) if row.length == length
+        }
         fitted = spearmanr([posir[model] for model in mmteb], list(mmteb.values()))
         values = float(fitted.statistic), float(fitted.pvalue), *PRINTED[length]
         rows.append(MMTEBCorrelation(length, len(mmteb), *values, POSIR_SOURCE))
@@ -445,7 +558,9 @@ class TrainingScore:
     model: str
     """The base model, as printed; or a mean over models."""
     training: str
-    """Position of the evidence in the training set: `begin`, `middle`, `end`, `uniform`; or `none` and `PADS`."""
+    """Position of the evidence in the training set: `begin`, `middle`, `end`, `uniform`; or `none`
+    and `PADS`.
+    """
     measure: str
     """`ndcg_at_10`, `psi`, `cosine_beginning` and so on, or `psi_reduction`."""
     value: float
@@ -458,14 +573,20 @@ def read_training_scores() -> tuple[TrainingScore, ...]:
     """Return the published measures, in the order of the papers' tables."""
     return tuple(
         TrainingScore(
-            row["data"], row["model"], row["training"], row["measure"], float(row["value"]), TRAINING_SOURCES[row["table"]]
+            row["data"],
+            row["model"],
+            row["training"],
+            row["measure"],
+            float(row["value"]),
+            TRAINING_SOURCES[row["table"]],
         )
         for row in read_rows("training.csv")
     )
 
 
 def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:
-    """Yield by how much balanced training lowers PSI for each data and model: 1 - PSI (uniform) / worst skewed PSI.
+    """Yield by how much balanced training lowers PSI for each data and model: 1 - PSI (uniform) /
+    worst skewed PSI.
 
     arXiv 2605.26578, Section 5, which gives 57 to 87% on SQuAD-PosQ.
     """
@@ -474,4 +595,9 @@ def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:
         values = {score.training: score for score in group}
         balanced = values.pop(BALANCED)
         reduction = 1 - balanced.value / max(score.value for score in values.values())
-        yield replace(balanced, measure=PSI_REDUCTION, value=reduction, source=f"computed from {balanced.source}")
+        yield replace(
+            balanced,
+            measure=PSI_REDUCTION,
+            value=reduction,
+            source=f"computed from {balanced.source}",
+        )

@@ -1,4 +1,6 @@
-"""`posir.recipe`: recipes are files, `recipe.yaml` in a paper's folder, beside the settings files that its commands read."""
+"""`posir.recipe`: recipes are files, `recipe.yaml` in a paper's folder, beside the settings files
+that its commands read.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,14 @@ class RecipeItem(Section):
     """A table or figure of a paper."""
 
     item: str
-    """Its number as printed, such as `Table 1`; neighbors that one command repeats are one item, such as `Table 13 to 43`."""
+    """Its number as printed, such as `Table 1`; neighbors that one command repeats are one item,
+    such as `Table 13 to 43`.
+    """
     shows: str
     commands: tuple[str, ...] = ()
-    """Lines of a shell; empty if it cannot be repeated. A comment says that the next lines need another environment."""
+    """Lines of a shell; empty if it cannot be repeated. A comment says that the next lines need
+    another environment.
+    """
     runs: Literal["here", "with a GPU", "with what is not released"] | None = None
     """The least that its commands need, at the paper's size; None if it has none."""
     needs: str | None = None
@@ -55,9 +61,13 @@ class RecipeItem(Section):
 
     @model_validator(mode="after")
     def check_runs(self) -> RecipeItem:
-        """Raise ValueError if it does not say what its commands need, or not what is not released."""
+        """Raise ValueError if it does not say what its commands need, or not what is not
+        released.
+        """
         if bool(self.commands) != (self.runs is not None):
-            raise ValueError(f"{self.item}: `runs` is stated of an item with commands, and of no other")
+            raise ValueError(
+                f"{self.item}: `runs` is stated of an item with commands, and of no other"
+            )
         if self.runs == "with what is not released" and not self.missing:
             raise ValueError(f"{self.item}: `missing` must say what is not released")
         return self
@@ -78,7 +88,10 @@ class Recipe(Section):
 
     def expand(self, item: RecipeItem, *, scaled: bool) -> Iterator[Call]:
         """Yield the calls of an item, as in the paper or scaled down."""
-        values = {name: variable.scaled if scaled else variable.default for name, variable in self.variables.items()}
+        values = {
+            name: variable.scaled if scaled else variable.default
+            for name, variable in self.variables.items()
+        }
         variables = {name: os.path.expandvars(value) for name, value in values.items()}
         for line in item.commands:
             yield from expand_line(line, variables)
@@ -108,9 +121,16 @@ def select_item(recipe: Recipe, name: str) -> Recipe:
     """Return a recipe with the named item alone; raise PosirError if it has none."""
     items = tuple(item for item in recipe.items if item.item.casefold() == name.casefold())
     if not items:
-        raise PosirError(f"{recipe.title} has no '{name}'. Items: {', '.join(item.item for item in recipe.items)}.")
+        raise PosirError(
+            f"{recipe.title} has no '{name}'. Items: "
+            f"{', '.join(item.item for item in recipe.items)}."
+        )
     commands = " ".join(command for item in items for command in item.commands)
-    used = {name: variable for name, variable in recipe.variables.items() if name in VARIABLE.findall(commands)}
+    used = {
+        name: variable
+        for name, variable in recipe.variables.items()
+        if name in VARIABLE.findall(commands)
+    }
     return recipe.model_copy(update={"items": items, "variables": used})
 
 
@@ -125,16 +145,23 @@ def _list_exports(recipe: Recipe) -> list[str]:
 
 
 def _list_differences(paper: str) -> list[str]:
-    """Return how models run without the paper's protocol; none of a paper whose protocols are not known."""
+    """Return how models run without the paper's protocol; none of a paper whose protocols are not
+    known.
+    """
     runs = [(paper, row.model) for row in list_protocols(paper)] if paper in PAPERS else []
     return list_differences(runs)
 
 
 def _to_text(paper: str, recipe: Recipe) -> str:
-    """Return a recipe for a terminal: notes are comments, so that all of it can be pasted into a shell."""
+    """Return a recipe for a terminal: notes are comments, so that all of it can be pasted into a
+    shell.
+    """
     lines = [f"# {recipe.title} ({recipe.reference})", *_list_exports(recipe)]
     if differences := _list_differences(paper):
-        lines += [f"# Without POSIR_PROTOCOL={paper}:", *(f"# {difference}" for difference in differences)]
+        lines += [
+            f"# Without POSIR_PROTOCOL={paper}:",
+            *(f"# {difference}" for difference in differences),
+        ]
     for item in recipe.items:
         labels = ("runs", "needs", "published", "ours", "missing")
         notes = (f"# {label}: {note}" for label in labels if (note := getattr(item, label)))
@@ -146,16 +173,38 @@ def to_page(paper: str, recipe: Recipe) -> str:
     """Return a recipe as a page of the documentation."""
     headings, rows = ("", "shows", "published", "ours", "needs, and what is missing"), []
     for item in recipe.items:
-        notes = (item.runs and f"Runs {item.runs}.", item.needs, item.missing and f"Missing: {item.missing}")
-        rows.append((item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))))
+        notes = (
+            item.runs and f"Runs {item.runs}.",
+            item.needs,
+            item.missing and f"Missing: {item.missing}",
+        )
+        rows.append(
+            (
+                item.item,
+                item.shows,
+                item.published or "",
+                item.ours or "",
+                " ".join(filter(None, notes)),
+            )
+        )
     columns = tuple(map(Column, ("variable", "for a trial on a CPU")))
-    variables = ((f"`{name}`", variable.scaled and f"`{variable.scaled}`") for name, variable in recipe.variables.items())
-    exports = _to_shell([f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)])
+    variables = (
+        (f"`{name}`", variable.scaled and f"`{variable.scaled}`")
+        for name, variable in recipe.variables.items()
+    )
+    exports = _to_shell(
+        [f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)]
+    )
     differences = "\n".join(f"- {difference}" for difference in _list_differences(paper))
     without = (f"## Without `POSIR_PROTOCOL={paper}`", differences) if differences else ()
-    repeated = (f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}" for item in recipe.items if item.commands)
+    repeated = (
+        f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}"
+        for item in recipe.items
+        if item.commands
+    )
     sections = (
-        f"<!-- Made by `posir recipe {paper} --format markdown`; change recipes/{paper}/recipe.yaml instead. -->",
+        f"<!-- Made by `posir recipe {paper} --format markdown`; change "
+        f"recipes/{paper}/recipe.yaml instead. -->",
         f"# {recipe.title}",
         f"{recipe.reference}. {recipe.summary}",
         recipe.introduction.strip(),
@@ -190,7 +239,10 @@ class PaperRecipe(Presentable):
     def sections(self) -> list[DisplaySection]:
         """Return the items with their commands, for a page."""
         return [
-            DisplaySection(title=item.item, sentences=(item.shows, *(f"`{command}`" for command in item.commands)))
+            DisplaySection(
+                title=item.item,
+                sentences=(item.shows, *(f"`{command}`" for command in item.commands)),
+            )
             for item in self.recipe.items
         ]
 
@@ -212,7 +264,8 @@ class PaperRecipe(Presentable):
 
 
 def check_recipes(recipes: Mapping[str, Recipe]) -> TableResult:
-    """Check the calls of recipes against the installed programs, as in the paper and scaled down; nothing is run.
+    """Check the calls of recipes against the installed programs, as in the paper and scaled down;
+    nothing is run.
 
     There is a row for each wrong one: recipe, item, call and problem.
     """
@@ -224,28 +277,42 @@ def check_recipes(recipes: Mapping[str, Recipe]) -> TableResult:
         for call in recipe.expand(item, scaled=scaled)
     )
     checked = [(paper, item, call, check_call(arguments)) for paper, item, call, arguments in calls]
-    wrong = [dict(zip(("recipe", "item", "call", "problem"), row, strict=True)) for row in checked if row[-1]]
+    wrong = [
+        dict(zip(("recipe", "item", "call", "problem"), row, strict=True))
+        for row in checked
+        if row[-1]
+    ]
     lines = ["{recipe}, {item}: {call}: {problem}".format(**row) for row in wrong]
-    title = f"{pluralize(len(calls), 'call')} checked: {pluralize(len(wrong), 'problem') if wrong else 'no problem'}"
+    title = (
+        f"{pluralize(len(calls), 'call')} checked: "
+        f"{pluralize(len(wrong), 'problem') if wrong else 'no problem'}"
+    )
     sentence = " ".join([*lines, title])
-    return TableResult(title=title, rows=wrong, tables=(), sentences=[sentence], exit_status=int(bool(wrong)))
+    return TableResult(
+        title=title, rows=wrong, tables=(), sentences=[sentence], exit_status=int(bool(wrong))
+    )
 
 
 @public()
 def recipe(
-    paper: str | None = None, *, item: str | None = None, check: bool = False, output: str | Path | None = None
+    paper: str | None = None,
+    *,
+    item: str | None = None,
+    check: bool = False,
+    output: str | Path | None = None,
 ) -> PaperRecipe | TableResult:
     """Show the commands that repeat each table and figure of a paper, with its settings.
 
     Args:
         paper: A recipe; without it, all are listed.
         item: A table or figure of the paper, such as 'Table 1'.
-        check: Check that the installed programs take the options of all commands; exit 1 and the line if they do not.
+        check: Check that the installed programs take the options of all commands; exit 1 and the
+            line if they do not.
         output: Folder that the settings files of the commands are copied to.
 
     Returns:
-        The recipe; a table of all recipes if none is named; the copied files if there is a folder for them; what is wrong
-        with commands if they are checked.
+        The recipe; a table of all recipes if none is named; the copied files if there is a folder
+        for them; what is wrong with commands if they are checked.
 
     Raises:
         PosirError: There is no such recipe or item, or a file of another content is in the folder.
@@ -272,20 +339,30 @@ def recipe(
     copies = {folder / source.name: source for source in list_settings_files(paper)}
     for copy, source in copies.items():
         if copy.exists() and not (copy.is_file() and copy.read_bytes() == source.read_bytes()):
-            raise PosirError(f"{copy} exists with other content and is not overwritten. Remove it, or choose another folder.")
+            raise PosirError(
+                f"{copy} exists with other content and is not overwritten. Remove it, or choose "
+                "another folder."
+            )
     for copy, source in copies.items():
         with atomic_write(copy) as part:
             shutil.copyfile(source, part)
     return TableResult(
-        title=content.title, tables=(), rows=[{"file": str(copy)} for copy in copies], last=tuple(map(str, copies))
+        title=content.title,
+        tables=(),
+        rows=[{"file": str(copy)} for copy in copies],
+        last=tuple(map(str, copies)),
     )
 
 
 def _tabulate_recipes() -> TableResult:
     recipes = {paper: read_recipe(paper) for paper in list_papers()}
     records = [
-        {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})} for paper, recipe in recipes.items()
+        {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})}
+        for paper, recipe in recipes.items()
     ]
     columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Items", "right"))
-    rows = ((name, recipe.title, recipe.reference, str(len(recipe.items))) for name, recipe in recipes.items())
+    rows = (
+        (name, recipe.title, recipe.reference, str(len(recipe.items)))
+        for name, recipe in recipes.items()
+    )
     return TableResult(title="Recipes", tables=[Table(columns, tuple(rows))], rows=records)

@@ -2,4 +2,6 @@
 
 from posir_tasks.plugin_api import PROBE, Command, declare
 
-posir_commands = declare(Command("recipe", "posir_recipes.api:recipe", "Show the commands that repeat a paper.", PROBE))
+posir_commands = declare(
+    Command("recipe", "posir_recipes.api:recipe", "Show the commands that repeat a paper.", PROBE)
+)

@@ -49,18 +49,23 @@ BRIEF = (
 )
 NOTE = "nDCG@10 and differences of it x 100. 95% intervals are for new documents."
 JUDGED_NOTE = (
-    "Judged queries: means over all of them x 100, whether or not the position of their evidence is known, with 95% intervals "
-    "for new clusters: documents, topics, or what `posir score --clusters` named. How positions are added: docs/data.md."
+    "Judged queries: means over all of them x 100, whether or not the position of their evidence "
+    "is known, with 95% intervals "
+    "for new clusters: documents, topics, or what `posir score --clusters` named. How positions "
+    "are added: docs/data.md."
 )
 CURVE_NOTE = (
-    "Over position: nDCG@10 at each position in the window, on an axis from 0 to 100; ░ after ┊: truncated evidence, as wide "
+    "Over position: nDCG@10 at each position in the window, on an axis from 0 to 100; ░ after ┊: "
+    "truncated evidence, as wide "
     "as its share. The boundary does not mark a fixed position, since documents differ in length."
 )
 
 
 @dataclass(frozen=True, repr=False)
 class Results(Presentable, Sequence[SubsetResult]):
-    """Results of models, one for each subset of a task: `results[0].profile`; tables pool the subsets of a task."""
+    """Results of models, one for each subset of a task: `results[0].profile`; tables pool the
+    subsets of a task.
+    """
 
     subset_results: tuple[SubsetResult, ...]
     """Ordered by model, task and subset."""
@@ -71,8 +76,9 @@ class Results(Presentable, Sequence[SubsetResult]):
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
     judged: tuple[StoredResult, ...] = ()
-    """Results on all judged queries of data in which not every query has one position, and those of mteb's own tasks; they are
-    not among the items."""
+    """Results on all judged queries of data in which not every query has one position, and those of
+    mteb's own tasks; they are not among the items.
+    """
 
     @overload
     def __getitem__(self, index: int) -> SubsetResult: ...
@@ -112,7 +118,9 @@ class Results(Presentable, Sequence[SubsetResult]):
     @property
     def title(self) -> str:
         """Subject in a few words."""
-        models, tasks = ({getattr(summary, field) for summary in self.summaries} for field in ("model", "task"))
+        models, tasks = (
+            {getattr(summary, field) for summary in self.summaries} for field in ("model", "task")
+        )
         models |= {summary.model for summary in self.judged_summaries}
         tasks |= {summary.task for summary in self.judged_summaries}
         return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
@@ -133,13 +141,18 @@ class Results(Presentable, Sequence[SubsetResult]):
         return tables.choose_columns(self.keys, full=self.full)
 
     def sections(self) -> list[DisplaySection]:
-        """Return the answers, every length with all scores that are asked for, then judged queries and several places."""
+        """Return the answers, every length with all scores that are asked for, then judged queries
+        and several places.
+        """
         further = [judged_table(self.judged_summaries)] if self.judged else []
         if self and (self.keys or self.full):
             titled = (replace(row, length=row.length_title or row.length) for row in self.rows)
             rows = [*titled, *average_languages(self.rows)]
             further.insert(0, tables.length_table(rows, self.columns, curves=True))
-        shown = [*tables.answer_sections(self.rows + self.place_rows), *to_paragraphs(tables.place_notes(self.summaries))]
+        shown = [
+            *tables.answer_sections(self.rows + self.place_rows),
+            *to_paragraphs(tables.place_notes(self.summaries)),
+        ]
         lead = [DisplaySection(self.page_title)] if self.summaries else []
         return [*lead, *shown, *([DisplaySection(tables=tuple(further))] if further else [])]
 
@@ -147,21 +160,36 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Return every row with all its scores, or those that were chosen."""
         rows = progress(self.rows + self.place_rows, "Scoring results")
         judged = [summary.columns() for summary in self.judged_summaries]
-        return [*(tables.select_columns(row, self.columns) if self.keys else row.columns() for row in rows), *judged]
+        return [
+            *(
+                tables.select_columns(row, self.columns) if self.keys else row.columns()
+                for row in rows
+            ),
+            *judged,
+        ]
 
     def document(self) -> list[dict[str, Any]]:
         """Return all pooled scores and the position profile of each model on each task."""
         rows, summaries = iter(self.rows), progress(self.summaries, "Scoring results")
-        pooled = [tables.pooled_scores(summary, [next(rows) for _ in summary.findings]) for summary in summaries]
+        pooled = [
+            tables.pooled_scores(summary, [next(rows) for _ in summary.findings])
+            for summary in summaries
+        ]
         return [*pooled, *(summary.columns() for summary in self.judged_summaries)]
 
     def legend(self) -> list[str]:
         """Return how to read the numbers."""
         positions = (
-            [NOTE if self.keys or self.full else f"{explain_sketches(self.strips())}\n{BRIEF}"] if self.subset_results else []
+            [NOTE if self.keys or self.full else f"{explain_sketches(self.strips())}\n{BRIEF}"]
+            if self.subset_results
+            else []
         )
         has_queries = any(summary.scores for summary in self.judged_summaries)
-        return [*positions, *([JUDGED_NOTE] if has_queries else []), *describe_parts(self.judged_summaries)]
+        return [
+            *positions,
+            *([JUDGED_NOTE] if has_queries else []),
+            *describe_parts(self.judged_summaries),
+        ]
 
     def explanation(self) -> Iterator[str]:
         """Yield notes on truncation and on these documents, and what every column means."""
@@ -170,7 +198,10 @@ class Results(Presentable, Sequence[SubsetResult]):
             several = len(self.summaries) > MOST_SENTENCES
             for task in dict.fromkeys(summary.task for summary in self.summaries if several):
                 of_task = [summary for summary in self.summaries if summary.task == task]
-                yield from (f"{task}: {note}" for note in tables.truncation_notes(model_labels(of_task), of_task))
+                yield from (
+                    f"{task}: {note}"
+                    for note in tables.truncation_notes(model_labels(of_task), of_task)
+                )
             yield from tables.document_notes(model_labels(self.summaries), self.summaries)
             yield from (NOTE, tables.build_legend(self.columns), CURVE_NOTE)
 
@@ -182,7 +213,12 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def describe_data(self) -> str:
         """Return the tasks with the revisions of their data."""
-        return ", ".join(dict.fromkeys(f"{summary.task}, data revision {summary.data_revision}" for summary in self.summaries))
+        return ", ".join(
+            dict.fromkeys(
+                f"{summary.task}, data revision {summary.data_revision}"
+                for summary in self.summaries
+            )
+        )
 
     def figures(self) -> list[Figure]:
         """Return every chart of each model on each task."""
@@ -201,7 +237,9 @@ class Results(Presentable, Sequence[SubsetResult]):
         if not self.keys:
             return render_latex(self.summaries)
         table = tables.length_table(self.rows, self.columns)
-        return to_latex(replace(table, notes=(NOTE, tables.build_legend(self.columns))), label="tab:posir")
+        return to_latex(
+            replace(table, notes=(NOTE, tables.build_legend(self.columns))), label="tab:posir"
+        )
 
     def to_html(self) -> str:
         """Return the report as a page of a single file that needs no network."""
@@ -211,18 +249,28 @@ class Results(Presentable, Sequence[SubsetResult]):
             return super().to_html()
         return render_report(self.summaries, self.figures())
 
-    def tabulate(self, rows: Sequence[ReportRow], table: Table, columns: Iterable[ScoreInfo], **other: Any) -> TableResult:
-        """Return rows in a table, with the findings above it and what the columns mean; `other` are fields of the result."""
-        fields: dict[str, Any] = {"sentences": tuple(tables.describe_findings(self.rows)), "notes": [NOTE]}
+    def tabulate(
+        self, rows: Sequence[ReportRow], table: Table, columns: Iterable[ScoreInfo], **other: Any
+    ) -> TableResult:
+        """Return rows in a table, with the findings above it and what the columns mean; `other` are
+        fields of the result.
+        """
+        fields: dict[str, Any] = {
+            "sentences": tuple(tables.describe_findings(self.rows)),
+            "notes": [NOTE],
+        }
         fields |= {"further": [tables.build_legend(columns)], **other}
-        return TableResult(title=self.title, rows=[row.columns() for row in rows], tables=[table], **fields)
+        return TableResult(
+            title=self.title, rows=[row.columns() for row in rows], tables=[table], **fields
+        )
 
     def check(self, limits: str | Sequence[str | Limit], *, strict: bool = False) -> Gate:
-        """Test limits on the scores of every model and task over all lengths, as `posir report --fail-if` does.
+        """Test limits on the scores of every model and task over all lengths, as `posir report
+        --fail-if` does.
 
         Args:
-            limits: A metric, `<` or `>`, and a number in the unit in which it is printed, such as `position_effect > 10`; or
-                several of these.
+            limits: A metric, `<` or `>`, and a number in the unit in which it is printed, such as
+                `position_effect > 10`; or several of these.
             strict: Whether a limit already fails if the interval is not wholly within it.
 
         Returns:
@@ -235,71 +283,105 @@ class Results(Presentable, Sequence[SubsetResult]):
         values = [
             value
             for model, summary in named
-            for group, part in ((analyze(summary.values).overall, ""), (analyze_places(summary.values), PLACES))
+            for group, part in (
+                (analyze(summary.values).overall, ""),
+                (analyze_places(summary.values), PLACES),
+            )
             if group and (group.queries or not summary.place_findings)
             for value in LimitedValue.of_scores(group, model, f"{summary.task}{part}", ALL)
         ]
         for summary in self.judged_summaries:
             if summary.scores:
-                values += LimitedValue.of_means(summary.scores, summary.estimates, summary.model, summary.full_task)
+                values += LimitedValue.of_means(
+                    summary.scores, summary.estimates, summary.model, summary.full_task
+                )
         gaps = {
             (model, summary.task): f"it has no results of {', '.join(summary.missing)}"
             for model, summary in named
             if summary.missing
         }
         return replace(
-            check_limits(values, [limits] if isinstance(limits, str) else limits, strict=strict, gaps=gaps), command="report"
+            check_limits(
+                values, [limits] if isinstance(limits, str) else limits, strict=strict, gaps=gaps
+            ),
+            command="report",
         )
 
     def bins(self) -> TableResult:
         """Return nDCG@10 of every position bin: a row for each model, task and bin."""
-        rows, columns = [row for summary in self.summaries for row in build_bin_rows(summary)], tables.bin_columns()
+        rows, columns = (
+            [row for summary in self.summaries for row in build_bin_rows(summary)],
+            tables.bin_columns(),
+        )
         return self.tabulate(rows, tables.bin_table(rows, columns), columns, values=self.document())
 
     def recall(self) -> TableResult:
-        """Return Recall@5, @10 and @100: a row for each model and task, and for each position bin of them."""
+        """Return Recall@5, @10 and @100: a row for each model and task, and for each position bin
+        of them.
+        """
         rows = [row for summary in self.summaries for row in recall.build_recall_rows(summary)]
         return self.tabulate(
             rows,
             tables.bin_table(rows, recall.RECALL_COLUMNS),
             recall.RECALL_COLUMNS,
             sentences=tuple(recall.describe_recall(self.summaries)),
-            notes=["Recall x 100, without intervals.", *recall.describe_cut_rankings(self.summaries)],
+            notes=[
+                "Recall x 100, without intervals.",
+                *recall.describe_cut_rankings(self.summaries),
+            ],
         )
 
     def plot(self, task: str | None = None) -> Picture:
-        """Draw where in documents evidence is found, and what is not read: a strip for each model, best nDCG@10 first.
+        """Draw where in documents evidence is found, and what is not read: a strip for each model,
+        best nDCG@10 first.
 
         Args:
             task: The task to draw; None for all.
 
         Returns:
-            A picture that a notebook shows without a network, and `save("picture.png")` or `.svg` writes.
+            A picture that a notebook shows without a network, and `save("picture.png")` or `.svg`
+            writes.
 
         Raises:
             PosirError: There are no results on this task.
         """
         tasks = {summary.task for summary in self.summaries}
         if task is not None and task not in tasks:
-            raise PosirError(f"There are no results on a task '{task}'. There are results on {', '.join(sorted(tasks))}.")
-        shown = replace(self, subset_results=tuple(result for result in self.subset_results if task in (None, result.task)))
+            raise PosirError(
+                f"There are no results on a task '{task}'. There are results on "
+                f"{', '.join(sorted(tasks))}."
+            )
+        shown = replace(
+            self,
+            subset_results=tuple(
+                result for result in self.subset_results if task in (None, result.task)
+            ),
+        )
         return Picture(draw_strips(shown.strips(), source=shown.describe_data()))
 
 
 def read_results(
-    path: str | Path, *, columns: Collection[str] = (), full: bool = False, margins: Collection[str] = ()
+    path: str | Path,
+    *,
+    columns: Collection[str] = (),
+    full: bool = False,
+    margins: Collection[str] = (),
 ) -> Results:
-    """Read the results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score` that have positions or judgments.
+    """Read the results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score` that have
+    positions or judgments.
 
     Args:
         path: The folder of results; folders below it are searched.
-        columns: Keys of the scores to show, as in `posir report --columns`; empty for the default ones.
+        columns: Keys of the scores to show, as in `posir report --columns`; empty for the default
+            ones.
         full: Whether the published PSI, what chance gives, and observed differences are also shown.
-        margins: The smallest differences that matter, in points: `5` for the position effect, or `ndcg_at_10=2` and the like.
+        margins: The smallest differences that matter, in points: `5` for the position effect, or
+            `ndcg_at_10=2` and the like.
 
     Returns:
-        A sequence with the result of each subset, ordered by model, task and subset. As a data frame it has a row for each
-        model, task and length: scores in [0, 1] with intervals, and the verdict on bias within the window.
+        A sequence with the result of each subset, ordered by model, task and subset. As a data
+        frame it has a row for each model, task and length: scores in [0, 1] with intervals, and the
+        verdict on bias within the window.
 
     Raises:
         PosirError: There is no such folder, no such result in it, or none that can be read.
@@ -324,21 +406,29 @@ def read_results(
     )
 
 
-@public(charts=True, card=True, flags=("markdown", "csv", "latex"), undecided_by=("fail_if", "strict", "junit"))
+@public(
+    charts=True,
+    card=True,
+    flags=("markdown", "csv", "latex"),
+    undecided_by=("fail_if", "strict", "junit"),
+)
 def report(
     results: str | Path,
     *,
     bins: bool = False,
     recall: bool = False,
     published: bool = False,
-    columns: Annotated[str | Iterable[str] | None, Option(one_value=True, metavar="KEY,KEY")] = None,
+    columns: Annotated[
+        str | Iterable[str] | None, Option(one_value=True, metavar="KEY,KEY")
+    ] = None,
     full: bool = False,
     margin: Annotated[str | Iterable[str] | None, Option(metavar="POINTS")] = None,
     fail_if: Annotated[str | Iterable[str] | None, Option(metavar="LIMIT")] = None,
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> Results | TableResult | Gate:
-    """Show how well models retrieve, what they truncate, and whether they favor an end of documents.
+    """Show how well models retrieve, what they truncate, and whether they favor an end of
+    documents.
 
         posir report results
         posir report results --html report.html
@@ -351,18 +441,21 @@ def report(
         published: Include the published results of the same tasks.
         columns: Keys of the scores to show, separated by commas; `--columns help` lists them.
         full: Also show the published PSI, what chance alone gives, and observed differences.
-        margin: Smallest difference that matters: of the position effect, such as 5, or KEY=POINTS such as ndcg_at_10=2.
-        fail_if: Exit status 1, not 0, if a score is beyond a limit, such as 'position_effect > 10'; 2 if inconclusive.
+        margin: Smallest difference that matters: of the position effect, such as 5, or KEY=POINTS
+            such as ndcg_at_10=2.
+        fail_if: Exit status 1, not 0, if a score is beyond a limit, such as 'position_effect > 10';
+            2 if inconclusive.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
         junit: With `fail_if`: write JUnit XML to this file.
 
     Returns:
-        The results, as `posir.read_results` returns them, or the table that was asked for. With `fail_if`, the verdict on every
-        limit of each model and task, and over all.
+        The results, as `posir.read_results` returns them, or the table that was asked for. With
+        `fail_if`, the verdict on every limit of each model and task, and over all.
 
     Raises:
-        PosirError: There is no such folder, no result in it that can be read, no such score; or two tables are asked for. With
-            `fail_if`, a limit is malformed, or the file cannot be written.
+        PosirError: There is no such folder, no result in it that can be read, no such score; or two
+            tables are asked for. With `fail_if`, a limit is malformed, or the file cannot be
+            written.
 
     Examples:
         >>> import posir
@@ -371,11 +464,24 @@ def report(
     """
     if limits := parse_limits(to_list(fail_if), strict=strict, junit=junit):
         if bins or recall or published or columns or full:
-            raise PosirError("--fail-if is a test of its own. Omit --bins, --recall, --published, --columns and --full.")
-        return run_gate(lambda: read_results(results).check(limits, strict=strict), limits, "report", junit, strict=strict)
+            raise PosirError(
+                "--fail-if is a test of its own. Omit --bins, --recall, --published, --columns "
+                "and --full."
+            )
+        return run_gate(
+            lambda: read_results(results).check(limits, strict=strict),
+            limits,
+            "report",
+            junit,
+            strict=strict,
+        )
     if recall and (bins or published):
         raise PosirError("--recall is a table of its own. Omit --bins and --published.")
-    keys = [key.strip() for key in (columns.split(",") if isinstance(columns, str) else columns or ()) if key.strip()]
+    keys = [
+        key.strip()
+        for key in (columns.split(",") if isinstance(columns, str) else columns or ())
+        if key.strip()
+    ]
     if keys == ["help"]:
         return _tabulate_scores()
     shown = read_results(results, columns=keys, full=full, margins=to_list(margin))
@@ -392,13 +498,21 @@ def _tabulate_with_published(shown: Results) -> TableResult:
     scores = tables.with_published_scores(shown.columns, merged)
     table = tables.length_table(merged, scores, curves=True)
     notes = [NOTE, *list_differences((row.task, row.model) for row in shown.rows)]
-    return shown.tabulate(merged, table, scores, notes=notes, further=[tables.build_legend(scores), CURVE_NOTE])
+    return shown.tabulate(
+        merged, table, scores, notes=notes, further=[tables.build_legend(scores), CURVE_NOTE]
+    )
 
 
 def _tabulate_bins_with_published(shown: Results) -> TableResult:
-    """Return a row per position bin, by length as the papers give them, with the published ones after one's own."""
+    """Return a row per position bin, by length as the papers give them, with the published ones
+    after one's own.
+    """
     rows = merge_published_bins(shown.summaries)
-    columns = [column for column in tables.bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
+    columns = [
+        column
+        for column in tables.bin_columns()
+        if any(row.scores.get(column.key) is not None for row in rows)
+    ]
     notes = [NOTE, *list_differences((row.task, row.model) for row in shown.rows)]
     return shown.tabulate(rows, tables.bin_table(rows, columns), columns, notes=notes)
 
@@ -407,8 +521,16 @@ def _tabulate_scores() -> TableResult:
     """Return everything that `--columns` takes."""
     keys = ("key", "title", "shown_by_default", "description", "source")
     shown = tables.default_columns()
-    scores = ((score.key, score.title, score in shown, score.description, score.citation) for score in tables.known_columns())
+    scores = (
+        (score.key, score.title, score in shown, score.description, score.citation)
+        for score in tables.known_columns()
+    )
     rows = [dict(zip(keys, values, strict=True)) for values in scores]
-    lines = [f"{row['key']}: {row['description']}" + (f" [{row['source']}]" if row["source"] else "") for row in rows]
+    lines = [
+        f"{row['key']}: {row['description']}" + (f" [{row['source']}]" if row["source"] else "")
+        for row in rows
+    ]
     usual = f"Without --columns: {', '.join(score.key for score in shown)}."
-    return TableResult(title="Scores", tables=[], sentences=[usual], notes=["\n".join(lines)], rows=rows)
+    return TableResult(
+        title="Scores", tables=[], sentences=[usual], notes=["\n".join(lines)], rows=rows
+    )

@@ -27,7 +27,9 @@ class ProfileCell:
     """Title of the length bucket."""
     position: str
     start: float
-    """Start, middle and end of the bin as shares of all bins; of the document, if bins are equal shares of it."""
+    """Start, middle and end of the bin as shares of all bins; of the document, if bins are equal
+    shares of it.
+    """
     middle: float
     end: float
     queries: int
@@ -39,10 +41,14 @@ class ProfileCell:
     """95% of the means over samples of documents, if position has no effect."""
 
     def columns(self) -> dict[str, Any]:
-        """Return the row of a chart: the estimate as three columns, as everywhere, and the ends of the null band as two."""
+        """Return the row of a chart: the estimate as three columns, as everywhere, and the ends of
+        the null band as two.
+        """
         fields = {name: value for name, value in vars(self).items() if name != "null_band"}
         low, high = self.null_band or (None, None)
-        return fields | flatten("ndcg_at_10", self.ndcg_at_10) | {"null_low": low, "null_high": high}
+        return (
+            fields | flatten("ndcg_at_10", self.ndcg_at_10) | {"null_low": low, "null_high": high}
+        )
 
 
 def build_cells(summary: TaskSummary) -> list[ProfileCell]:
@@ -51,32 +57,51 @@ def build_cells(summary: TaskSummary) -> list[ProfileCell]:
 
 
 def build_curve_cells(summary: TaskSummary) -> list[ProfileCell]:
-    """Return the cells of curves by length bucket: empty buckets are left out, sparse bins merged."""
-    return [cell for cells in _iterate_buckets(summary, merged=True) if any(cell.queries for cell in cells) for cell in cells]
+    """Return the cells of curves by length bucket: empty buckets are left out, sparse bins
+    merged.
+    """
+    return [
+        cell
+        for cells in _iterate_buckets(summary, merged=True)
+        if any(cell.queries for cell in cells)
+        for cell in cells
+    ]
 
 
 def _iterate_buckets(summary: TaskSummary, *, merged: bool) -> Iterator[list[ProfileCell]]:
     axes = summary.profile.axes
     analysis = analyze(summary.values)
     groups = [group.observations for group in analysis.lengths or [analysis.overall]]
-    for title, observations, counts in zip(axes.length_titles, groups, summary.profile.counts, strict=True):
+    for title, observations, counts in zip(
+        axes.length_titles, groups, summary.profile.counts, strict=True
+    ):
         sparse = merged and is_sparse(axes, counts.sum(axis=1))
         yield _build_bucket(title, axes.positions, observations, merged=sparse)
 
 
 def pool_curve_cells(summaries: Sequence[TaskSummary]) -> list[list[ProfileCell]]:
-    """Return the cells of the curve over all lengths of each model on a task; sparse bins of one are merged in all."""
-    sparse = any(is_sparse(summary.profile.axes, summary.profile.counts.sum(axis=(0, 2))) for summary in summaries)
+    """Return the cells of the curve over all lengths of each model on a task; sparse bins of one
+    are merged in all.
+    """
+    sparse = any(
+        is_sparse(summary.profile.axes, summary.profile.counts.sum(axis=(0, 2)))
+        for summary in summaries
+    )
     return [pool_lengths(summary.ranks, merged=sparse) for summary in summaries]
 
 
 def pool_lengths(ranks: DocumentRanks, *, merged: bool) -> list[ProfileCell]:
-    """Return the cells of the curve of ranks over all lengths; with `merged`, of five merged bins."""
-    return _build_bucket(ALL_LENGTHS, ranks.axes.positions, Observations.from_ranks(ranks), merged=merged)
+    """Return the cells of the curve of ranks over all lengths; with `merged`, of five merged
+    bins.
+    """
+    return _build_bucket(
+        ALL_LENGTHS, ranks.axes.positions, Observations.from_ranks(ranks), merged=merged
+    )
 
 
 def find_beyond(values: ResultValues, cell: ProfileCell) -> float | None:
-    """Return the share of the evidence of a cell, in [0, 1], that ends beyond the model's window; None if it is unknown.
+    """Return the share of the evidence of a cell, in [0, 1], that ends beyond the model's window;
+    None if it is unknown.
 
     The cell is of any bins, merged ones included, of one length bucket or of all.
     """
@@ -91,12 +116,18 @@ def find_beyond(values: ResultValues, cell: ProfileCell) -> float | None:
     return float(1 - within / total) if total else None
 
 
-def _build_bucket(length: str, names: Sequence[str], observations: Observations, *, merged: bool) -> list[ProfileCell]:
-    """Return the cells of one length bucket, or of all lengths; a query in two bins of a merged one is counted once."""
+def _build_bucket(
+    length: str, names: Sequence[str], observations: Observations, *, merged: bool
+) -> list[ProfileCell]:
+    """Return the cells of one length bucket, or of all lengths; a query in two bins of a merged one
+    is counted once.
+    """
     if merged:
         size = EQUAL_BINS // MERGED_BINS
         observations = observations.merge_bins(size)
-        names = [f"{names[first]} to {names[first + size - 1]}" for first in range(0, EQUAL_BINS, size)]
+        names = [
+            f"{names[first]} to {names[first + size - 1]}" for first in range(0, EQUAL_BINS, size)
+        ]
     total, counts = len(names), np.bincount(observations.position, minlength=len(names))
     ends = estimate_chance_band(observations).T.tolist()
     return [

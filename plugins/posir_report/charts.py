@@ -30,12 +30,23 @@ BANDS = {False: 0.97, True: 0.74}
 
 
 def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
-    """Return nDCG@10 over position, a panel for each length bucket, with intervals, null bands and the model's window."""
+    """Return nDCG@10 over position, a panel for each length bucket, with intervals, null bands and
+    the model's window.
+    """
     shown = {cell.length for cell in cells}
-    panels = {length: title for length, title in length_titles(summary.profile).items() if length in shown}
+    panels = {
+        length: title for length, title in length_titles(summary.profile).items() if length in shown
+    }
     positions, window = charts.build_positions(summary.profile.axes), summary.values.read.tokens
     values = charts.mark_beyond(
-        [{**cell.columns(), "panel": panels[cell.length], "beyond_share": find_beyond(summary.values, cell)} for cell in cells],
+        [
+            {
+                **cell.columns(),
+                "panel": panels[cell.length],
+                "beyond_share": find_beyond(summary.values, cell),
+            }
+            for cell in cells
+        ],
         window,
     )
     base = charts.with_percentages(charts.build_chart(values))
@@ -51,23 +62,50 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
             point={"fill": fill, "tooltip": [charts.LENGTH, *charts.cell_tooltips()]},
         ),
     ]
-    chart = charts.facet_panels(layers, panels.values(), *((370, 190) if len(panels) > 1 else (720, 300)))
-    interval = " with its 95% interval" if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells) else ""
+    chart = charts.facet_panels(
+        layers, panels.values(), *((370, 190) if len(panels) > 1 else (720, 300))
+    )
+    interval = (
+        " with its 95% interval"
+        if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells)
+        else ""
+    )
     explanation = f"Points: mean nDCG@10{interval}."
     if {cell.position for cell in cells} - set(summary.profile.positions):
         counts = {cell.queries for cell in cells}
-        explanation += f" Five parts of a document{f', {counts.pop():,} questions each' if len(counts) == 1 else ''}."
-    explanation += f" Hollow points: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
-    explanation += " Gray: what chance alone gives, 95% of the means." if any(cell.null_band for cell in cells) else ""
+        explanation += (
+            " Five parts of a "
+            f"document{f', {counts.pop():,} questions each' if len(counts) == 1 else ''}."
+        )
+    explanation += (
+        f" Hollow points: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
+    )
+    explanation += (
+        " Gray: what chance alone gives, 95% of the means."
+        if any(cell.null_band for cell in cells)
+        else ""
+    )
     explanation += charts.explain_window(values, window)
     scores = [(cell.length, cell.ndcg_at_10.value if cell.ndcg_at_10 else None) for cell in cells]
     listed = {length: [score for of, score in scores if of == length] for length in panels}
-    seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", of_length) for length, of_length in listed.items())
-    return charts.add_frame(chart, title_effect(build_rows(summary)[0]), name_run(summary), explanation, cite([summary]), seen)
+    seen = " ".join(
+        charts.describe_scores(f"{panels[length]}: nDCG@10", of_length)
+        for length, of_length in listed.items()
+    )
+    return charts.add_frame(
+        chart,
+        title_effect(build_rows(summary)[0]),
+        name_run(summary),
+        explanation,
+        cite([summary]),
+        seen,
+    )
 
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
-    """Return nDCG@10 and number of queries of every cell, length buckets down and positions across."""
+    """Return nDCG@10 and number of queries of every cell, length buckets down and positions
+    across.
+    """
     rows, axes = length_titles(summary.profile), summary.profile.axes
     positions = charts.build_positions(axes)
     values, counts = [], sorted({cell.queries for cell in cells if cell.queries})
@@ -81,7 +119,9 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
             "row:O",
             sort=list(rows.values()),
             title=None,
-            axis=alt.Axis(labelExpr="split(datum.label, ' · ')", labelLimit=240, labelOffset=-6, grid=False),
+            axis=alt.Axis(
+                labelExpr="split(datum.label, ' · ')", labelLimit=240, labelOffset=-6, grid=False
+            ),
         ),
     )
     # Cells, smaller for few queries, with score and number of queries; a dash for no queries.
@@ -89,43 +129,71 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     color, scored = charts.heat_color(scale), base.transform_filter("datum.queries > 0")
     squares = [
         scored.transform_filter(f"datum.few == {str(few).lower()}")
-        .mark_rect(height={"band": band}, width=alt.Undefined if axes.equal_bins else {"band": band})
+        .mark_rect(
+            height={"band": band}, width=alt.Undefined if axes.equal_bins else {"band": band}
+        )
         .encode(**positions.extent, color=color, tooltip=[charts.LENGTH, *charts.cell_tooltips()])
         for few, band in BANDS.items()
     ]
     layers = [
         *squares,
-        scored.mark_text(fontSize=12, fontWeight="bold", dy=-6 if counts[1:] else 1, style=charts.NUMBER)
+        scored.mark_text(
+            fontSize=12, fontWeight="bold", dy=-6 if counts[1:] else 1, style=charts.NUMBER
+        )
         .encode(text="percent:N", color=ink)
         .transform_calculate(percent="round(datum.ndcg_at_10 * 100)"),
-        *(scored.mark_text(fontSize=12, dy=9, style=charts.NUMBER).encode(text="queries:Q", color=ink) for _ in counts[1:2]),
+        *(
+            scored.mark_text(fontSize=12, dy=9, style=charts.NUMBER).encode(
+                text="queries:Q", color=ink
+            )
+            for _ in counts[1:2]
+        ),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
     chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))
     explanation = f"nDCG@10 x 100 of {counts[0]:,} queries in each cell." if counts else ""
     if counts[1:]:
         explanation = "In each cell nDCG@10 x 100, and below it the number of queries."
-    explanation += f" Small cells: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
+    explanation += (
+        f" Small cells: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
+    )
     explanation += " Dash: no queries." if min(cell.queries for cell in cells) == 0 else ""
     seen = f"A table of {len({cell.length for cell in cells})} lengths by position of the evidence."
-    return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
+    return charts.add_frame(
+        chart,
+        title_lengths(build_rows(summary)),
+        name_run(summary),
+        explanation,
+        cite([summary]),
+        seen,
+    )
 
 
 def name_run(summary: TaskSummary) -> str:
     """Return model and task for a title."""
-    return f"{shorten_middle(summary.model)} on {summary.task}{partial_suffix(len(summary.subsets), len(summary.missing))}"
+    return (
+        f"{shorten_middle(summary.model)} on "
+        f"{summary.task}{partial_suffix(len(summary.subsets), len(summary.missing))}"
+    )
 
 
 def cite(summaries: Sequence[TaskSummary]) -> str:
     """Return the source of a chart: tasks and models, each with its revision."""
-    tasks = dict.fromkeys(f"{summary.task}, data revision {summary.data_revision}" for summary in summaries)
-    models = dict.fromkeys(f"{shorten_middle(summary.model)}, revision {summary.revision[:12]}" for summary in summaries)
+    tasks = dict.fromkeys(
+        f"{summary.task}, data revision {summary.data_revision}" for summary in summaries
+    )
+    models = dict.fromkeys(
+        f"{shorten_middle(summary.model)}, revision {summary.revision[:12]}"
+        for summary in summaries
+    )
     queries = f"{summaries[0].profile.queries:,} queries; " if len(summaries) == 1 else ""
     return f"Source: {queries}{'; '.join(tasks)}; {'; '.join(models)}."
 
 
 def length_titles(profile: PositionProfile) -> dict[str, str]:
-    """Return the title of each length bucket with the number of distinct queries, by the title alone."""
+    """Return the title of each length bucket with the number of distinct queries, by the title
+    alone.
+    """
     titles = zip(profile.axes.length_titles, profile.queries_by_length, strict=True)
     return {title: f"{title} · {queries:,} queries" for title, queries in titles}
 
@@ -133,15 +201,23 @@ def length_titles(profile: PositionProfile) -> dict[str, str]:
 def legend_of_models(labels: Sequence[str]) -> alt.Legend:
     """Return a legend below the chart, where long names have room."""
     return alt.Legend(
-        orient="bottom", columns=1 if max(map(len, labels)) > 46 else 2, title=None, symbolOpacity=1, symbolStrokeWidth=0
+        orient="bottom",
+        columns=1 if max(map(len, labels)) > 46 else 2,
+        title=None,
+        symbolOpacity=1,
+        symbolStrokeWidth=0,
     )
 
 
 def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
     """Return the figures of a report: those of each model on each task."""
-    with_queries = sorted((summary for summary in summaries if summary.profile.queries), key=task_and_scheme)
+    with_queries = sorted(
+        (summary for summary in summaries if summary.profile.queries), key=task_and_scheme
+    )
     groups = [list(group) for _, group in groupby(with_queries, key=task_and_scheme)]
-    return [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
+    return [
+        figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)
+    ]
 
 
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:

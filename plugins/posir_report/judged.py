@@ -1,4 +1,6 @@
-"""Rows of results on judged queries without positions: means of mteb's metrics, and how much of the corpus is not read."""
+"""Rows of results on judged queries without positions: means of mteb's metrics, and how much of the
+corpus is not read.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,17 @@ from posir_tasks.tokens_read import CorpusRead
 
 #: The reason why results of mteb alone have a row for each split and subset.
 PLAIN_NOTE = (
-    "Results that mteb alone wrote have a row for each split and subset: mteb stores no queries, so these cannot be pooled, "
+    "Results that mteb alone wrote have a row for each split and subset: mteb stores no queries, "
+    "so these cannot be pooled, "
     "and there are no intervals."
 )
 
 
 @dataclass(frozen=True)
 class JudgedSummary:
-    """A model on all judged queries of a task, whether or not their evidence has positions, or in results of mteb alone."""
+    """A model on all judged queries of a task, whether or not their evidence has positions, or in
+    results of mteb alone.
+    """
 
     model: str
     revision: str
@@ -56,11 +61,17 @@ class JudgedSummary:
     @cached_property
     def scores(self) -> JudgedScores | None:
         """Their sums; None of results of mteb alone, which store no queries."""
-        return pool(result.values for result in self.results) if isinstance(self.results[0], JudgedResult) else None
+        return (
+            pool(result.values for result in self.results)
+            if isinstance(self.results[0], JudgedResult)
+            else None
+        )
 
     @cached_property
     def estimates(self) -> dict[str, MeanEstimate | None]:
-        """The mean of each metric over queries, in [0, 1], with its interval for new clusters; of mteb alone, its score."""
+        """The mean of each metric over queries, in [0, 1], with its interval for new clusters; of
+        mteb alone, its score.
+        """
         if self.scores is None:
             (result,) = self.results
             return dict(zip(METRICS, map(MeanEstimate, result.values), strict=True))
@@ -74,11 +85,15 @@ class JudgedSummary:
 
     @property
     def not_read(self) -> Estimate | None:
-        """Share of the tokens of the corpora that is not read, with its interval over samples of documents."""
+        """Share of the tokens of the corpora that is not read, with its interval over samples of
+        documents.
+        """
         if self.corpus is None or self.corpus.tokens is None:
             return None
         share, margin = self.corpus.tokens.share
-        return Estimate(share, (max(share - margin, 0.0), min(share + margin, 1.0)) if margin else None)
+        return Estimate(
+            share, (max(share - margin, 0.0), min(share + margin, 1.0)) if margin else None
+        )
 
     def describe_not_read(self) -> str:
         """Return the share for a cell of a table, with how it is known, or why it is not known."""
@@ -86,29 +101,51 @@ class JudgedSummary:
             is_unknown = self.corpus and self.corpus.read.kind is ReadKind.UNKNOWN
             return "window unknown" if is_unknown else "lengths unknown: rescore with --data"
         way = self.corpus.tokens.counted_with
-        known = "" if way is CountedWith.TOKENIZER or not self.not_read.value else f" ({way.value.replace('_', ' ')})"
+        known = (
+            ""
+            if way is CountedWith.TOKENIZER or not self.not_read.value
+            else f" ({way.value.replace('_', ' ')})"
+        )
         return f"{format_estimate(self.not_read, format_percent)}{known}"
 
     def columns(self) -> dict[str, Any]:
-        """Return the row as the columns of CSV and JSON, those of a report as far as there is one."""
-        identity = {"model": self.model, "revision": self.revision, "task": self.task, "length": ALL}
-        known = (self.scores.queries, len(self.scores.sizes), self.scores.clusters) if self.scores else (None,) * 3
+        """Return the row as the columns of CSV and JSON, those of a report as far as there is
+        one.
+        """
+        identity = {
+            "model": self.model,
+            "revision": self.revision,
+            "task": self.task,
+            "length": ALL,
+        }
+        known = (
+            (self.scores.queries, len(self.scores.sizes), self.scores.clusters)
+            if self.scores
+            else (None,) * 3
+        )
         counts = dict(zip(("queries", "clusters", "clusters_by"), known, strict=True))
         measured = {**self.estimates, "corpus_not_read": self.not_read}
-        source = {"subsets": len(self.subsets), "subset": self.part or None, "data_revision": self.data_revision}
+        source = {
+            "subsets": len(self.subsets),
+            "subset": self.part or None,
+            "data_revision": self.data_revision,
+        }
         return {**identity, **counts, **measured, **source}
 
     @property
     def data_revision(self) -> str:
-        """Revision of the data; several, separated by commas, if the subsets have different ones."""
+        """Revision of the data; several, separated by commas, if the subsets have different
+        ones.
+        """
         return combine_revisions(result.data.revision for result in self.results)
 
 
 def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
     """Summarize results by model, revision and task, ordered as by `summarize`, then by part.
 
-    Subsets with stored queries are pooled if all models of the task have the same ones. Otherwise, and for results of mteb
-    alone, each subset has a summary: means over other splits and subsets are no numbers of the same thing.
+    Subsets with stored queries are pooled if all models of the task have the same ones. Otherwise,
+    and for results of mteb alone, each subset has a summary: means over other splits and subsets
+    are no numbers of the same thing.
 
     Raises:
         PosirError: A subset has several results.
@@ -124,7 +161,11 @@ def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
     summaries: list[JudgedSummary] = []
     for (model, revision, task), listed in stored.items():
         if len(subsets[task]) == 1:
-            summaries.append(JudgedSummary(model, revision, task, list_subsets(model, task, listed), tuple(listed)))
+            summaries.append(
+                JudgedSummary(
+                    model, revision, task, list_subsets(model, task, listed), tuple(listed)
+                )
+            )
         else:
             summaries += _split_summary((model, revision, task), listed)
     for run, listed in plain.items():
@@ -134,13 +175,19 @@ def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
     return _name_data(ordered)
 
 
-def _split_summary(run: tuple[str, str, str], results: Iterable[StoredResult]) -> list[JudgedSummary]:
+def _split_summary(
+    run: tuple[str, str, str], results: Iterable[StoredResult]
+) -> list[JudgedSummary]:
     """Return a summary of each result of a model on a task."""
-    return [JudgedSummary(*run, (result.subset,), (result,), part=result.subset) for result in results]
+    return [
+        JudgedSummary(*run, (result.subset,), (result,), part=result.subset) for result in results
+    ]
 
 
 def _name_data(summaries: Sequence[JudgedSummary]) -> list[JudgedSummary]:
-    """Return summaries that name their data where those of one task and part are on several data."""
+    """Return summaries that name their data where those of one task and part are on several
+    data.
+    """
     known: dict[tuple[str, str], dict[str, str]] = {}
     for summary in summaries:
         data = known.setdefault((summary.task, summary.part), {})
@@ -157,7 +204,9 @@ def _name_data(summaries: Sequence[JudgedSummary]) -> list[JudgedSummary]:
 
 
 def describe_parts(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
-    """Yield why rows are of single splits and subsets, and which of these not all models of a task have."""
+    """Yield why rows are of single splits and subsets, and which of these not all models of a task
+    have.
+    """
     parts: dict[str, dict[tuple[str, str], set[str]]] = {}
     is_plain: dict[str, bool] = {}
     for summary in summaries:
@@ -174,7 +223,8 @@ def describe_parts(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
             named = "; ".join(sorted(shared)) or "none"
             yield (
                 f"{task}: not all models have results of the same splits and subsets. "
-                f"All of them have {len(shared)} of {len(every)}: {named}. Compare models on these rows only."
+                f"All of them have {len(shared)} of {len(every)}: {named}. Compare models on "
+                "these rows only."
             )
 
 
@@ -186,7 +236,9 @@ def judged_table(summaries: Sequence[JudgedSummary]) -> Table:
             label,
             summary.full_task,
             format_count(summary.scores.queries) if summary.scores else MISSING,
-            f"{len(summary.scores.sizes):,} by {summary.scores.clusters}" if summary.scores else MISSING,
+            f"{len(summary.scores.sizes):,} by {summary.scores.clusters}"
+            if summary.scores
+            else MISSING,
             summary.describe_not_read(),
             *(format_estimate(estimate, format_percent) for estimate in summary.estimates.values()),
         )

@@ -15,5 +15,10 @@ def posir_answers(file: Path) -> Iterable[str]:
 
 
 posir_commands = declare(
-    Command("report", "posir_report.api:report", "Show how biased models are, and what they do not read.", BIAS)
+    Command(
+        "report",
+        "posir_report.api:report",
+        "Show how biased models are, and what they do not read.",
+        BIAS,
+    )
 )

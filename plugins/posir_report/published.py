@@ -12,10 +12,11 @@ from posir_tasks.scores import ALL, Estimate, GroupScores, ScoreValue
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """Return rows together with the published rows of the same tasks and lengths, by descending nDCG@10 within each task.
+    """Return rows together with the published rows of the same tasks and lengths, by descending
+    nDCG@10 within each task.
 
-    A published row is marked as such. It has no interval and no p-value, as the papers give none; its PSI by chance is
-    the bound that `posir published` shows, if there is one.
+    A published row is marked as such. It has no interval and no p-value, as the papers give none;
+    its PSI by chance is the bound that `posir published` shows, if there is one.
 
     Raises:
         PosirError: Nothing is published on any of the tasks.
@@ -30,15 +31,22 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     ]
     if not published:
         raise PosirError(
-            f"There are no published results for {', '.join(tasks)}. `posir published` lists all published results."
+            f"There are no published results for {', '.join(tasks)}. `posir published` lists all "
+            "published results."
         )
-    groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model, row.revision))]
+    groups = [
+        list(group)
+        for _, group in groupby(
+            [*rows, *published], key=lambda row: (row.task, row.model, row.revision)
+        )
+    ]
     groups.sort(key=lambda group: (tasks.index(group[0].task), -order_value(group[0])))
     return [row for group in groups for row in group]
 
 
 def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[ReportRow]:
-    """Return the position bins of results at the lengths at which bins are published, with the published ones after them.
+    """Return the position bins of results at the lengths at which bins are published, with the
+    published ones after them.
 
     Raises:
         PosirError: No position bins are published on any of the tasks.
@@ -47,7 +55,9 @@ def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[ReportRow]:
     for task in dict.fromkeys(summary.task for summary in summaries):
         published = data.published_bins(task)
         lengths = {row.length for row in published}
-        own = [row for summary in summaries if summary.task == task for row in _build_own_bins(summary)]
+        own = [
+            row for summary in summaries if summary.task == task for row in _build_own_bins(summary)
+        ]
         rows += [row for row in own if row.length in lengths]
         rows += [
             ReportRow(
@@ -61,7 +71,10 @@ def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[ReportRow]:
         ]
     if not rows:
         tasks = ", ".join(dict.fromkeys(summary.task for summary in summaries))
-        raise PosirError(f"No position bins are published on {tasks}. `posir published --bins` lists all that are.")
+        raise PosirError(
+            f"No position bins are published on {tasks}. `posir published --bins` lists all that "
+            "are."
+        )
     return rows
 
 
@@ -70,14 +83,17 @@ def _build_own_bins(summary: TaskSummary) -> list[ReportRow]:
     rows, names = build_bin_rows(summary), dict(zip(axes.length_titles, axes.lengths, strict=True))
     for cell in build_cells(summary) if len(axes.lengths) > 1 else ():
         scores: GroupScores = {"queries": cell.queries, "ndcg_at_10": cell.ndcg_at_10}
-        rows.append(replace(rows[0], length=names[cell.length], position=cell.position, scores=scores))
+        rows.append(
+            replace(rows[0], length=names[cell.length], position=cell.position, scores=scores)
+        )
     return rows
 
 
 def row_from_published(published: data.PublishedRow) -> ReportRow:
     """Return a published row as a row of a report; what the papers do not give is missing.
 
-    In a length bucket the papers give the unweighted mean of the bins, which is not the mean over queries.
+    In a length bucket the papers give the unweighted mean of the bins, which is not the mean over
+    queries.
     """
     average = "ndcg_at_10" if published.length == ALL else "ndcg_at_10_as_published"
     curve = data.find_curve(published.task, published.model, published.length)
@@ -91,4 +107,10 @@ def row_from_published(published: data.PublishedRow) -> ReportRow:
         data.NOTABLE_BIAS.key: data.describe_notable(published.notable_bias),
     }
     drawn = tuple(curve.ndcg_at_10) if curve else ()
-    return ReportRow(model=published.model, task=published.task, length=published.length, scores=scores, published_curve=drawn)
+    return ReportRow(
+        model=published.model,
+        task=published.task,
+        length=published.length,
+        scores=scores,
+        published_curve=drawn,
+    )

@@ -12,10 +12,15 @@ from posir_tasks.display.numbers import format_percent
 from posir_tasks.profile import RANKS, mean_gain
 from posir_tasks.scores import ALL, Better, ScoreInfo, Unit
 
-#: Depths that follow from a position profile, of those that the authors' code prints (5, 10, 20, 50, 100), and the number of
-#: its rank columns within each.
+#: Depths that follow from a position profile, of those that the authors' code prints (5, 10, 20,
+#: 50, 100), and the number of its rank columns within each.
 DEPTHS = {5: 5, 10: 10, 100: 11}
-QUERIES = ScoreInfo("queries", "Queries", "Number of queries; one on a shared boundary counts in both bins.", unit=Unit.COUNT)
+QUERIES = ScoreInfo(
+    "queries",
+    "Queries",
+    "Number of queries; one on a shared boundary counts in both bins.",
+    unit=Unit.COUNT,
+)
 RECALL = {
     depth: ScoreInfo(
         f"recall_at_{depth}",
@@ -39,28 +44,41 @@ def recall_gain(depth: int) -> Floats:
 
 
 def build_recall_rows(summary: TaskSummary) -> Iterator[ReportRow]:
-    """Yield the recall of all queries, then that of each position bin, over all lengths; None for an empty bin."""
+    """Yield the recall of all queries, then that of each position bin, over all lengths; None for
+    an empty bin.
+    """
     profile = summary.profile
-    named = [(ALL, profile.totals.sum(axis=0)), *zip(profile.positions, profile.counts.sum(axis=0), strict=True)]
+    named = [
+        (ALL, profile.totals.sum(axis=0)),
+        *zip(profile.positions, profile.counts.sum(axis=0), strict=True),
+    ]
     for position, counts in named:
         queries = int(counts.sum())
-        means = {info.key: float(mean_gain(counts, recall_gain(depth))) if queries else None for depth, info in RECALL.items()}
+        means = {
+            info.key: float(mean_gain(counts, recall_gain(depth))) if queries else None
+            for depth, info in RECALL.items()
+        }
         yield build_row(summary, position=position, scores={QUERIES.key: queries, **means})
 
 
 def describe_cut_rankings(summaries: Iterable[TaskSummary]) -> Iterator[str]:
-    """Yield a note for each result whose rankings seem to end after ten documents: no relevant one is at ranks 11 to 100."""
+    """Yield a note for each result whose rankings seem to end after ten documents: no relevant one
+    is at ranks 11 to 100.
+    """
     for summary in summaries:
         at_rank = summary.profile.counts.sum(axis=(0, 1))
         if not at_rank[DEPTHS[10] : DEPTHS[100]].any() and at_rank[DEPTHS[100] :].any():
             yield (
-                f"{summary.model} on {summary.task}: no relevant document is at ranks 11 to 100; if the ranking has ten "
+                f"{summary.model} on {summary.task}: no relevant document is at ranks 11 to 100; "
+                "if the ranking has ten "
                 "documents, its Recall@100 is its Recall@10."
             )
 
 
 def describe_recall(summaries: Iterable[TaskSummary]) -> Iterator[str]:
-    """Yield Recall@10 of each model and task, and of its first and last position bin; none if there are many."""
+    """Yield Recall@10 of each model and task, and of its first and last position bin; none if there
+    are many.
+    """
     summaries = list(summaries)
     if len(summaries) > MOST_SENTENCES:
         return
@@ -69,5 +87,10 @@ def describe_recall(summaries: Iterable[TaskSummary]) -> Iterator[str]:
         overall, *bins = build_recall_rows(summary)
         known = [row for row in bins if row.scores[RECALL[10].key] is not None]
         name = f"{label}, {summary.task}" if several else label
-        whole, first, last = (format_percent(row.get(RECALL[10].key, float)) for row in (overall, known[0], known[-1]))
-        yield f"{name}: Recall@10 {whole}; {first} at {known[0].position}, {last} at {known[-1].position}."
+        whole, first, last = (
+            format_percent(row.get(RECALL[10].key, float)) for row in (overall, known[0], known[-1])
+        )
+        yield (
+            f"{name}: Recall@10 {whole}; {first} at {known[0].position}, {last} at "
+            f"{known[-1].position}."
+        )

@@ -11,7 +11,14 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
+from posir_published.rows import (
+    CROSS_LINGUAL,
+    MONOLINGUAL,
+    NOTABLE_BIAS,
+    TWO_DATASETS,
+    describe_notable,
+    find_notable_bias,
+)
 from posir_significance.analysis import MIN_QUERIES, GroupAnalysis, analyze, analyze_places
 from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places, decide_result
 from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Subject
@@ -31,32 +38,52 @@ from posir_tasks.profile import PositionProfile, pool
 from posir_tasks.result_schema import SubsetData, share_data
 from posir_tasks.results import StoredResult, SubsetResult
 from posir_tasks.schemes import Axes
-from posir_tasks.scores import ALL, Estimate, GroupScores, ResultScores, ResultValues, ScoreValue, flatten, prefix_scores
+from posir_tasks.scores import (
+    ALL,
+    Estimate,
+    GroupScores,
+    ResultScores,
+    ResultValues,
+    ScoreValue,
+    flatten,
+    prefix_scores,
+)
 from posir_tasks.sources.repository import LOCAL, combine_revisions
 
 
 def partial_suffix(subsets: int, missing: int) -> str:
-    """Return what follows the name of a task of which subsets are missing: ` (partial: 2 of 32 subsets)`; else nothing."""
+    """Return what follows the name of a task of which subsets are missing: ` (partial: 2 of 32
+    subsets)`; else nothing.
+    """
     return f" (partial: {subsets} of {subsets + missing} subsets)" if missing else ""
 
 
 def full_labels(runs: Iterable[Any]) -> list[str]:
-    """Return a label for each result or row: its model, and the revision if there are several of the model."""
+    """Return a label for each result or row: its model, and the revision if there are several of
+    the model.
+    """
     revisions = defaultdict(set)
     for run in (runs := list(runs)):
         revisions[run.model].add(run.revision)
-    return [f"{run.model} @ {run.revision[:12]}" if len(revisions[run.model]) > 1 else run.model for run in runs]
+    return [
+        f"{run.model} @ {run.revision[:12]}" if len(revisions[run.model]) > 1 else run.model
+        for run in runs
+    ]
 
 
 def model_labels(summaries: Iterable[TaskSummary]) -> list[str]:
-    """Return the full label of each summary, shortened in the middle unless two of them would become equal."""
+    """Return the full label of each summary, shortened in the middle unless two of them would
+    become equal.
+    """
     labels = full_labels(summaries)
     short = list(map(shorten_middle, labels))
     return short if len(set(short)) == len(set(labels)) else labels
 
 
 def short_labels(runs: Iterable[Any]) -> list[str]:
-    """Return the full label of each run without the model's organization, unless two models differ in it alone."""
+    """Return the full label of each run without the model's organization, unless two models differ
+    in it alone.
+    """
     return drop_organizations(full_labels(runs))
 
 
@@ -64,7 +91,15 @@ Value = TypeVar("Value")
 #: Most results with a sentence each.
 MOST_SENTENCES = 6
 #: Columns of the verdict, next to those of the scores that it is about.
-VERDICT_COLUMNS = ("state", "reason", "margin", "level", "questions_needed", "documents_needed", "answer")
+VERDICT_COLUMNS = (
+    "state",
+    "reason",
+    "margin",
+    "level",
+    "questions_needed",
+    "documents_needed",
+    "answer",
+)
 #: Columns that are not scores. (`state` is a score, at the default margin.)
 UNDECLARED = VERDICT_COLUMNS[1:]
 
@@ -74,7 +109,8 @@ EQUAL_BINS, MERGED_BINS = 20, 5
 
 
 def is_sparse(axes: Axes, queries: Integers) -> bool:
-    """Return whether the twenty equal bins of a curve are merged into five: one has fewer than MIN_QUERIES queries.
+    """Return whether the twenty equal bins of a curve are merged into five: one has fewer than
+    MIN_QUERIES queries.
 
     `queries` are those of each bin, shape (P,).
     """
@@ -86,10 +122,14 @@ class TaskSummary:
     """One model on one task, all its subsets pooled."""
 
     model: str
-    """Full name, followed by the settings of the run in parentheses if they are not the model's defaults."""
+    """Full name, followed by the settings of the run in parentheses if they are not the model's
+    defaults.
+    """
     revision: str
     task: str
-    """Its name; followed by its data in parentheses if other models have results on other data of the name."""
+    """Its name; followed by its data in parentheses if other models have results on other data of
+    the name.
+    """
     subsets: tuple[str, ...]
     missing: tuple[str, ...]
     """Subsets of the task without a result."""
@@ -128,7 +168,8 @@ class TaskSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRow:
-    """A line of a report: a model on a task, at all lengths, in a length bucket, or in a position bin.
+    """A line of a report: a model on a task, at all lengths, in a length bucket, or in a position
+    bin.
 
     Scores that reports rely on have typed access; None if undefined or unknown.
     """
@@ -158,7 +199,9 @@ class ReportRow:
 
     @property
     def sketch(self) -> str:
-        """The picture of the answer as a line of text, which a published row has of its position bins."""
+        """The picture of the answer as a line of text, which a published row has of its position
+        bins.
+        """
         if strip := self.build_strip(self.model):
             return sketch_strip(strip)
         return draw_sparkline(self.published_curve) or MISSING
@@ -172,14 +215,26 @@ class ReportRow:
     def identity(self) -> dict[str, str]:
         """Return the columns that say what the row is about."""
         position = {} if self.position is None else {"position": self.position}
-        return {"model": self.model, "revision": self.revision, "task": self.task, "length": self.length, **position}
+        return {
+            "model": self.model,
+            "revision": self.revision,
+            "task": self.task,
+            "length": self.length,
+            **position,
+        }
 
     def score_columns(self) -> dict[str, float | int | str | None]:
         """Return the columns of the scores; an estimate has three."""
-        return {name: cell for key, value in self.scores.items() for name, cell in flatten(key, value).items()}
+        return {
+            name: cell
+            for key, value in self.scores.items()
+            for name, cell in flatten(key, value).items()
+        }
 
     def verdict_columns(self) -> dict[str, Any]:
-        """Return the columns of the verdict, of what it follows from, and of its sentences; None without findings."""
+        """Return the columns of the verdict, of what it follows from, and of its sentences; None
+        without findings.
+        """
         if self.findings is None:
             return dict.fromkeys(VERDICT_COLUMNS)
         verdict = self.findings.verdict
@@ -187,7 +242,9 @@ class ReportRow:
         values |= {"margin": verdict.margin, "level": verdict.level}
         for unit in NeededUnit:
             is_needed = verdict.needed is not None and verdict.needed.unit is unit
-            values[f"{unit.value}_needed"] = verdict.needed.number if verdict.needed and is_needed else None
+            values[f"{unit.value}_needed"] = (
+                verdict.needed.number if verdict.needed and is_needed else None
+            )
         return values | {"answer": describe_group(self.findings)}
 
     def columns(self) -> dict[str, Any]:
@@ -232,7 +289,9 @@ class ReportRow:
 
     @property
     def position_effect(self) -> Estimate | None:
-        """Evidence in the first third of its document minus the same evidence in the last, in nDCG@10."""
+        """Evidence in the first third of its document minus the same evidence in the last, in
+        nDCG@10.
+        """
         return self.estimate("position_effect")
 
     @property
@@ -246,8 +305,11 @@ class ReportRow:
         return self.get("psi_as_published", float)
 
 
-def summarize(results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGINS) -> list[TaskSummary]:
-    """Pool the subsets of each model and task, ordered by model, revision and task, with tasks named apart by their data.
+def summarize(
+    results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGINS
+) -> list[TaskSummary]:
+    """Pool the subsets of each model and task, ordered by model, revision and task, with tasks
+    named apart by their data.
 
     Raises:
         PosirError: A subset would count twice.
@@ -274,15 +336,21 @@ def list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tupl
     if duplicates:
         files = sorted({str(result.file) for result in results if result.subset in duplicates})
         raise PosirError(
-            f"{model} on {task}: the subset '{duplicates[0]}' has several results, which would count twice: "
-            f"{', '.join(files)}. Report one of the folders at a time, or remove one of the results."
+            f"{model} on {task}: the subset '{duplicates[0]}' has several results, which would "
+            "count twice: "
+            f"{', '.join(files)}. Report one of the folders at a time, or remove one of the "
+            "results."
         )
     return subsets
 
 
-def _summarize_task(model: str, revision: str, task: str, results: list[SubsetResult]) -> TaskSummary:
+def _summarize_task(
+    model: str, revision: str, task: str, results: list[SubsetResult]
+) -> TaskSummary:
     subsets = list_subsets(model, task, results)
-    missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(subsets)
+    missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(
+        subsets
+    )
     values = pool(result.values for result in results)
     return TaskSummary(
         model,
@@ -299,30 +367,41 @@ def _summarize_task(model: str, revision: str, task: str, results: list[SubsetRe
 
 
 def task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
-    """Return what models must share to be compared: older results of a task may have another scheme."""
+    """Return what models must share to be compared: older results of a task may have another
+    scheme.
+    """
     return summary.task, summary.profile.axes.scheme
 
 
 def name_tasks_by_data(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
-    """Return summaries in which tasks have names of their own if results are on different data of one name.
+    """Return summaries in which tasks have names of their own if results are on different data of
+    one name.
 
-    Everything that puts models side by side does so by task, so results on different data are never in one table, chart or
-    ranking. If one of the data is on the Hub, it keeps the task's name.
+    Everything that puts models side by side does so by task, so results on different data are never
+    in one table, chart or ranking. If one of the data is on the Hub, it keeps the task's name.
     """
     named: dict[int, str] = {}
     for task in {summary.task for summary in summaries}:
-        groups = _group_by_data([place for place, summary in enumerate(summaries) if summary.task == task], summaries)
+        groups = _group_by_data(
+            [place for place, summary in enumerate(summaries) if summary.task == task], summaries
+        )
         revisions = [summaries[group[0]].data_revision for group in groups]
         from_hub = [revision for revision in revisions if not revision.startswith(LOCAL)]
         for number, (group, revision) in enumerate(zip(groups, revisions, strict=True), start=1):
             if len(groups) > 1 and from_hub != [revision]:
-                data = revision if revisions.count(revision) == 1 else f"{revision}, content {number}"
+                data = (
+                    revision if revisions.count(revision) == 1 else f"{revision}, content {number}"
+                )
                 named |= dict.fromkeys(group, f"{task} (data {data})")
-    return [replace(summary, task=named.get(place, summary.task)) for place, summary in enumerate(summaries)]
+    return [
+        replace(summary, task=named.get(place, summary.task))
+        for place, summary in enumerate(summaries)
+    ]
 
 
 def _group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> list[list[int]]:
-    """Divide results on one task, given their places, by their data; the first of a group has the most of it.
+    """Divide results on one task, given their places, by their data; the first of a group has the
+    most of it.
 
     A result on a part of the data belongs to it if it is marked as partial.
     """
@@ -343,7 +422,14 @@ def _group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> l
 def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
     """Return a row of a model on a task with some fields."""
     own = {name: getattr(summary, name) for name in ("model", "task", "revision", "reference")}
-    return ReportRow(**{**own, "subsets": len(summary.subsets), "missing_subsets": len(summary.missing), **fields})
+    return ReportRow(
+        **{
+            **own,
+            "subsets": len(summary.subsets),
+            "missing_subsets": len(summary.missing),
+            **fields,
+        }
+    )
 
 
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
@@ -372,7 +458,9 @@ def _load_group(values: ResultValues, index: int) -> GroupAnalysis:
 
 
 def build_place_row(summary: TaskSummary) -> ReportRow | None:
-    """Return the row of the queries with several places of evidence, as a task of its own; None if there are none."""
+    """Return the row of the queries with several places of evidence, as a task of its own; None if
+    there are none.
+    """
     findings = summary.place_findings
     places = analyze_places(summary.values)
     if findings is None or places is None:
@@ -385,11 +473,19 @@ def build_place_row(summary: TaskSummary) -> ReportRow | None:
         **{quantity.value: findings[quantity].estimate for quantity in shown},
     }
     named = findings.of_subject(Subject(summary.model, summary.task))
-    return build_row(summary, task=f"{summary.task}{PLACES}", scores=scores, findings=named, load_group=lambda: places)
+    return build_row(
+        summary,
+        task=f"{summary.task}{PLACES}",
+        scores=scores,
+        findings=named,
+        load_group=lambda: places,
+    )
 
 
 def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return rows that say whether the bias of the model is notable, from its PSI on both datasets of PosQ."""
+    """Return rows that say whether the bias of the model is notable, from its PSI on both datasets
+    of PosQ.
+    """
     rows = list(rows)
     psi: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows:
@@ -397,20 +493,29 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
             psi.setdefault((row.model, row.revision), {})[row.task] = row.psi_as_published
     notable = {model: find_notable_bias(by_task) for model, by_task in psi.items()}
     marks = [notable.get((row.model, row.revision), {}).get(row.task) for row in rows]
-    return [row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}) for row, mark in zip(rows, marks, strict=True)]
+    return [
+        row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)})
+        for row, mark in zip(rows, marks, strict=True)
+    ]
 
 
 #: Tasks over which PosIR averages, by the name of the average, which is that of its published rows.
 AVERAGED_TASKS = {
     MONOLINGUAL: frozenset(f"PosIR-{language.name}" for language in LANGUAGES),
-    CROSS_LINGUAL: frozenset(f"PosIR-{language.name}-English" for language in LANGUAGES if language.cross_lingual_in_paper),
+    CROSS_LINGUAL: frozenset(
+        f"PosIR-{language.name}-English"
+        for language in LANGUAGES
+        if language.cross_lingual_in_paper
+    ),
 }
 
 
 def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return the unweighted means over the languages of PosIR, as its Tables 2 and 3 have them (arXiv 2601.08363).
+    """Return the unweighted means over the languages of PosIR, as its Tables 2 and 3 have them
+    (arXiv 2601.08363).
 
-    They are of the published readings, for each model and length, and only where all languages of the paper have a result.
+    They are of the published readings, for each model and length, and only where all languages of
+    the paper have a result.
     """
     groups: defaultdict[tuple[str, str, str, str], dict[str, ReportRow]] = defaultdict(dict)
     for row in rows:
@@ -427,7 +532,9 @@ def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
             if all(estimates)
         }
         if by_task.keys() == AVERAGED_TASKS[name] and means:
-            averages.append(ReportRow(model=model, task=name, length=length, revision=revision, scores=means))
+            averages.append(
+                ReportRow(model=model, task=name, length=length, revision=revision, scores=means)
+            )
     return averages
 
 
@@ -446,4 +553,6 @@ def order_value(row: ReportRow) -> float:
 
 def list_overall(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Return the rows of all lengths by task, best nDCG@10 first."""
-    return sorted((row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row)))
+    return sorted(
+        (row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row))
+    )

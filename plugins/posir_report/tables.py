@@ -44,8 +44,16 @@ from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Score, ScoreInfo, Unit
 
 #: Columns that a report computes from several rows.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
-#: Keys of the columns of the answer: how well, the position effect, what is truncated, the state within the window.
-ANSWER = ("queries", "ndcg_at_10", "position_effect", "unread_share", "position_effect_in_window", "state")
+#: Keys of the columns of the answer: how well, the position effect, what is truncated, the state
+#: within the window.
+ANSWER = (
+    "queries",
+    "ndcg_at_10",
+    "position_effect",
+    "unread_share",
+    "position_effect_in_window",
+    "state",
+)
 #: Heading of the pictures of the answer.
 SKETCH = "Over position"
 #: Heading of the states, which are of the window alone.
@@ -60,14 +68,18 @@ FURTHER = (
 
 
 def known_columns() -> list[ScoreInfo]:
-    """Return every column that a report can show, those of the answer first and those of the report last."""
+    """Return every column that a report can show, those of the answer first and those of the report
+    last.
+    """
     declared = {score.key: score for score in declared_scores()}
     first = [declared[key] for key in (*ANSWER, *FURTHER) if key in declared]
     return [*first, *(score for score in declared.values() if score not in first), *REPORT_COLUMNS]
 
 
 def default_columns(*, full: bool = False) -> list[ScoreInfo]:
-    """Return the columns that a report shows by itself: those of the answer, and those that further packages declare."""
+    """Return the columns that a report shows by itself: those of the answer, and those that further
+    packages declare.
+    """
     shown = {
         *ANSWER,
         *(FURTHER if full else ()),
@@ -77,13 +89,16 @@ def default_columns(*, full: bool = False) -> list[ScoreInfo]:
 
 
 def added_columns() -> list[ScoreInfo]:
-    """Return the columns that a report shows because a further package declares them: those that its texts do not explain."""
+    """Return the columns that a report shows because a further package declares them: those that
+    its texts do not explain.
+    """
     explained = {*ANSWER, *FURTHER, *(column.key for column in REPORT_COLUMNS)}
     return [column for column in known_columns() if column.column and column.key not in explained]
 
 
 def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo]:
-    """Return the columns with these keys, in their order; the default ones, or all that explain them, if there is none.
+    """Return the columns with these keys, in their order; the default ones, or all that explain
+    them, if there is none.
 
     Raises:
         PosirError: There is no such column.
@@ -93,7 +108,10 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
         if key not in known:
             usual = ", ".join(column.key for column in default_columns())
             near = suggest_name(key, known)
-            raise UsageError(f"--columns {key}: no such column.{near} Usual ones: {usual}. All: `posir report --columns help`.")
+            raise UsageError(
+                f"--columns {key}: no such column.{near} Usual ones: {usual}. All: `posir report "
+                "--columns help`."
+            )
     return [known[key] for key in keys] if keys else default_columns(full=full)
 
 
@@ -101,13 +119,26 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
 PUBLISHED = {"ndcg_at_10": "ndcg_at_10_as_published", "position_effect": "start_to_end_unweighted"}
 
 
-def with_published_scores(columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]) -> list[ScoreInfo]:
-    """Return columns with those scores of published results that some rows have, beside the like of one's own."""
+def with_published_scores(
+    columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]
+) -> list[ScoreInfo]:
+    """Return columns with those scores of published results that some rows have, beside the like of
+    one's own.
+    """
     known = {column.key: column for column in known_columns()}
     shown = list(columns)
     for own, published in PUBLISHED.items():
-        if published in known and known[published] not in shown and any(row.scores.get(published) is not None for row in rows):
-            shown.insert(next((place for place, column in enumerate(shown, start=1) if column.key == own), 0), known[published])
+        if (
+            published in known
+            and known[published] not in shown
+            and any(row.scores.get(published) is not None for row in rows)
+        ):
+            shown.insert(
+                next(
+                    (place for place, column in enumerate(shown, start=1) if column.key == own), 0
+                ),
+                known[published],
+            )
     return shown
 
 
@@ -135,17 +166,25 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
     """Return what the columns mean, a sentence each."""
     described = [(column.title, column.description) for column in columns]
     # After a colon a sentence begins with a small letter, unless its first word is an acronym.
-    return "\n".join(f"{title}: {text if text[1:2].isupper() else text[:1].lower() + text[1:]}" for title, text in described)
+    return "\n".join(
+        f"{title}: {text if text[1:2].isupper() else text[:1].lower() + text[1:]}"
+        for title, text in described
+    )
 
 
 def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
-    """Return what is known of the queries with several places of evidence, each place at 1/n; None if there are none."""
+    """Return what is known of the queries with several places of evidence, each place at 1/n; None
+    if there are none.
+    """
     places = summary.values.places
     if places is None:
         return None
     columns, weights, shares = places.ranks.columns, places.weights, places.thirds().tolist()
     thirds = [columns.thirds == third for third in range(3 if shares else 0)]
-    means = [np.average(columns.gains[rows], weights=weights[rows]) if rows.any() else None for rows in thirds]
+    means = [
+        np.average(columns.gains[rows], weights=weights[rows]) if rows.any() else None
+        for rows in thirds
+    ]
     recall = {f"place_recall_at_{depth}": recall_gain(depth) for depth in (10, 100)}
     return {
         "queries": places.queries,
@@ -159,34 +198,53 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
 
 
 def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield how many places the queries with several of them have, where these are, and how many are found."""
+    """Yield how many places the queries with several of them have, where these are, and how many
+    are found.
+    """
     for label, summary in zip(full_labels(summaries), summaries, strict=True):
         if (place := describe_places(summary)) is None:
             continue
-        shares, gains = (" / ".join(map(format_percent, place[key] or [None])) for key in ("shares", "ndcg_at_10_by_third"))
+        shares, gains = (
+            " / ".join(map(format_percent, place[key] or [None]))
+            for key in ("shares", "ndcg_at_10_by_third")
+        )
         yield (
             f"{label}, {summary.task}{PLACES}: {pluralize(place['places'], 'place')} of "
-            f"{pluralize(place['queries'], 'query', 'queries')}, each with the rank of its own document and the weight 1/n of "
-            f"n places; {place['left_out']:,} with more than {MOST_PLACES} left out. In thirds of the document: {shares}% of "
-            f"the evidence, nDCG@10 {gains}. Share of a query's places whose document is among the first 10: "
-            f"{format_percent(place['place_recall_at_10'])}%, 100: {format_percent(place['place_recall_at_100'])}%."
+            f"{pluralize(place['queries'], 'query', 'queries')}, each with the rank of its own "
+            "document and the weight 1/n of "
+            f"n places; {place['left_out']:,} with more than {MOST_PLACES} left out. In thirds of "
+            f"the document: {shares}% of "
+            f"the evidence, nDCG@10 {gains}. Share of a query's places whose document is among "
+            "the first 10: "
+            f"{format_percent(place['place_recall_at_10'])}%, 100: "
+            f"{format_percent(place['place_recall_at_100'])}%."
         )
 
 
 def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
-    """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of states if there are many."""
+    """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of
+    states if there are many.
+    """
     overall = list_overall(rows)
     if len(overall) > MOST_SENTENCES:
         yield messages.count_truncation(_list_shares(overall), len(overall))
-        yield messages.count_states(Counter(label_state(row.findings) for row in overall if row.findings))
+        yield messages.count_states(
+            Counter(label_state(row.findings) for row in overall if row.findings)
+        )
         # No state follows from an interval without a test, or with few documents.
-        decided = sum(row.findings is not None and row.findings.reason in (None, Reason.WIDE_INTERVAL) for row in overall)
+        decided = sum(
+            row.findings is not None and row.findings.reason in (None, Reason.WIDE_INTERVAL)
+            for row in overall
+        )
         if decided:
             yield messages.describe_false_alarms(decided)
         return
     several = len({row.task for row in overall}) > 1
     for label, row in zip(full_labels(overall), overall, strict=True):
-        yield f"{f'{label}, {row.task}' if several else label}: {describe_answer(row.findings, row.task)}"
+        yield (
+            f"{f'{label}, {row.task}' if several else label}: "
+            f"{describe_answer(row.findings, row.task)}"
+        )
 
 
 def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
@@ -203,12 +261,21 @@ def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
 
 
 def title_models(rows: Sequence[ReportRow]) -> str:
-    """Return the title of rows of all lengths: the findings on at most two models of a task, or how many there are."""
+    """Return the title of rows of all lengths: the findings on at most two models of a task, or how
+    many there are.
+    """
     tasks = list(dict.fromkeys(row.task for row in rows))
     models = len({row.model for row in rows})
-    named = [(label, row.findings) for label, row in zip(short_labels(rows), rows, strict=True) if row.findings]
+    named = [
+        (label, row.findings)
+        for label, row in zip(short_labels(rows), rows, strict=True)
+        if row.findings
+    ]
     if len(tasks) > 1 or len(named) < len(rows) or not named:
-        return f"{pluralize(models, 'model')} on {pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"
+        return (
+            f"{pluralize(models, 'model')} on "
+            f"{pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"
+        )
     if models > 3:
         return messages.count_truncating(len(_list_shares(rows)), models)
     return "".join(messages.describe_models(named))
@@ -223,7 +290,9 @@ def describe_data(rows: Sequence[ReportRow]) -> str:
 
 
 def describe_ranking(rows: Sequence[ReportRow]) -> str:
-    """Return which model of a task finds evidence best, and which worst; empty of one model, and of several tasks."""
+    """Return which model of a task finds evidence best, and which worst; empty of one model, and of
+    several tasks.
+    """
     if len({row.model for row in rows}) < 2 or len({row.task for row in rows}) > 1:
         return ""
     labels = short_labels(rows)
@@ -238,7 +307,8 @@ def title_effect(row: ReportRow) -> str:
 
 
 def title_lengths(rows: Sequence[ReportRow]) -> str:
-    """Return nDCG@10 of the shortest and the longest documents as the title of a chart, or the state.
+    """Return nDCG@10 of the shortest and the longest documents as the title of a chart, or the
+    state.
 
     The row of all lengths is the first.
     """
@@ -250,16 +320,21 @@ def title_lengths(rows: Sequence[ReportRow]) -> str:
 LARGE_DESIGN_EFFECT = 1.2
 #: How the places of evidence were counted, where it was not with the model's own tokenizer.
 COUNTED = {
-    CountedWith.ESTIMATE: "That is estimated from the token counts in the data, not counted with the model's own tokenizer.",
+    CountedWith.ESTIMATE: "That is estimated from the token counts in the data, not counted with "
+    "the model's own "
+    "tokenizer.",
     CountedWith.ROUGH_ESTIMATE: (
-        "That is roughly estimated from the token counts in the data; for languages other than English, the model's own "
+        "That is roughly estimated from the token counts in the data; for languages other than "
+        "English, the model's own "
         "tokenizer may find several times as many."
     ),
 }
 
 
 def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
-    """Return everything known of a model on a task for JSON, not rounded: decisions, pooled scores, the position profile."""
+    """Return everything known of a model on a task for JSON, not rounded: decisions, pooled scores,
+    the position profile.
+    """
     declared = summary.scores.declared
     return {
         "model": summary.model,
@@ -271,7 +346,9 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
         GROUPS_KEY: {
             row.length.lower(): {
                 **(row.findings.to_json() if row.findings else {}),
-                "answer": dict(messages.iterate_answer(row.findings, row.task)) if row.findings else None,
+                "answer": dict(messages.iterate_answer(row.findings, row.task))
+                if row.findings
+                else None,
                 "scores": scores_to_json(row.scores, (*declared, NOTABLE_BIAS)),
             }
             for row in rows
@@ -285,8 +362,12 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
     }
 
 
-def length_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, curves: bool = False) -> Table:
-    """Return a table with a line for all lengths and for each length bucket, with the curves over position if wanted."""
+def length_table(
+    rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, curves: bool = False
+) -> Table:
+    """Return a table with a line for all lengths and for each length bucket, with the curves over
+    position if wanted.
+    """
     rows = list(rows)
     names = {
         "Model": full_labels(rows),
@@ -298,9 +379,11 @@ def length_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, cur
 
 
 def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
-    """Yield a table of the models of each task, or of the tasks of the only model, each followed by its answers.
+    """Yield a table of the models of each task, or of the tasks of the only model, each followed by
+    its answers.
 
-    A task with one model also gets a table by length. With many results, counts of states replace answers and lengths.
+    A task with one model also gets a table by length. With many results, counts of states replace
+    answers and lengths.
     """
     # Where each query has several places, there is nothing else to show.
     overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
@@ -321,9 +404,15 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
         for name, row in zip(names, group, strict=True):
             commands = build_commands(row.findings, row.reference) if row.findings else ()
             title = f"{name:{max(map(len, names))}}  {row.sketch}"
-            yield DisplaySection(title, (describe_answer(row.findings, row.task),), code="\n".join(commands))
+            yield DisplaySection(
+                title, (describe_answer(row.findings, row.task),), code="\n".join(commands)
+            )
         for row in group if of_model or len(group) == 1 else ():
-            lengths = [other for other in rows if _identify(other) == _identify(row) and other.length != ALL]
+            lengths = [
+                other
+                for other in rows
+                if _identify(other) == _identify(row) and other.length != ALL
+            ]
             yield from _length_section(lengths, f"{row.task}, " if of_model else "")
 
 
@@ -336,20 +425,42 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
 
 
 def _length_section(rows: Sequence[ReportRow], task: str) -> Iterator[DisplaySection]:
-    """Yield a table of lengths, if there are any, and which are not in it, since nothing can be said of them."""
-    shown = [row for row in rows if row.findings and row.findings[Quantity.POSITION_EFFECT].estimate]
-    folded = [f"{row.length} ({pluralize(row.queries or 0, 'query', 'queries')})" for row in rows if row not in shown]
+    """Yield a table of lengths, if there are any, and which are not in it, since nothing can be
+    said of them.
+    """
+    shown = [
+        row for row in rows if row.findings and row.findings[Quantity.POSITION_EFFECT].estimate
+    ]
+    folded = [
+        f"{row.length} ({pluralize(row.queries or 0, 'query', 'queries')})"
+        for row in rows
+        if row not in shown
+    ]
     if shown:
         sizes = {pluralize(row.queries or 0, "query", "queries") for row in shown}
-        title = f"{task}by length of the document{f' · {sizes.pop()} each' if len(sizes) == 1 else ''}"
+        title = (
+            f"{task}by length of the document{f' · {sizes.pop()} each' if len(sizes) == 1 else ''}"
+        )
         names = [row.length_title or row.length for row in shown]
         table = _answer_table(LENGTH, names, shown, title[0].upper() + title[1:])
         yield DisplaySection(tables=(table,))
-        yield from to_paragraphs([" ".join([level_note(shown), *([f"Not estimated: {', '.join(folded)}."] if folded else [])])])
+        yield from to_paragraphs(
+            [
+                " ".join(
+                    [
+                        level_note(shown),
+                        *([f"Not estimated: {', '.join(folded)}."] if folded else []),
+                    ]
+                )
+            ]
+        )
 
 
-def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow], title: str) -> Table:
-    """Return a table of what matters most, of models, tasks or lengths; of lengths with their queries if these differ.
+def _answer_table(
+    heading: str, names: Sequence[str], rows: Sequence[ReportRow], title: str
+) -> Table:
+    """Return a table of what matters most, of models, tasks or lengths; of lengths with their
+    queries if these differ.
 
     Rows that are not followed by an answer have the sketch that it begins with.
     """
@@ -362,7 +473,9 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
             name,
             *[format_count(row.queries) for _ in queries],
             format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None),
-            format_finding(row.findings[Quantity.POSITION_EFFECT], with_level=False) if row.findings else MISSING,
+            format_finding(row.findings[Quantity.POSITION_EFFECT], with_level=False)
+            if row.findings
+            else MISSING,
             _format_unread(row),
             *[row.sketch for _ in sketch],
             label_state(row.findings) if row.findings else MISSING,
@@ -385,7 +498,9 @@ def _identify(row: ReportRow) -> tuple[str, str, str]:
 
 
 def summary_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
-    """Return a table with a line for each model and task, all lengths together, best nDCG@10 of a task first."""
+    """Return a table with a line for each model and task, all lengths together, best nDCG@10 of a
+    task first.
+    """
     overall = list_overall(rows)
     chosen = [column for column in columns if column.key in ANSWER[1:]]
     several = len({row.task for row in overall}) > 1
@@ -397,7 +512,9 @@ def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     """Return a table with a line for each position bin."""
     rows = list(rows)
     names = {"Model": full_labels(rows), "Task": [row.task for row in rows]}
-    names |= {"Length": [row.length for row in rows]} if any(row.length != ALL for row in rows) else {}
+    names |= (
+        {"Length": [row.length for row in rows]} if any(row.length != ALL for row in rows) else {}
+    )
     names["Position"] = [row.position or "" for row in rows]
     return _build_table(rows, columns, names, "{Model} · {Task}")
 
@@ -413,10 +530,15 @@ def _build_table(
     if curves:
         names = {**names, SKETCH: [row.sketch for row in rows]}
     lines = zip(*names.values(), strict=True)
-    aligned = (Column(column.title, "left" if column.unit is Unit.TEXT else "right") for column in columns)
+    aligned = (
+        Column(column.title, "left" if column.unit is Unit.TEXT else "right") for column in columns
+    )
     return Table(
         (*build_columns(names), *aligned),
-        tuple((*line, *(format_cell(row, column) for column in columns)) for line, row in zip(lines, rows, strict=True)),
+        tuple(
+            (*line, *(format_cell(row, column) for column in columns))
+            for line, row in zip(lines, rows, strict=True)
+        ),
         split_by=split_by,
     )
 
@@ -431,13 +553,19 @@ def bin_columns() -> list[Score]:
 
 
 def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield the window of each model and what is truncated, then the models whose window is unknown."""
+    """Yield the window of each model and what is truncated, then the models whose window is
+    unknown.
+    """
     unknown = []
     for label, summary in zip(labels, summaries, strict=True):
         if summary.values.read.kind is ReadKind.UNKNOWN:
             unknown.append(label)
-        elif summary.profile.queries and (sentence := messages.describe_truncation(summary.findings[0])):
-            counted = COUNTED.get(summary.ranks.counted_with) if summary.ranks.counted_with else None
+        elif summary.profile.queries and (
+            sentence := messages.describe_truncation(summary.findings[0])
+        ):
+            counted = (
+                COUNTED.get(summary.ranks.counted_with) if summary.ranks.counted_with else None
+            )
             yield f"{label}: {sentence}{f' {counted}' if counted else ''}"
     if unknown:
         yield f"The window of {', '.join(unknown)} is unknown; `posir window MODEL` measures it."
@@ -454,11 +582,15 @@ def level_note(rows: Iterable[ReportRow]) -> str:
 
 def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Yield where intervals assume independent questions."""
-    overall = [(label, summary, build_rows(summary)[0]) for label, summary in zip(labels, summaries, strict=True)]
+    overall = [
+        (label, summary, build_rows(summary)[0])
+        for label, summary in zip(labels, summaries, strict=True)
+    ]
     for label, summary, row in overall:
         effect = row.get("design_effect", float)
         if effect is not None and effect > LARGE_DESIGN_EFFECT:
             yield (
-                f"{summary.task}, {label}: {row.queries:,} queries on {row.get('documents', int):,} documents; the variance of "
+                f"{summary.task}, {label}: {row.queries:,} queries on "
+                f"{row.get('documents', int):,} documents; the variance of "
                 f"nDCG@10 is {effect:.1f} times that of independent queries (design effect)."
             )

@@ -1,4 +1,6 @@
-"""The public functions of this package: `posir.run`, many jobs here or on a cluster, and `posir.evaluate`, one model."""
+"""The public functions of this package: `posir.run`, many jobs here or on a cluster, and
+`posir.evaluate`, one model.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from posir_report.api import Results
-from posir_run.jobs import Dispatcher, Engine, EvaluationJob, JobOutcome, Workload, find_missing_jobs, find_workload
+from posir_run.jobs import (
+    Dispatcher,
+    Engine,
+    EvaluationJob,
+    JobOutcome,
+    Workload,
+    find_missing_jobs,
+    find_workload,
+)
 from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import note_progress, progress, track
@@ -53,15 +63,17 @@ def evaluate(
     """Evaluate a model on tasks with `mteb.evaluate`; what has a result is not run again.
 
     Args:
-        model: A name as in `mteb run -m`: of a registered model, a folder or an endpoint (`MODEL@ADDRESS`); or any object that
-            `mteb.evaluate` takes, such as a SentenceTransformer.
+        model: A name as in `mteb run -m`: of a registered model, a folder or an endpoint
+            (`MODEL@ADDRESS`); or any object that `mteb.evaluate` takes, such as a
+            SentenceTransformer.
         tasks: Names of tasks, or objects that `mteb.get_task` returns; one or several.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
-        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder, that counts the tokens of `window`;
-            without it the server's count, or an estimate.
-        skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth: counted, named and not
-            found. An experiment, filed as such.
+        window: Tokens of a text that the model reads, in place of its own window: an experiment,
+            filed as such.
+        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder, that
+            counts the tokens of `window`; without it the server's count, or an estimate.
+        skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth:
+            counted, named and not found. An experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         output_folder: Folder for mteb's result files; None for mteb's own cache.
         batch_size: Number of texts encoded at a time.
@@ -74,7 +86,8 @@ def evaluate(
 
     Examples:
         >>> import posir
-        >>> results = posir.evaluate("mteb/baseline-bm25s", "PosIR-Mini", output_folder="results-of-bm25")
+        >>> bm25 = "mteb/baseline-bm25s"
+        >>> results = posir.evaluate(bm25, "PosIR-Mini", output_folder="results-of-bm25")
         >>> results[0].task, results[0].profile.queries
         ('PosIR-Mini', 720)
     """
@@ -83,31 +96,56 @@ def evaluate(
     import mteb
 
     chosen = _find_tasks(tasks)
-    given = {"protocol": protocol, "window": window, "tokenizer": tokenizer, "skip_failed": skip_failed or None}
+    given = {
+        "protocol": protocol,
+        "window": window,
+        "tokenizer": tokenizer,
+        "skip_failed": skip_failed or None,
+    }
     name = next((name for name, value in given.items() if value is not None), None)
     if name and not isinstance(model, str | Path):
-        raise PosirError(f"{name}: of a model that is loaded already, set it there. Give the model by name.")
+        raise PosirError(
+            f"{name}: of a model that is loaded already, set it there. Give the model by name."
+        )
     cache = mteb.ResultCache(Path(output_folder)) if output_folder else mteb.ResultCache()
     counted_by = _require_window(tokenizer, window)
-    with with_settings(protocol=protocol, window=window, tokenizer=counted_by, skip_failed=skip_failed):
+    with with_settings(
+        protocol=protocol, window=window, tokenizer=counted_by, skip_failed=skip_failed
+    ):
         if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
-        result = mteb.evaluate(model, chosen, cache=cache, encode_kwargs={"batch_size": batch_size}, show_progress_bar=False)
+        result = mteb.evaluate(
+            model,
+            chosen,
+            cache=cache,
+            encode_kwargs={"batch_size": batch_size},
+            show_progress_bar=False,
+        )
     names = [task.metadata.name for task in chosen]
     # Not every version of mteb states the experiment in what it returns.
     described = getattr(model, "mteb_model_meta", model)
-    experiment = getattr(result, "experiment_name", None) or getattr(described, "experiment_name", None)
+    experiment = getattr(result, "experiment_name", None) or getattr(
+        described, "experiment_name", None
+    )
     files = [
-        cache.get_task_result_path(name, result.model_name, result.model_revision, experiment_name=experiment) for name in names
+        cache.get_task_result_path(
+            name, result.model_name, result.model_revision, experiment_name=experiment
+        )
+        for name in names
     ]
     results = [subset for file in files if file.exists() for subset in read_result_file(file)]
     if not results:
-        raise PosirError(f"no evidence positions in {', '.join(names)}. `posir tasks` lists the tasks that have them.")
+        raise PosirError(
+            f"no evidence positions in {', '.join(names)}. `posir tasks` lists the tasks that "
+            "have them."
+        )
     return Results(tuple(sorted(results, key=lambda subset: (subset.task, subset.subset))))
 
 
 def _require_window(tokenizer: str | Path | None, window: int | None) -> str | None:
-    """Return a tokenizer as the settings of a run have it; raise PosirError if there is no window that it counts."""
+    """Return a tokenizer as the settings of a run have it; raise PosirError if there is no window
+    that it counts.
+    """
     if tokenizer and window is None:
         raise PosirError("--tokenizer counts the tokens of --window. Give both, or neither.")
     return str(tokenizer) if tokenizer else None
@@ -122,19 +160,26 @@ def _find_tasks(tasks: str | AbsTask | Iterable[str | AbsTask]) -> list[AbsTask]
     try:
         return [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
     except KeyError as error:
-        raise PosirError(f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks.") from error
+        raise PosirError(
+            f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks."
+        ) from error
 
 
 #: The engine that runs jobs.
 EngineName: TypeAlias = Literal["local", "ray"]
 
 
-def choose_engine(engine: EngineName, address: str | None, settings: Settings) -> Callable[[], Engine]:
+def choose_engine(
+    engine: EngineName, address: str | None, settings: Settings
+) -> Callable[[], Engine]:
     """Return what starts the engine; raise PosirError for an address of this machine."""
     if engine == "ray":
         return partial(RayEngine, address, settings)
     if address:
-        raise PosirError(f"--address {address}: applies to a Ray cluster only. Add --engine ray, or omit --address.")
+        raise PosirError(
+            f"--address {address}: applies to a Ray cluster only. Add --engine ray, or omit "
+            "--address."
+        )
     return partial(LocalEngine, settings)
 
 
@@ -165,20 +210,24 @@ def run(
         posir run -m all-MiniLM-L6-v2 bge-m3 -t PosIR-Mini
         posir run -m all-MiniLM-L6-v2 -b PosIR --plan
 
-    Subsets that already have a result are skipped. Failures are listed at the end and do not stop the other subsets.
+    Subsets that already have a result are skipped. Failures are listed at the end and do not stop
+    the other subsets.
 
     Args:
-        model: One or more models: names known to mteb or the Hub, folders, endpoints (MODEL@ADDRESS).
+        model: One or more models: names known to mteb or the Hub, folders, endpoints
+            (MODEL@ADDRESS).
         task: One or more tasks.
         benchmark: One or more benchmarks.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
-        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder, that counts the tokens of `window`;
-            without it the server's count, or an estimate.
-        skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth: counted, named and not
-            found. An experiment, filed as such.
+        window: Tokens of a text that the model reads, in place of its own window: an experiment,
+            filed as such.
+        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder, that
+            counts the tokens of `window`; without it the server's count, or an estimate.
+        skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth:
+            counted, named and not found. An experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as
+            such.
         document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
@@ -193,11 +242,14 @@ def run(
         A row with the number of evaluated `jobs` and the folder, or the plan.
 
     Raises:
-        PosirError: There is no such model or task, or a job failed; the results of the others are saved.
+        PosirError: There is no such model or task, or a job failed; the results of the others are
+            saved.
 
     Examples:
         >>> import posir
-        >>> posir.run(model="mteb/baseline-bm25s", task="PosIR-Mini", output="results-of-run").rows  # doctest: +SKIP
+        >>> bm25 = "mteb/baseline-bm25s"
+        >>> report = posir.run(model=bm25, task="PosIR-Mini", output="results-of-run")
+        >>> report.rows  # doctest: +SKIP
         [{'jobs': 1, 'output': 'results-of-run'}]
     """
     run_settings = partial(
@@ -235,15 +287,19 @@ def run(
         raise
     # What was done is no output.
     title = f"{pluralize(jobs, 'job')} evaluated; results are in {output}"
-    return TableResult(title=title, rows=[{"jobs": jobs, "output": str(output)}], tables=[], said=[title])
+    return TableResult(
+        title=title, rows=[{"jobs": jobs, "output": str(output)}], tables=[], said=[title]
+    )
 
 
 @public()
 def nano(task: str, *, plan: bool = False) -> TableResult:
-    """Select the sample of a task of PosIR, of which a run takes minutes, and keep the list of its ids.
+    """Select the sample of a task of PosIR, of which a run takes minutes, and keep the list of its
+    ids.
 
-    `mteb run -t PosIR-English-Nano` does the same where there is no list. It has as many questions of each third of the
-    documents, and the best documents of BM25 in the full corpus for each. A list is of the present content of the data.
+    `mteb run -t PosIR-English-Nano` does the same where there is no list. It has as many questions
+    of each third of the documents, and the best documents of BM25 in the full corpus for each. A
+    list is of the present content of the data.
 
     Args:
         task: A task of one language, such as PosIR-English.
@@ -268,7 +324,10 @@ def nano(task: str, *, plan: bool = False) -> TableResult:
 
         kind = find_task(task.removesuffix(SUFFIX) + SUFFIX)
     if kind is None or not issubclass(kind, NanoTask):
-        raise PosirError(f"{task}: has no sample. The tasks of one language of PosIR have one, such as PosIR-English.")
+        raise PosirError(
+            f"{task}: has no sample. The tasks of one language of PosIR have one, such as "
+            "PosIR-English."
+        )
     sampled, complete = kind(), build_posir_task(kind.language, kind.language)()
     complete.load_data()
     estimate = _plan_selection(complete)
@@ -279,42 +338,92 @@ def nano(task: str, *, plan: bool = False) -> TableResult:
     for domain in progress(complete.hf_subsets, "Selecting"):
         data = complete.read_subset(domain)
         sample = sampled.select_sample(domain, data)
-        counts = {"questions": len(sample.questions), "documents": len(sample.documents), "of_documents": len(data.corpus)}
+        counts = {
+            "questions": len(sample.questions),
+            "documents": len(sample.documents),
+            "of_documents": len(data.corpus),
+        }
         rows.append({"domain": domain, **counts})
     questions, documents, total = (sum(row[key] for row in rows) for key in counts)
-    sentence = f"{name}: {questions:,} questions on {documents:,} of {total:,} documents; lists: {find_lists(name, '*')[0]}"
-    return TableResult(title=name, rows=rows, tables=[], sentences=[sentence], last=[f"mteb run -t {name} -m MODEL"])
+    sentence = (
+        f"{name}: {questions:,} questions on {documents:,} of {total:,} documents; lists: "
+        f"{find_lists(name, '*')[0]}"
+    )
+    return TableResult(
+        title=name,
+        rows=rows,
+        tables=[],
+        sentences=[sentence],
+        last=[f"mteb run -t {name} -m MODEL"],
+    )
 
 
 def _plan_selection(task: PosirTask) -> TableResult:
-    """Estimate what the selection of the sample of a complete task reads, and how long BM25 takes for it."""
+    """Estimate what the selection of the sample of a complete task reads, and how long BM25 takes
+    for it.
+    """
     from mteb.models.model_implementations.bm25 import BM25Search
     from rich.filesize import decimal
 
-    from posir_run.plan import ROUNDS, Speed, collect_samples, measure_subsets, sum_counts, time_encoding
+    from posir_run.plan import (
+        ROUNDS,
+        Speed,
+        collect_samples,
+        measure_subsets,
+        sum_counts,
+        time_encoding,
+    )
     from posir_tasks.embeddings.context import build_texts
     from posir_tasks.search.bm25 import search_bm25
 
-    name, sizes = task.metadata.name, measure_subsets(progress([(task, part) for part in task.hf_subsets], "Counting texts"))
+    name, sizes = (
+        task.metadata.name,
+        measure_subsets(progress([(task, part) for part in task.hf_subsets], "Counting texts")),
+    )
     counts = sum_counts(size.documents for size in sizes)
     # All at once: BM25 finds no word in a single text, since each is then in all documents.
     texts = [text for bucket in collect_samples([task], counts)[0] for text in bucket]
-    arguments: dict[str, Any] = {"task_metadata": task.metadata, "hf_split": SPLIT, "hf_subset": task.hf_subsets[0]}
-    search = partial(search_bm25, BM25Search(), *map(build_texts, (texts, texts[:1])), top_k=1, encode_kwargs={}, **arguments)
-    measured, documents, tokens = sum(map(estimate_tokens, texts)), sum(counts.texts), sum(counts.tokens)
+    arguments: dict[str, Any] = {
+        "task_metadata": task.metadata,
+        "hf_split": SPLIT,
+        "hf_subset": task.hf_subsets[0],
+    }
+    search = partial(
+        search_bm25,
+        BM25Search(),
+        *map(build_texts, (texts, texts[:1])),
+        top_k=1,
+        encode_kwargs={},
+        **arguments,
+    )
+    measured, documents, tokens = (
+        sum(map(estimate_tokens, texts)),
+        sum(counts.texts),
+        sum(counts.tokens),
+    )
     seconds = tuple(time_encoding(lambda _: search(), texts) / measured for _ in range(ROUNDS))
     duration = Speed(len(texts), seconds).duration(tokens)
     read = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
     read += "" if all(size.counted for size in sizes) else ", to be downloaded first"
-    sentence = f"{name}: the sample is selected from {read}; BM25 takes {duration} for it on this machine, once."
+    sentence = (
+        f"{name}: the sample is selected from {read}; BM25 takes {duration} for it on this "
+        "machine, once."
+    )
     row = {"task": name, "documents": documents, "tokens": tokens, "seconds": duration.mean}
-    return TableResult(title="Estimated cost of the sample", rows=[row], tables=[], sentences=[sentence])
+    return TableResult(
+        title="Estimated cost of the sample", rows=[row], tables=[], sentences=[sentence]
+    )
 
 
 def _evaluate_missing(
-    find: Callable[[], Workload], output_folder: Path, settings: Settings, start_engine: Callable[[], Engine]
+    find: Callable[[], Workload],
+    output_folder: Path,
+    settings: Settings,
+    start_engine: Callable[[], Engine],
 ) -> int:
-    """Evaluate what has no result yet; return the number of jobs. Raise PosirError for an unknown name or a failed job."""
+    """Evaluate what has no result yet; return the number of jobs. Raise PosirError for an unknown
+    name or a failed job.
+    """
     from mteb.cache import ResultCache
 
     with track("Loading mteb"):
@@ -334,16 +443,23 @@ def _evaluate_missing(
             failures = report_outcomes(outcomes, len(jobs))
         if failures:
             raise PosirError(
-                f"{len(failures):,} of {pluralize(len(jobs), 'job')} failed; the other results are in {output_folder}. Run "
+                f"{len(failures):,} of {pluralize(len(jobs), 'job')} failed; the other results "
+                f"are in {output_folder}. Run "
                 "the same command again to retry:\n" + "\n".join(failures)
             )
     return len(jobs)
 
 
 def run_and_save(
-    jobs: Sequence[EvaluationJob], engine: Engine, workload: Workload, cache: ResultCache, settings: Settings
+    jobs: Sequence[EvaluationJob],
+    engine: Engine,
+    workload: Workload,
+    cache: ResultCache,
+    settings: Settings,
 ) -> Generator[tuple[EvaluationJob, JobOutcome], None, None]:
-    """Yield each job with its outcome as it comes, with its result saved before. Closing the generator stops the workers."""
+    """Yield each job with its outcome as it comes, with its result saved before. Closing the
+    generator stops the workers.
+    """
     order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
     with closing(Dispatcher(jobs, engine).outcomes()) as outcomes:
         for job, outcome in outcomes:
@@ -351,12 +467,16 @@ def run_and_save(
             if not outcome.failure:
                 result, known = outcome.value
                 meta = workload.models[job.model].model_copy(update=known)
-                process_saver().add(cache, result, meta, order=order[job.task], encode_kwargs=settings.encode_kwargs)
+                process_saver().add(
+                    cache, result, meta, order=order[job.task], encode_kwargs=settings.encode_kwargs
+                )
             yield job, outcome
 
 
 def report_outcomes(outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total: int) -> list[str]:
-    """Consume the outcomes of a run and report each and its warnings; return the failed jobs, each with its reason."""
+    """Consume the outcomes of a run and report each and its warnings; return the failed jobs, each
+    with its reason.
+    """
     failures = []
     with track("Evaluating", total) as advance:
         for count, (job, outcome) in enumerate(outcomes, start=1):

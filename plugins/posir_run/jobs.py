@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How often a job is started before it is given up: a worker may crash because of the job (memory) or for another reason.
+#: How often a job is started before it is given up: a worker may crash because of the job (memory)
+#: or for another reason.
 ATTEMPTS = 3
 #: Seconds between checks for new machines.
 POLL_SECONDS = 10.0
@@ -42,7 +43,9 @@ class Job(Protocol):
 
     @property
     def corpus(self) -> str:
-        """Name of the texts that are encoded; a worker prefers jobs with the same name, whose embeddings it may have."""
+        """Name of the texts that are encoded; a worker prefers jobs with the same name, whose
+        embeddings it may have.
+        """
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:
         """Do the job with the loaded model."""
@@ -56,13 +59,17 @@ class JobOutcome:
     failure: str = ""
     """Empty if it did not fail."""
     restart_worker: bool = False
-    """Whether the worker needs a new process: after a CUDA error, for example, the old one is unusable."""
+    """Whether the worker needs a new process: after a CUDA error, for example, the old one is
+    unusable.
+    """
     warnings: tuple[str, ...] = ()
     """Warnings of its worker since the job before."""
 
 
 class Worker(Protocol):
-    """A process that does one job at a time. If one of its futures raises, the worker is unusable."""
+    """A process that does one job at a time. If one of its futures raises, the worker is
+    unusable.
+    """
 
     started: Future[Any]
 
@@ -77,7 +84,9 @@ class Engine(Protocol):
     """Starts workers."""
 
     def locations(self) -> Sequence[Hashable]:
-        """Return where workers can run now, those already running included; equal values mean the same location."""
+        """Return where workers can run now, those already running included; equal values mean the
+        same location.
+        """
 
     def start(self, location: Hashable) -> Worker:
         """Start a worker at a location."""
@@ -97,7 +106,9 @@ class WorkerSlot:
 
 
 class Dispatcher:
-    """One run of jobs on the workers of an engine: who gets which job, and what happens when a worker crashes."""
+    """One run of jobs on the workers of an engine: who gets which job, and what happens when a
+    worker crashes.
+    """
 
     def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
         self._pending = list(jobs)
@@ -107,11 +118,15 @@ class Dispatcher:
         self._crashes: Counter[Job] = Counter()
 
     def outcomes(self) -> Generator[tuple[Job, JobOutcome], None, None]:
-        """Yield jobs with outcomes, as they come; PosirError: no worker can be started. Closing stops the workers."""
+        """Yield jobs with outcomes, as they come; PosirError: no worker can be started. Closing
+        stops the workers.
+        """
         try:
             while self._pending or any(slot.job for slot in self._slots.values()):
                 self._start_workers()
-                done, _ = wait([slot.current for slot in self._slots.values()], POLL_SECONDS, FIRST_COMPLETED)
+                done, _ = wait(
+                    [slot.current for slot in self._slots.values()], POLL_SECONDS, FIRST_COMPLETED
+                )
                 for location, slot in list(self._slots.items()):
                     if slot.current in done:
                         yield from self._advance(location, slot)
@@ -123,7 +138,11 @@ class Dispatcher:
     def _start_workers(self) -> None:
         for location in self._engine.locations():
             starting = sum(slot.job is None for slot in self._slots.values())
-            if location not in self._slots and location not in self._unusable and starting < len(self._pending):
+            if (
+                location not in self._slots
+                and location not in self._unusable
+                and starting < len(self._pending)
+            ):
                 worker = self._engine.start(location)
                 self._slots[location] = WorkerSlot(worker, worker.started)
         if self._unusable and not self._slots:
@@ -140,15 +159,22 @@ class Dispatcher:
             self._slots.pop(location).worker.stop()
             if slot.job is None:
                 # Ray wraps the error of a worker in one of its own.
-                self._unusable[location] = f"{location}: {summarize_error(getattr(error, 'cause', None) or error)}"
+                self._unusable[location] = (
+                    f"{location}: {summarize_error(getattr(error, 'cause', None) or error)}"
+                )
                 logger.warning("%s", self._unusable[location])
                 return
             self._crashes[slot.job] += 1
             if self._crashes[slot.job] < ATTEMPTS:
-                logger.warning("%s: its worker crashed (%s); trying again", slot.job, summarize_error(error))
+                logger.warning(
+                    "%s: its worker crashed (%s); trying again", slot.job, summarize_error(error)
+                )
                 self._pending.insert(0, slot.job)
             else:
-                reason = f"its worker crashed {ATTEMPTS} times, perhaps out of memory ({summarize_error(error)})"
+                reason = (
+                    f"its worker crashed {ATTEMPTS} times, perhaps out of memory "
+                    f"({summarize_error(error)})"
+                )
                 yield slot.job, JobOutcome(failure=reason)
             return
         if slot.job:
@@ -163,8 +189,9 @@ class Dispatcher:
     def _take_job(self, previous: Job | None) -> Job:
         """Take the pending job that suits a worker best.
 
-        Loading a model takes minutes and encoding a corpus hours. So a worker stays with its model and its corpus, whose
-        embeddings its machine may have cached, and otherwise takes those that the fewest other workers have.
+        Loading a model takes minutes and encoding a corpus hours. So a worker stays with its model
+        and its corpus, whose embeddings its machine may have cached, and otherwise takes those that
+        the fewest other workers have.
         """
         running = [slot.job for slot in self._slots.values() if slot.job]
         models = Counter(job.model for job in running)
@@ -193,15 +220,24 @@ class EvaluationJob:
     def __str__(self) -> str:
         return f"{self.model.name} · {self.task} · {self.subset}"
 
-    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> tuple[TaskResult, dict[str, Any]]:
-        """Return the result of the subset, and the model's metadata without its loader, which cannot always be pickled."""
-        return evaluate_subset(model, self, encode_kwargs), model.mteb_model_meta.model_dump(exclude={"loader"})
+    def run(
+        self, model: MTEBModels, encode_kwargs: EncodeKwargs
+    ) -> tuple[TaskResult, dict[str, Any]]:
+        """Return the result of the subset, and the model's metadata without its loader, which
+        cannot always be pickled.
+        """
+        return evaluate_subset(model, self, encode_kwargs), model.mteb_model_meta.model_dump(
+            exclude={"loader"}
+        )
 
 
-def evaluate_subset(model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:
+def evaluate_subset(
+    model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs
+) -> TaskResult:
     """Evaluate one subset of a task in the same way as `mteb.evaluate`.
 
-    The task keeps all of its subsets: a task filtered to one would record the others as missing from the data.
+    The task keeps all of its subsets: a task filtered to one would record the others as missing
+    from the data.
     """
     import mteb
     from mteb.results import TaskResult
@@ -210,7 +246,8 @@ def evaluate_subset(model: MTEBModels, job: EvaluationJob, encode_kwargs: Encode
     task = mteb.get_task(job.task)
     timer, started = TimingStack(), time.monotonic()
     scores: dict[str, Any] = {
-        split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer) for split in task.eval_splits
+        split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer)
+        for split in task.eval_splits
     }
     return TaskResult.from_task_results(
         task,
@@ -239,25 +276,39 @@ class Workload:
 
 
 def corpus_name(task: PositionTask, subset: str) -> str:
-    """Return a name of the corpus that a subset's queries search; it is equal for tasks that share the corpus."""
+    """Return a name of the corpus that a subset's queries search; it is equal for tasks that share
+    the corpus.
+    """
     languages = task.metadata.hf_subsets_to_langscripts[subset]
     return f"{task.metadata.dataset['path']}/{languages[-1]}/{subset}"
 
 
 def find_workload(
-    tasks: Sequence[str], benchmarks: Sequence[str], models: Sequence[str], revision: str | None = None
+    tasks: Sequence[str],
+    benchmarks: Sequence[str],
+    models: Sequence[str],
+    revision: str | None = None,
 ) -> Workload:
     """Find tasks and models by name, without duplicates."""
     if not (tasks or benchmarks):
-        raise PosirError("no task is given. Name tasks with -t or benchmarks with -b; `posir tasks` lists them.")
+        raise PosirError(
+            "no task is given. Name tasks with -t or benchmarks with -b; `posir tasks` lists them."
+        )
     if revision and len(models) > 1:
-        raise PosirError(f"--revision {revision}: applies to one model only. Omit it, or give one model.")
+        raise PosirError(
+            f"--revision {revision}: applies to one model only. Omit it, or give one model."
+        )
     metas = [find_model(ModelReference(name, revision)) for name in models]
-    return Workload(find_tasks(tasks, benchmarks), {ModelReference(portable_name(meta), revision): meta for meta in metas})
+    return Workload(
+        find_tasks(tasks, benchmarks),
+        {ModelReference(portable_name(meta), revision): meta for meta in metas},
+    )
 
 
 def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[PositionTask]:
-    """Return tasks by name and by benchmark, each once; raise PosirError if one is unknown, or has no positions or data."""
+    """Return tasks by name and by benchmark, each once; raise PosirError if one is unknown, or has
+    no positions or data.
+    """
     import mteb
 
     from posir_tasks.tasks.base import PositionTask
@@ -267,22 +318,30 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
         # Without a name of one, mteb would still make all benchmarks.
         named = mteb.get_benchmarks(list(benchmarks)) if benchmarks else []
         for member in (task for benchmark in named for task in benchmark.tasks):
-            # The benchmark's tasks without data are named in one warning; it is an error if none has any.
+            # The benchmark's tasks without data are named in one warning; it is an error if none
+            # has any.
             if isinstance(member, PositionTask) and member.benchmark is not None:
                 member.benchmark.check_data()
             if not isinstance(member, PositionTask) or member.has_data():
                 requested.append(member.metadata.name)
         tasks = [mteb.get_task(name) for name in dict.fromkeys(requested)]
     except KeyError as error:
-        raise PosirError(f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks.") from error
+        raise PosirError(
+            f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks."
+        ) from error
     unsupported = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
     if unsupported:
-        raise PosirError(f"no evidence positions in {', '.join(unsupported)}. Evaluate such tasks with `mteb run`.")
+        raise PosirError(
+            f"no evidence positions in {', '.join(unsupported)}. Evaluate such tasks with `mteb "
+            "run`."
+        )
     return [task for task in tasks if isinstance(task, PositionTask)]
 
 
 def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:
-    """Return the jobs without a result in a folder, by mteb's own rules; restricts each task to the subsets in its data."""
+    """Return the jobs without a result in a folder, by mteb's own rules; restricts each task to the
+    subsets in its data.
+    """
     for task in workload.tasks:
         task.load_data()
     missing = {
@@ -294,9 +353,13 @@ def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[Evaluation
 
 
 def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
-    """Return the subsets of a task without a result of a model; all of them if the data's revision has changed."""
+    """Return the subsets of a task without a result of a model; all of them if the data's revision
+    has changed.
+    """
     result = cache.load_task_result(task.metadata.name, meta)
     # Of local data, the cache has compared the revisions subset by subset.
     if result is None or not (result.dataset_revision == LOCAL or result.is_mergeable(task)):
         return set(task.hf_subsets)
-    return {subset for subsets in result.get_missing_evaluations(task).values() for subset in subsets}
+    return {
+        subset for subsets in result.get_missing_evaluations(task).values() for subset in subsets
+    }

@@ -1,4 +1,5 @@
-"""The plan of a run: for each model and task, the texts to encode, the size of their embeddings, and the time.
+"""The plan of a run: for each model and task, the texts to encode, the size of their embeddings,
+and the time.
 
 Texts are counted in local data, or else their published averages are taken.
 """
@@ -65,18 +66,21 @@ SEED = 42
 BOUNDS = RelativePositions().token_bounds
 BUCKETS = RelativePositions().axes.lengths
 
-#: Documents, their tokens, and queries of PosIR as published (Zeng et al. 2026, arXiv 2601.08363): of all ten languages,
-#: of English (922 tokens per document), and the mean of the nine others.
+#: Documents, their tokens, and queries of PosIR as published (Zeng et al. 2026, arXiv 2601.08363):
+#: of all ten languages, of English (922 tokens per document), and the mean of the nine others.
 ALL_LANGUAGES = (17_329_673, 22_800_000_000, 421_708)
 ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
-OTHER_LANGUAGE = tuple((total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True))
+OTHER_LANGUAGE = tuple(
+    (total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True)
+)
 
 
 #: Reads the documents or the queries of a subset: a frame with the column `text`.
 ReadTexts = Callable[[], pl.DataFrame]
 #: Largest number of texts of one kind to sample from.
 SAMPLE_SIZE = 256
-#: Length of a text in tokens, as `estimate_tokens` estimates it, and the index of its length bucket.
+#: Length of a text in tokens, as `estimate_tokens` estimates it, and the index of its length
+#: bucket.
 TOKENS = -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
 BUCKET = pl.sum_horizontal(bound < TOKENS for bound in BOUNDS)
 
@@ -97,8 +101,12 @@ class TextCounts:
 
     @classmethod
     def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
-        """Return counts from the numbers of texts and tokens by bucket index; the other buckets are empty."""
-        texts, tokens = zip(*(buckets.get(index, (0, 0)) for index in range(len(BUCKETS))), strict=True)
+        """Return counts from the numbers of texts and tokens by bucket index; the other buckets are
+        empty.
+        """
+        texts, tokens = zip(
+            *(buckets.get(index, (0, 0)) for index in range(len(BUCKETS))), strict=True
+        )
         return cls(texts, tokens)
 
 
@@ -115,7 +123,9 @@ class SubsetSize:
 
 
 def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
-    """Return the sizes of subsets; a shared corpus is read once. Raises DataError if data is unreadable and unpublished."""
+    """Return the sizes of subsets; a shared corpus is read once. Raises DataError if data is
+    unreadable and unpublished.
+    """
     corpora: dict[str, TextCounts] = {}
     sizes = []
     for task, subset in subsets:
@@ -133,17 +143,24 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
         if isinstance(task, NanoTask) and not (counted and task.has_list(subset)):
             queries, counted = share_questions(subset, task.hf_subsets), False
             share = min(1, queries * (1 + DISTRACTORS) / sum(documents.texts))
-            scaled = (tuple(round(count * share) for count in counts) for counts in (documents.texts, documents.tokens))
+            scaled = (
+                tuple(round(count * share) for count in counts)
+                for counts in (documents.texts, documents.tokens)
+            )
             documents = TextCounts(*scaled)
         sizes.append(SubsetSize(task.metadata.name, corpus, documents, queries, counted=counted))
     return sizes
 
 
 def _find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTexts] | None:
-    """Return readers of documents and queries, which raise DataError if they fail; None if a download would be needed."""
+    """Return readers of documents and queries, which raise DataError if they fail; None if a
+    download would be needed.
+    """
     if isinstance(task, PosirTask):
         repository = open_repository(REPO_ID, REVISION)
-        corpus = _find_local_file(repository, f"{task.corpus_language.code}/{subset}/corpus.parquet")
+        corpus = _find_local_file(
+            repository, f"{task.corpus_language.code}/{subset}/corpus.parquet"
+        )
         queries = _find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
         read = partial(read_columns, columns={"text": pl.String})
         if not (corpus and queries):
@@ -156,12 +173,16 @@ def _find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadT
 
 
 def _find_local_file(repository: Repository, path: str) -> Path | None:
-    """Return a local repository's file, or that in the Hub's cache if any; raise DataError if the former lacks it."""
+    """Return a local repository's file, or that in the Hub's cache if any; raise DataError if the
+    former lacks it.
+    """
     if not isinstance(repository, HubRepository):
         return repository.fetch(path)
     from huggingface_hub import try_to_load_from_cache
 
-    cached = try_to_load_from_cache(repository.repo_id, path, repo_type="dataset", revision=repository.requested)
+    cached = try_to_load_from_cache(
+        repository.repo_id, path, repo_type="dataset", revision=repository.requested
+    )
     return Path(cached) if isinstance(cached, str) else None
 
 
@@ -173,36 +194,56 @@ def measure_texts(texts: pl.DataFrame) -> TextCounts:
 
 
 def published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
-    """Return the published mean size of a domain, in English or over the nine other languages: documents and queries.
+    """Return the published mean size of a domain, in English or over the nine other languages:
+    documents and queries.
 
-    Its share is as equal to the others' as integers that add up to the total can be; all documents have the mean length.
+    Its share is as equal to the others' as integers that add up to the total can be; all documents
+    have the mean length.
     """
     index, totals = DOMAINS.index(domain), ENGLISH if language == PIVOT else OTHER_LANGUAGE
-    documents, tokens, queries = (total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS) for total in totals)
-    return TextCounts.from_buckets({sum(tokens > bound * documents for bound in BOUNDS): (documents, tokens)}), queries
+    documents, tokens, queries = (
+        total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS) for total in totals
+    )
+    return TextCounts.from_buckets(
+        {sum(tokens > bound * documents for bound in BOUNDS): (documents, tokens)}
+    ), queries
 
 
-def collect_samples(tasks: Sequence[PositionTask], counts: TextCounts) -> tuple[list[list[str]], list[str], bool]:
-    """Sample texts from each task's first subset; synthesize lengths that have documents but are missing from local data.
+def collect_samples(
+    tasks: Sequence[PositionTask], counts: TextCounts
+) -> tuple[list[list[str]], list[str], bool]:
+    """Sample texts from each task's first subset; synthesize lengths that have documents but are
+    missing from local data.
 
-    Returns documents by length bucket, the same number from each task where possible, none for empty buckets; queries; and
-    whether all documents are from the data.
+    Returns documents by length bucket, the same number from each task where possible, none for
+    empty buckets; queries; and whether all documents are from the data.
     """
     local = [texts for task in tasks if (texts := _find_local_texts(task, task.hf_subsets[0]))]
     rng, filled, sampled = random.Random(SEED), list[list[str]](), True
     frames = [read().select("text", BUCKET.alias("bucket")) for read, _ in local]
     for index, (count, tokens) in enumerate(zip(counts.texts, counts.tokens, strict=True)):
-        known = [frame.filter(pl.col("bucket") == index)["text"] for frame in frames] if count else []
-        pool = [text for texts in known for text in texts.sample(min(SAMPLE_SIZE, len(texts)), seed=SEED)]
+        known = (
+            [frame.filter(pl.col("bucket") == index)["text"] for frame in frames] if count else []
+        )
+        pool = [
+            text
+            for texts in known
+            for text in texts.sample(min(SAMPLE_SIZE, len(texts)), seed=SEED)
+        ]
         sampled = sampled and bool(pool or not count)
-        filled.append(rng.sample(pool, min(SAMPLE_SIZE, len(pool))) or (synthetic_texts(tokens // count) if count else []))
+        filled.append(
+            rng.sample(pool, min(SAMPLE_SIZE, len(pool)))
+            or (synthetic_texts(tokens // count) if count else [])
+        )
     asked = [text for _, queries in local for text in queries()["text"].head(SAMPLE_SIZE)]
     asked = asked or [question for document in read_documents() for question in document.questions]
     return filled, random.Random(SEED).sample(asked, min(SAMPLE_SIZE, len(asked))), sampled
 
 
 def synthetic_texts(tokens: int) -> list[str]:
-    """Return texts of one length, cut from the concatenated documents of PosIR-Mini at different starts."""
+    """Return texts of one length, cut from the concatenated documents of PosIR-Mini at different
+    starts.
+    """
     source = "\n\n".join(document.text for document in read_documents())
     length = tokens * BYTES_PER_TOKEN
     starts = range(0, len(source), -(-len(source) // SAMPLE_SIZE))
@@ -212,7 +253,9 @@ def synthetic_texts(tokens: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds: the estimate, and its range from the fastest to the slowest rounds of the benchmark."""
+    """Seconds: the estimate, and its range from the fastest to the slowest rounds of the
+    benchmark.
+    """
 
     low: float
     mean: float
@@ -222,8 +265,14 @@ class Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
 
     def __str__(self) -> str:
-        unit, seconds = next(((unit, size) for unit, size in (("h", 3_600), ("min", 60)) if self.mean >= size), ("s", 1))
-        return f"{self.mean / seconds:,.1f} {unit} ({self.low / seconds:,.1f} to {self.high / seconds:,.1f})"
+        unit, seconds = next(
+            ((unit, size) for unit, size in (("h", 3_600), ("min", 60)) if self.mean >= size),
+            ("s", 1),
+        )
+        return (
+            f"{self.mean / seconds:,.1f} {unit} ({self.low / seconds:,.1f} to "
+            f"{self.high / seconds:,.1f})"
+        )
 
 
 @dataclass(frozen=True)
@@ -236,11 +285,16 @@ class Speed:
 
     def duration(self, amount: int = 1) -> Duration:
         """Estimate the time for a number of tokens, or queries."""
-        return Duration(min(self.seconds) * amount, fmean(self.seconds) * amount, max(self.seconds) * amount)
+        return Duration(
+            min(self.seconds) * amount, fmean(self.seconds) * amount, max(self.seconds) * amount
+        )
 
     def __str__(self) -> str:
         time = self.duration()
-        return f"{1 / time.mean:,.0f} ({1 / time.high:,.0f} to {1 / time.low:,.0f}; {self.texts} texts per round)"
+        return (
+            f"{1 / time.mean:,.0f} ({1 / time.high:,.0f} to {1 / time.low:,.0f}; {self.texts} "
+            "texts per round)"
+        )
 
 
 @dataclass(frozen=True)
@@ -257,7 +311,10 @@ class SpeedCalibration:
     def duration(self, documents: TextCounts, queries: int) -> Duration:
         """Estimate how long documents and queries take to encode."""
         buckets = zip(self.documents, documents.tokens, strict=True)
-        return sum((speed.duration(tokens) for speed, tokens in buckets if speed), self.queries.duration(queries))
+        return sum(
+            (speed.duration(tokens) for speed, tokens in buckets if speed),
+            self.queries.duration(queries),
+        )
 
 
 @dataclass(frozen=True)
@@ -315,12 +372,15 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
     task = workload.tasks[0]
     subsets = [(task, subset) for task in workload.tasks for subset in task.hf_subsets]
     sizes = measure_subsets(progress(subsets, "Counting texts"))
-    documents, queries, sampled = collect_samples(workload.tasks, sum_counts(size.documents for size in sizes))
+    documents, queries, sampled = collect_samples(
+        workload.tasks, sum_counts(size.documents for size in sizes)
+    )
     options = {"batch_size": batch_size, "show_progress_bar": False}
     context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0], options)
     models = progress(list(workload.models.items()), "Measuring models")
     plans = [
-        build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled) for model, meta in models
+        build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled)
+        for model, meta in models
     ]
     return TableResult(
         title="Estimated cost",
@@ -329,55 +389,77 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
         values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
         sentences=list(map(describe_plan, plans)),
         notes=[
-            "Time: of encoding, from a short benchmark on this machine; in parentheses, the range of its rounds.",
+            "Time: of encoding, from a short benchmark on this machine; in parentheses, the range "
+            "of its rounds.",
             *describe_rotations(sizes),
         ],
-        further=[f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)],
+        further=[
+            f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)
+        ],
     )
 
 
 def describe_rotations(sizes: Sequence[SubsetSize]) -> Iterator[str]:
-    """Yield how many rotated versions are encoded beside the texts, at most; nothing if none are."""
+    """Yield how many rotated versions are encoded beside the texts, at most; nothing if none
+    are.
+    """
     if not (versions := count_rotations(sizes, read_sample_size())):
         return
     documents = sum(sum(size.documents.texts) for size in sizes)
     yield (
-        f"Rotated versions of a sample of the documents: at most {versions:,} more texts for each model, beside "
-        f"{pluralize(documents, 'document')}, not in the time. `{ROTATED_VARIABLE}=0` leaves them out."
+        f"Rotated versions of a sample of the documents: at most {versions:,} more texts for each "
+        "model, beside "
+        f"{pluralize(documents, 'document')}, not in the time. `{ROTATED_VARIABLE}=0` leaves them "
+        "out."
     )
 
 
 def count_rotations(sizes: Sequence[SubsetSize], sample_size: int) -> int:
-    """Return the largest number of rotated versions of a sample of the documents, of so many of each length."""
+    """Return the largest number of rotated versions of a sample of the documents, of so many of
+    each length.
+    """
     versions = 0
     for task in {size.task for size in sizes}:
         subsets = [size.documents.texts for size in sizes if size.task == task]
         quota = ceil(sample_size / len(subsets))
         sampled = sum(min(texts, quota) for subset in subsets for texts in subset)
-        # The whole text is encoded anyway; of a truncated one there is an excerpt in each third, too.
+        # The whole text is encoded anyway; of a truncated one there is an excerpt in each third,
+        # too.
         versions += sampled * (2 * VERSIONS - 1)
     return versions
 
 
 def _measure_model(
-    model: ModelReference, meta: ModelMeta, documents: Sequence[list[str]], queries: list[str], context: EncodingContext
+    model: ModelReference,
+    meta: ModelMeta,
+    documents: Sequence[list[str]],
+    queries: list[str],
+    context: EncodingContext,
 ) -> ModelSpeed:
-    """Measure the speed of a model; if that fails, say why and take the embedding size from its metadata."""
+    """Measure the speed of a model; if that fails, say why and take the embedding size from its
+    metadata.
+    """
     try:
         calibration = calibrate(load_model(model), documents, queries, context)
-    except Exception as error:  # loading a model runs third-party code, and the machine may be too small for it
+    except (
+        Exception
+    ) as error:  # loading a model runs third-party code, and the machine may be too small for it
         problem = str(error) if isinstance(error, PosirError) else summarize_error(error)
         # In single precision.
         known = 4 * meta.embed_dim if isinstance(meta.embed_dim, int) else None
         return ModelSpeed(str(meta.name), None, problem, known)
     format_ = calibration.format
-    return ModelSpeed(str(meta.name), calibration, "", format_.dimensions * format_.stored_dtype.itemsize)
+    return ModelSpeed(
+        str(meta.name), calibration, "", format_.dimensions * format_.stored_dtype.itemsize
+    )
 
 
 def calibrate(
     model: MTEBModels, documents: Sequence[list[str]], queries: list[str], context: EncodingContext
 ) -> SpeedCalibration:
-    """Measure the speed of a model on a task's prompts; raise PosirError if the model is not a dense encoder."""
+    """Measure the speed of a model on a task's prompts; raise PosirError if the model is not a
+    dense encoder.
+    """
     if not isinstance(model, EncoderProtocol):
         raise PosirError("not a dense encoder")
     disable_progress_bars()
@@ -388,12 +470,18 @@ def calibrate(
     format_ = EmbeddingFormat.detect(encode(queries[:1], PromptType.query), 1)
     if format_ is None:
         raise PosirError("not a dense encoder")
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    device = (
+        torch.cuda.get_device_name()
+        if torch.cuda.is_available()
+        else f"CPU, {torch.get_num_threads()} threads"
+    )
     local = f"on one device like this one ({device})"
     return SpeedCalibration(
         place=f"by the endpoint {model.reference}" if isinstance(model, EndpointEncoder) else local,
         documents=tuple(
-            measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimate_tokens) if texts else None
+            measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimate_tokens)
+            if texts
+            else None
             for texts in documents
         ),
         queries=measure_speed(lambda batch: encode(batch, PromptType.query), queries, lambda _: 1),
@@ -401,11 +489,13 @@ def calibrate(
     )
 
 
-def measure_speed(encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]) -> Speed:
+def measure_speed(
+    encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]
+) -> Speed:
     """Measure how long texts of one kind take to encode, in rounds of newly sampled texts.
 
-    The number of texts per round doubles until a round takes long enough to be timed. `amount` is what a text counts as: its
-    tokens, or 1.
+    The number of texts per round doubles until a round takes long enough to be timed. `amount` is
+    what a text counts as: its tokens, or 1.
     """
     rng, started, count = random.Random(SEED), time.monotonic(), 1
     while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
@@ -427,18 +517,28 @@ def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool) -> RunPlan:
     """Estimate the cost of evaluating a model on subsets, which are grouped by task."""
 
-    def estimate(name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]) -> CostEstimate:
+    def estimate(
+        name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]
+    ) -> CostEstimate:
         documents, queries = sum_counts(corpora), sum(size.queries for size in group)
-        size = (sum(documents.texts) + queries) * model.bytes_per_text if model.bytes_per_text else None
+        size = (
+            (sum(documents.texts) + queries) * model.bytes_per_text
+            if model.bytes_per_text
+            else None
+        )
         duration = model.calibration.duration(documents, queries) if model.calibration else None
         return CostEstimate(name, len(group), documents, queries, size, duration)
 
     tasks = [(name, list(group)) for name, group in groupby(sizes, key=lambda size: size.task)]
     return RunPlan(
         model=model,
-        tasks=tuple(estimate(name, group, (size.documents for size in group)) for name, group in tasks),
+        tasks=tuple(
+            estimate(name, group, (size.documents for size in group)) for name, group in tasks
+        ),
         total=estimate("total", sizes, (size.documents for size in sizes)),
-        with_cache=estimate("with cache", sizes, {size.corpus: size.documents for size in sizes}.values()),
+        with_cache=estimate(
+            "with cache", sizes, {size.corpus: size.documents for size in sizes}.values()
+        ),
         counted=all(size.counted for size in sizes),
         sampled=sampled,
     )
@@ -460,7 +560,10 @@ def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
             "tokens": sum(estimate.documents.tokens),
             "queries": estimate.queries,
             "bytes": estimate.bytes,
-            **{f"seconds_{name}": getattr(estimate.duration, name, None) for name in ("low", "mean", "high")},
+            **{
+                f"seconds_{name}": getattr(estimate.duration, name, None)
+                for name in ("low", "mean", "high")
+            },
         }
 
 
@@ -479,14 +582,23 @@ def build_table(plan: RunPlan) -> Table:
         )
         for estimate in plan.rows
     )
-    return Table(build_columns(("Task", *numbers), right=numbers), rows=tuple(rows), title=plan.model.name)
+    return Table(
+        build_columns(("Task", *numbers), right=numbers), rows=tuple(rows), title=plan.model.name
+    )
 
 
 def describe_plan(plan: RunPlan) -> str:
     """Return in a sentence how long a run takes, or why that is unknown."""
     if plan.total.duration is None:
-        return f"{plan.model.name}: time not estimated, since the model could not be measured ({plan.model.problem})."
-    saved = f"; {plan.saved_documents:,} documents fewer with POSIR_EMBEDDINGS" if plan.saved_documents else ""
+        return (
+            f"{plan.model.name}: time not estimated, since the model could not be measured "
+            f"({plan.model.problem})."
+        )
+    saved = (
+        f"; {plan.saved_documents:,} documents fewer with POSIR_EMBEDDINGS"
+        if plan.saved_documents
+        else ""
+    )
     return f"{plan.model.name}: {plan.total.duration} on this machine{saved}."
 
 
@@ -495,20 +607,34 @@ def explain_estimates(plan: RunPlan) -> Iterator[str]:
     if plan.counted:
         yield "Sizes: counted in the data, with one token per four bytes."
     else:
-        yield "Sizes: published averages (arXiv 2601.08363) for data that is not on this machine, all documents of mean length."
+        yield (
+            "Sizes: published averages (arXiv 2601.08363) for data that is not on this machine, "
+            "all documents of mean length."
+        )
     if calibration := plan.model.calibration:
         yield (
             f"Time: of encoding {calibration.place}, from a short benchmark on this machine; in "
-            f"parentheses, the range from the fastest to the slowest of {len(calibration.queries.seconds)} rounds."
+            "parentheses, the range from the fastest to the slowest of "
+            f"{len(calibration.queries.seconds)} rounds."
         )
-        texts = "texts of the data" if plan.sampled else "synthetic texts of mean length, since not all data is on this machine"
-        rates = [f"{name} {speed}" for name, speed in zip(BUCKETS, calibration.documents, strict=True) if speed]
+        texts = (
+            "texts of the data"
+            if plan.sampled
+            else "synthetic texts of mean length, since not all data is on this machine"
+        )
+        rates = [
+            f"{name} {speed}"
+            for name, speed in zip(BUCKETS, calibration.documents, strict=True)
+            if speed
+        ]
         yield (
-            f"Benchmark: {texts}; tokens per second by length: {', '.join(rates)}; queries per second: {calibration.queries}."
+            f"Benchmark: {texts}; tokens per second by length: {', '.join(rates)}; queries per "
+            f"second: {calibration.queries}."
         )
     else:
         yield f"Time: not estimated, since the model could not be measured ({plan.model.problem})."
     if plan.saved_documents:
         yield (
-            f"Cache: with POSIR_EMBEDDINGS, {plan.saved_documents:,} documents that several tasks share are not encoded again."
+            f"Cache: with POSIR_EMBEDDINGS, {plan.saved_documents:,} documents that several tasks "
+            "share are not encoded again."
         )

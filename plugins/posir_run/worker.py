@@ -1,6 +1,8 @@
-"""Workers, which do one job after another and keep the model loaded between them: a process on this machine, or Ray actors.
+"""Workers, which do one job after another and keep the model loaded between them: a process on this
+machine, or Ray actors.
 
-Heavy imports wait until a worker has its environment: the Hub's client reads its variables at import.
+Heavy imports wait until a worker has its environment: the Hub's client reads its variables at
+import.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ logger = logging.getLogger(__name__)
 
 #: Packages that results depend on; their versions must be the same on every machine.
 PACKAGES = ("posir", "mteb", "torch", "transformers", "sentence-transformers")
-#: Prefixes of the environment variables passed on to the workers. Paths in them must exist on every machine.
+#: Prefixes of the environment variables passed on to the workers. Paths in them must exist on every
+#: machine.
 FORWARDED_PREFIXES = ("POSIR_", "HF_", "MTEB_")
 #: Seconds to wait for the cluster's head node.
 CONNECT_SECONDS = 10
@@ -61,8 +64,12 @@ class WarningLog(logging.Handler):
 
 @contextmanager
 def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
-    """Show each warning of this process once, except those about plugins, which every command shows when it starts."""
-    log = WarningLog(show, (plugin.warning for plugin in loaded_plugins().plugins if plugin.problem))
+    """Show each warning of this process once, except those about plugins, which every command shows
+    when it starts.
+    """
+    log = WarningLog(
+        show, (plugin.warning for plugin in loaded_plugins().plugins if plugin.problem)
+    )
     logging.getLogger().addHandler(log)
     try:
         yield
@@ -71,7 +78,9 @@ def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of the packages that results depend on, without PyTorch's suffix for CPU or CUDA."""
+    """Return the versions of the packages that results depend on, without PyTorch's suffix for CPU
+    or CUDA.
+    """
     return {package: version(package).partition("+")[0] for package in PACKAGES}
 
 
@@ -98,19 +107,25 @@ class Evaluator:
         else:
             # Errors are reported with their job.
             log = WarningLog(self._warnings.append)
-            log.addFilter(lambda record: record.name.startswith("posir") and record.levelno == logging.WARNING)
+            log.addFilter(
+                lambda record: record.name.startswith("posir") and record.levelno == logging.WARNING
+            )
             logging.getLogger().addHandler(log)
         self._encode_kwargs = settings.encode_kwargs
         self._loaded: tuple[ModelReference, MTEBModels] | None = None
 
     def check_versions(self, expected: Mapping[str, str]) -> None:
-        """Raise PosirError unless this machine has the same versions as the one that runs the command."""
+        """Raise PosirError unless this machine has the same versions as the one that runs the
+        command.
+        """
         if (installed := installed_versions()) != expected:
             ours, theirs = (
-                ", ".join(f"{name} {number}" for name, number in versions.items()) for versions in (installed, expected)
+                ", ".join(f"{name} {number}" for name, number in versions.items())
+                for versions in (installed, expected)
             )
             raise PosirError(
-                f"{platform.node()} has {ours}, but the machine that runs the command has {theirs}. Install the same "
+                f"{platform.node()} has {ours}, but the machine that runs the command has "
+                f"{theirs}. Install the same "
                 "versions on both."
             )
 
@@ -145,7 +160,9 @@ class LocalEngine:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         # A killed worker cannot release its semaphores; Python releases them, and warns needlessly.
-        os.environ.setdefault("PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker")
+        os.environ.setdefault(
+            "PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker"
+        )
 
     def locations(self) -> Sequence[Hashable]:
         """Return the only location."""
@@ -160,14 +177,17 @@ class LocalEngine:
 
 
 class LocalWorker:
-    """A process on this machine, which exits with the one that started it; if it crashes, the run goes on."""
+    """A process on this machine, which exits with the one that started it; if it crashes, the run
+    goes on.
+    """
 
     def __init__(self, settings: Settings) -> None:
         # A forked process could not use CUDA.
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, context, initializer=_initialize, initargs=(settings,))
-        # Ctrl-C reaches every process of a terminal; the main process decides what to do about it. A new process inherits that
-        # the signal is ignored, so it prints no traceback while it starts.
+        # Ctrl-C reaches every process of a terminal; the main process decides what to do about it.
+        # A new process inherits that the signal is ignored, so it prints no traceback while it
+        # starts.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             self.started: Future[Any] = self._pool.submit(os.getpid)
@@ -226,7 +246,9 @@ class RayEngine:
     """A Ray cluster."""
 
     def __init__(self, address: str | None, settings: Settings) -> None:
-        """Connect to a cluster, or start one here without an address; raise PosirError without Ray, or a cluster there."""
+        """Connect to a cluster, or start one here without an address; raise PosirError without Ray,
+        or a cluster there.
+        """
         try:
             import ray
         except ImportError as error:
@@ -243,7 +265,9 @@ class RayEngine:
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise _cluster_unreachable(address, error) from error
-        self._environment = {name: value for name, value in os.environ.items() if name.startswith(FORWARDED_PREFIXES)}
+        self._environment = {
+            name: value for name, value in os.environ.items() if name.startswith(FORWARDED_PREFIXES)
+        }
         self._settings = settings
 
     def locations(self) -> Sequence[RayLocation]:
@@ -273,7 +297,9 @@ class RayEngine:
 
 
 def check_address(address: str | None) -> None:
-    """Raise PosirError if nothing listens at an address; Ray itself would keep trying for 15 minutes."""
+    """Raise PosirError if nothing listens at an address; Ray itself would keep trying for 15
+    minutes.
+    """
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if port.isdecimal():
         try:
@@ -284,20 +310,32 @@ def check_address(address: str | None) -> None:
 
 def _cluster_unreachable(address: str | None, error: Exception) -> PosirError:
     return PosirError(
-        f"--address {address}: no Ray cluster can be reached there ({error}). `ray start --head` starts one and prints its "
+        f"--address {address}: no Ray cluster can be reached there ({error}). `ray start --head` "
+        "starts one and prints its "
         "address."
     )
 
 
 def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
-    """Return a location per GPU with an equal share of its machine's processors; without any GPU, one per machine.
+    """Return a location per GPU with an equal share of its machine's processors; without any GPU,
+    one per machine.
 
-    A worker then has the same resources and number of threads as a run on its machine alone. `nodes` is `ray.nodes()`.
+    A worker then has the same resources and number of threads as a run on its machine alone.
+    `nodes` is `ray.nodes()`.
     """
-    alive = [(node, node["Resources"].get("CPU", 0), int(node["Resources"].get("GPU", 0))) for node in nodes if node["Alive"]]
-    per_gpu = [(node, index, cpus // gpus, 1) for node, cpus, gpus in alive for index in range(gpus)]
+    alive = [
+        (node, node["Resources"].get("CPU", 0), int(node["Resources"].get("GPU", 0)))
+        for node in nodes
+        if node["Alive"]
+    ]
+    per_gpu = [
+        (node, index, cpus // gpus, 1) for node, cpus, gpus in alive for index in range(gpus)
+    ]
     per_machine = [(node, 0, cpus, 0) for node, cpus, _ in alive if cpus >= 1]
-    return [RayLocation(node["NodeID"], node["NodeManagerAddress"], *rest) for node, *rest in per_gpu or per_machine]
+    return [
+        RayLocation(node["NodeID"], node["NodeManagerAddress"], *rest)
+        for node, *rest in per_gpu or per_machine
+    ]
 
 
 class _RayWorker:

@@ -1,4 +1,6 @@
-"""Alignment of a run as a system wrote it with the data's queries and documents; everything that does not fit is counted."""
+"""Alignment of a run as a system wrote it with the data's queries and documents; everything that
+does not fit is counted.
+"""
 
 from __future__ import annotations
 
@@ -37,27 +39,37 @@ class RunCounts:
 
     queries: int = 0
     with_position: int = 0
-    """Judged queries whose evidence has a known position, or several, which alone the position scores are of."""
+    """Judged queries whose evidence has a known position, or several, which alone the position
+    scores are of.
+    """
     missing: int = 0
     """Judged queries that the run does not have."""
     unknown_queries: int = 0
     """Queries of the run that are not judged, which are ignored."""
     unknown_documents: int = 0
-    """Documents of the run that are not in the corpus; they keep their rank and are not relevant."""
+    """Documents of the run that are not in the corpus; they keep their rank and are not
+    relevant.
+    """
     first_unknown: str = ""
     """The first of these, and its query."""
     own_texts: int = 0
     """Those that are the query's own text."""
     short: int = 0
-    """Judged queries of the run with some documents, but fewer than are kept, though the corpus has more."""
+    """Judged queries of the run with some documents, but fewer than are kept, though the corpus has
+    more.
+    """
     empty: int = 0
     depth: int = 0
-    """Documents of a complete ranking: as many as are kept, or the whole corpus; of several subsets, the most."""
+    """Documents of a complete ranking: as many as are kept, or the whole corpus; of several
+    subsets, the most.
+    """
     chunks: int = 0
     duplicates: int = 0
     """Rows of a file that repeat a query and a document; the highest score counts."""
     asked: int = 0
-    """Hits that a retriever was asked for, if it returned fewer for every query though the corpus has more; else 0."""
+    """Hits that a retriever was asked for, if it returned fewer for every query though the corpus
+    has more; else 0.
+    """
     fewest: int = 0
     most: int = 0
     identical_ids: int = 0
@@ -67,55 +79,88 @@ class RunCounts:
     skipped_first: int = 0
     """First hits that are left out, as the owner of the data does."""
     other_candidates: int = 0
-    """Hits that are not among the documents which the owner of the data has reranked for their query."""
+    """Hits that are not among the documents which the owner of the data has reranked for their
+    query.
+    """
     tied: int = 0
-    """Queries with a relevant document whose score another document has, which is judged otherwise: the ids decide."""
+    """Queries with a relevant document whose score another document has, which is judged otherwise:
+    the ids decide.
+    """
 
     def __add__(self, other: RunCounts) -> RunCounts:
-        sums = RunCounts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
-        return replace(sums, depth=max(self.depth, other.depth), first_unknown=self.first_unknown or other.first_unknown)
+        sums = RunCounts(
+            *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
+        )
+        return replace(
+            sums,
+            depth=max(self.depth, other.depth),
+            first_unknown=self.first_unknown or other.first_unknown,
+        )
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit."""
         if self.missing:
             verb = "is" if self.missing == 1 else "are"
-            yield f"{self.missing:,} of {pluralize(self.queries, 'query', 'queries')} {verb} not in the run: scored 0."
+            yield (
+                f"{self.missing:,} of {pluralize(self.queries, 'query', 'queries')} {verb} not in "
+                "the run: scored 0."
+            )
         if self.empty:
             yield f"{pluralize(self.empty, 'query', 'queries')} returned nothing: scored 0."
         if self.unknown_queries:
-            unknown = pluralize(self.unknown_queries, "query of the run is", "queries of the run are")
+            unknown = pluralize(
+                self.unknown_queries, "query of the run is", "queries of the run are"
+            )
             yield f"{unknown} not in the data: ignored."
         if self.unknown_documents:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
             keeps = "it keeps its" if self.unknown_documents == 1 else "they keep their"
-            own = f" {self.own_texts:,} of them {'is' if self.own_texts == 1 else 'are'} the query's own text."
+            own = (
+                f" {self.own_texts:,} of them {'is' if self.own_texts == 1 else 'are'} the "
+                "query's own text."
+            )
             yield (
-                f"{unknown} not in the corpus, first {self.first_unknown}: {keeps} rank, as not relevant."
+                f"{unknown} not in the corpus, first {self.first_unknown}: {keeps} rank, as not "
+                "relevant."
                 f"{own if self.own_texts else ''}"
             )
         if self.asked and self.fewest < self.most:
-            yield f"Asked for {self.asked:,} hits a query, the retriever returned at most {self.most:,}."
+            yield (
+                f"Asked for {self.asked:,} hits a query, the retriever returned at most "
+                f"{self.most:,}."
+            )
         elif self.asked:
             yield describe_own_number(self.most, self.asked)
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
-            yield f"{short} fewer than {pluralize(self.depth, 'document')}: what comes later is not found."
+            yield (
+                f"{short} fewer than {pluralize(self.depth, 'document')}: what comes later is not "
+                "found."
+            )
         yield from self._describe_ranking()
 
     def _describe_ranking(self) -> Iterator[str]:
         """Yield what decides where a document ranks that has several rows or shares its score."""
         if self.chunks:
-            chunks = pluralize(self.chunks, "chunk was mapped to its document", "chunks were mapped to their documents")
+            chunks = pluralize(
+                self.chunks,
+                "chunk was mapped to its document",
+                "chunks were mapped to their documents",
+            )
             yield f"{chunks}; a document ranks where its best chunk does."
         if self.tied:
             queries = pluralize(self.tied, "query", "queries")
             yield (
-                f"In {queries} a relevant document has the score of another one: ties are ordered by id, as in trec_eval. "
+                f"In {queries} a relevant document has the score of another one: ties are ordered "
+                "by id, as in trec_eval. "
                 "--order rank keeps the order as it is stated."
             )
         if self.duplicates:
             rows = pluralize(self.duplicates, "row repeats", "rows repeat")
-            yield f"{rows} a query and a document, as chunks of one document do: the highest score counts."
+            yield (
+                f"{rows} a query and a document, as chunks of one document do: the highest score "
+                "counts."
+            )
         yield from self._describe_left_out()
 
     def _describe_left_out(self) -> Iterator[str]:
@@ -123,7 +168,8 @@ class RunCounts:
         if self.identical_ids:
             hits = pluralize(self.identical_ids, "hit has", "hits have")
             yield (
-                f"{hits} the id of the query. If the queries are documents of the corpus, --ignore-identical-ids leaves "
+                f"{hits} the id of the query. If the queries are documents of the corpus, "
+                "--ignore-identical-ids leaves "
                 "such hits out."
             )
         if self.ignored_ids:
@@ -135,21 +181,26 @@ class RunCounts:
         if self.other_candidates:
             hits = pluralize(self.other_candidates, "hit is", "hits are")
             yield (
-                f"{hits} not among the documents that the task has reranked for the query: mteb ranks only those, so the "
+                f"{hits} not among the documents that the task has reranked for the query: mteb "
+                "ranks only those, so the "
                 "scores are not comparable with mteb's."
             )
 
 
 @dataclass(frozen=True)
 class AlignmentRules:
-    """The choices of a user: whether all queries are needed, and the mapping of ids that a system returns.
+    """The choices of a user: whether all queries are needed, and the mapping of ids that a system
+    returns.
 
-    A chunk's document is the longest known id that is left when the end from a separator on is removed, so ids of documents
-    that contain the separator stay as they are. A document ranks where its best chunk does (max-chunk).
+    A chunk's document is the longest known id that is left when the end from a separator on is
+    removed, so ids of documents that contain the separator stay as they are. A document ranks where
+    its best chunk does (max-chunk).
     """
 
     needs_all: bool = True
-    """Whether a run that lacks judged queries is refused; else they have found nothing, as with `trec_eval -c`."""
+    """Whether a run that lacks judged queries is refused; else they have found nothing, as with
+    `trec_eval -c`.
+    """
     separator: str = SEPARATOR
     """Empty if no id is that of a chunk."""
     find_document: Callable[[str], str] | None = None
@@ -178,9 +229,14 @@ class AlignmentRules:
         return document if document in corpus else name
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
-        """Return the hits, in their order, with the ids of documents in place of those of chunks."""
+        """Return the hits, in their order, with the ids of documents in place of those of
+        chunks.
+        """
         return [
-            hit._replace(document=self.resolve(hit.document, corpus), chunk=self._translate(hit.document, corpus))
+            hit._replace(
+                document=self.resolve(hit.document, corpus),
+                chunk=self._translate(hit.document, corpus),
+            )
             for hit in hits
         ]
 
@@ -189,7 +245,9 @@ class AlignmentRules:
         return self.names.translate(name, corpus, self.separator) if self.names else name
 
     def find_left_out(self, query: str, hits: Sequence[Hit]) -> tuple[int, int]:
-        """Count the hits of a query, best first, that are left out: by their id, and as the first of the others."""
+        """Count the hits of a query, best first, that are left out: by their id, and as the first
+        of the others.
+        """
         identical = sum(hit.document == query for hit in hits) if self.ignore_identical_ids else 0
         return identical, int(self.skip_first_result and len(hits) > identical)
 
@@ -209,9 +267,14 @@ def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
 
 
 def has_decisive_tie(scores: Mapping[str, float], grades: Mapping[str, float]) -> bool:
-    """Return whether documents with one score have different grades, so that their order changes the scores of the run."""
+    """Return whether documents with one score have different grades, so that their order changes
+    the scores of the run.
+    """
     stated: dict[float, float] = {}
-    return any(stated.setdefault(score, grades.get(name, 0)) != grades.get(name, 0) for name, score in scores.items())
+    return any(
+        stated.setdefault(score, grades.get(name, 0)) != grades.get(name, 0)
+        for name, score in scores.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -224,9 +287,13 @@ class SubsetQueries:
     with_position: int
     digest: str = ""
     has_corpus: bool = True
-    """Whether `documents` are all that may be retrieved; else each may be one, and the corpus is not known."""
+    """Whether `documents` are all that may be retrieved; else each may be one, and the corpus is
+    not known.
+    """
     copies: Mapping[str, str] = field(default_factory=dict)
-    """The document that each copy counts as, by the id of the copy, which is not one of `documents`."""
+    """The document that each copy counts as, by the id of the copy, which is not one of
+    `documents`.
+    """
 
     @property
     def ids(self) -> Collection[str]:
@@ -234,7 +301,9 @@ class SubsetQueries:
         return frozenset((*self.documents, *self.copies)) if self.copies else self.documents
 
     def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Return hits, best first, with documents in place of copies; of whole texts, a document's best hit alone."""
+        """Return hits, best first, with documents in place of copies; of whole texts, a document's
+        best hit alone.
+        """
         merged, whole = list[Hit](), set[str]()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
@@ -260,14 +329,19 @@ class AlignedRun:
     def states_chunks(self) -> bool:
         """Whether the text or the place of a chunk is known."""
         return any(
-            hit.text or hit.start is not None for by_query in self.hits.values() for hits in by_query.values() for hit in hits
+            hit.text or hit.start is not None
+            for by_query in self.hits.values()
+            for hits in by_query.values()
+            for hit in hits
         )
 
     @property
     def has_chunks(self) -> bool:
         """Whether hits are parts of documents."""
         lists = (hits for by_query in self.hits.values() for hits in by_query.values())
-        return bool(self.total.chunks) or any(len({hit.document for hit in hits}) < len(hits) for hits in lists)
+        return bool(self.total.chunks) or any(
+            len({hit.document for hit in hits}) < len(hits) for hits in lists
+        )
 
     @property
     def total(self) -> RunCounts:
@@ -276,16 +350,21 @@ class AlignedRun:
 
 
 def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRules) -> AlignedRun:
-    """Return the rankings of the data's queries and documents; of a part of the subsets, where the run names these alone."""
+    """Return the rankings of the data's queries and documents; of a part of the subsets, where the
+    run names these alone.
+    """
     lacking = [subset.name for subset in subsets if subset.name not in run.by_subset]
     if rules.needs_all and ANY_SUBSET not in run.by_subset and 0 < len(lacking) < len(subsets):
-        kept = f"{run.name}: %s scored, not in the run: %s. --missing zero scores what is not in it 0."
+        kept = (
+            f"{run.name}: %s scored, not in the run: %s. --missing zero scores what is not in it 0."
+        )
         logger.warning(kept, pluralize(len(subsets) - len(lacking), "subset"), ", ".join(lacking))
         subsets = [subset for subset in subsets if subset.name in run.by_subset]
     divided, unknown = _divide_rankings(run, subsets)
     aligned = AlignedRun()
     fewest, most = run.returned
-    # A retriever returned fewer hits than it was asked for, and than there are documents, for every query.
+    # A retriever returned fewer hits than it was asked for, and than there are documents, for every
+    # query.
     limited = most < min(run.asked, *(len(subset.documents) for subset in subsets))
     limits: dict[str, Any] = {"asked": run.asked, "fewest": fewest, "most": most} if limited else {}
     of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates, **limits)
@@ -299,9 +378,15 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     if total.missing == total.queries:
         stated = (query for by_query in run.by_subset.values() for query in by_query)
         raise PosirError(
-            f"{run.name}: no query is one of the data's; the run has {_quote(stated)}, the data {_quote(known)}. Check --data."
+            f"{run.name}: no query is one of the data's; the run has {_quote(stated)}, the data "
+            f"{_quote(known)}. Check --data."
         )
-    retrieved = [name for rankings in aligned.rankings.values() for scores in rankings.values() for name in scores]
+    retrieved = [
+        name
+        for rankings in aligned.rankings.values()
+        for scores in rankings.values()
+        for name in scores
+    ]
     if not retrieved:
         raise PosirError(describe_empty(run.name, total.queries - total.missing))
     if total.unknown_documents >= len(retrieved):
@@ -309,17 +394,24 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
         raise PosirError(describe_foreign(run.name, retrieved, corpus))
     if total.missing and rules.needs_all:
         absent = (
-            query for subset in subsets for query in subset.judgments.grades if query not in aligned.rankings[subset.name]
+            query
+            for subset in subsets
+            for query in subset.judgments.grades
+            if query not in aligned.rankings[subset.name]
         )
         raise PosirError(
-            f"{run.name}: {total.missing:,} of {pluralize(total.queries, 'judged query', 'judged queries')} "
-            f"{'is' if total.missing == 1 else 'are'} not in the run, first {_quote(absent)}. --missing zero scores "
+            f"{run.name}: {total.missing:,} of "
+            f"{pluralize(total.queries, 'judged query', 'judged queries')} "
+            f"{'is' if total.missing == 1 else 'are'} not in the run, first {_quote(absent)}. "
+            "--missing zero scores "
             f"{'it' if total.missing == 1 else 'them'} 0."
         )
     return aligned
 
 
-def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[str, HitsByQuery], int]:
+def _divide_rankings(
+    run: Run, subsets: Collection[SubsetQueries]
+) -> tuple[dict[str, HitsByQuery], int]:
     divided: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     unknown = 0
     for stated, rankings in run.by_subset.items():
@@ -329,17 +421,21 @@ def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict
             divided[name] = rankings
         elif name != ANY_SUBSET:
             unknown += len(rankings)
-    # Some tools name queries by their texts; of several queries with one text, the hits are the same.
+    # Some tools name queries by their texts; of several queries with one text, the hits are the
+    # same.
     by_text: dict[str, list[tuple[str, str]]] = {}
     for subset in subsets:
         for query in subset.judgments.grades:
-            by_text.setdefault(subset.judgments.queries.get(query, ""), []).append((subset.name, query))
+            by_text.setdefault(subset.judgments.queries.get(query, ""), []).append(
+                (subset.name, query)
+            )
     for query, scores in run.by_subset.get(ANY_SUBSET, {}).items():
         named = [(subset.name, query) for subset in subsets if query in subset.judgments.grades]
         places = named or by_text.get(query, [])
         if len(names := {name for name, _ in places}) > 1:
             raise PosirError(
-                f"{run.name}: query {sanitized(query)} is in several subsets of the data, {', '.join(sorted(names))}. Give one "
+                f"{run.name}: query {sanitized(query)} is in several subsets of the data, "
+                f"{', '.join(sorted(names))}. Give one "
                 "as --data, or predictions of mteb, which name the subset."
             )
         unknown += not places
@@ -348,8 +444,13 @@ def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict
     return divided, unknown
 
 
-def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules) -> tuple[HitsByQuery, Rankings, RunCounts]:
-    judged, depth = subset.judgments.grades, min(rules.depth, len(subset.documents)) if subset.has_corpus else 0
+def _align_subset(
+    stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules
+) -> tuple[HitsByQuery, Rankings, RunCounts]:
+    judged, depth = (
+        subset.judgments.grades,
+        min(rules.depth, len(subset.documents)) if subset.has_corpus else 0,
+    )
     answered = {query: stated[query] for query in judged if query in stated}
     resolved = {query: rules.resolve_hits(listed, subset.ids) for query, listed in answered.items()}
     left_out = {query: rules.find_left_out(query, listed) for query, listed in resolved.items()}
@@ -362,11 +463,18 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
         query: separate(nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0])))
         for query, scores in merged.items()
     }
-    known = subset.documents if subset.has_corpus else {name for scores in rankings.values() for name in scores}
-    unknown = [(name, query) for query, scores in rankings.items() for name in scores if name not in known]
+    known = (
+        subset.documents
+        if subset.has_corpus
+        else {name for scores in rankings.values() for name in scores}
+    )
+    unknown = [
+        (name, query) for query, scores in rankings.items() for name in scores if name not in known
+    ]
     if chunks and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
-            "The ids are those of chunks, and which documents they are of is not known without the corpus. Give --data with "
+            "The ids are those of chunks, and which documents they are of is not known without "
+            "the corpus. Give --data with "
             "it, or --chunk-separator '' if they are documents."
         )
     counts = RunCounts(
@@ -375,17 +483,26 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
         missing=len(judged) - len(rankings),
         unknown_queries=len(stated.keys() - judged.keys()),
         unknown_documents=len(unknown),
-        first_unknown=next((f"{sanitized(name)} of query {sanitized(query)}" for name, query in unknown), ""),
+        first_unknown=next(
+            (f"{sanitized(name)} of query {sanitized(query)}" for name, query in unknown), ""
+        ),
         own_texts=sum(name == subset.judgments.queries.get(query) for name, query in unknown),
-        short=sum(0 < len(scores) < depth - sum(left_out[query]) for query, scores in rankings.items()),
+        short=sum(
+            0 < len(scores) < depth - sum(left_out[query]) for query, scores in rankings.items()
+        ),
         empty=sum(not answered[query] for query in rankings),
         depth=depth,
         chunks=chunks,
-        identical_ids=sum(query in scores and judged[query].get(query, 0) <= 0 for query, scores in rankings.items()),
+        identical_ids=sum(
+            query in scores and judged[query].get(query, 0) <= 0
+            for query, scores in rankings.items()
+        ),
         ignored_ids=sum(identical for identical, _ in left_out.values()),
         skipped_first=sum(first for _, first in left_out.values()),
         other_candidates=sum(
-            name not in subset.judgments.candidates.get(query, scores) for query, scores in rankings.items() for name in scores
+            name not in subset.judgments.candidates.get(query, scores)
+            for query, scores in rankings.items()
+            for name in scores
         ),
         tied=sum(has_decisive_tie(scores, judged[query]) for query, scores in merged.items()),
     )
@@ -393,7 +510,9 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
 
 
 def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Return scores that have the same order in single precision, in which trec_eval compares them; ties stay ties."""
+    """Return scores that have the same order in single precision, in which trec_eval compares them;
+    ties stay ties.
+    """
     distinct = sorted({score for _, score in ranked})
     with np.errstate(over="ignore"):
         single = np.array(distinct, np.float32)
@@ -404,25 +523,35 @@ def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def describe_own_number(hits: int, asked: int) -> str:
-    """Return that a retriever returns as many hits for every query, fewer than it was asked for, and where it is told them."""
+    """Return that a retriever returns as many hits for every query, fewer than it was asked for,
+    and where it is told them.
+    """
     return (
-        f"The retriever returned {pluralize(hits, 'hit')} for every query, {asked:,} were asked for: it has a number of its "
-        "own. Pass `k` on: `search_kwargs={'k': k}` in LangChain, `similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB."
+        f"The retriever returned {pluralize(hits, 'hit')} for every query, {asked:,} were asked "
+        "for: it has a number of its "
+        "own. Pass `k` on: `search_kwargs={'k': k}` in LangChain, `similarity_top_k=k` in "
+        "LlamaIndex, `.limit(k)` in LanceDB."
     )
 
 
 def describe_empty(name: str, queries: int) -> str:
     """Return what is wrong with a run without any document."""
-    returned = f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query returned a document."
+    returned = (
+        f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query "
+        "returned a document."
+    )
     return f"{returned} Check that the index holds the corpus."
 
 
 def describe_foreign(name: str, retrieved: Sequence[str], corpus: Iterable[str]) -> str:
     """Return what is wrong with a run that has no document of the corpus."""
     return (
-        f"{name}: no retrieved document is in the corpus, of {len(retrieved):,} that were returned; first "
-        f"{_quote(dict.fromkeys(retrieved))}, and the corpus has {_quote(corpus)}. If they are ids of chunks, give "
-        "--chunk-separator, or a function from ids of chunks to documents; if hits have the document's id in another field, "
+        f"{name}: no retrieved document is in the corpus, of {len(retrieved):,} that were "
+        "returned; first "
+        f"{_quote(dict.fromkeys(retrieved))}, and the corpus has {_quote(corpus)}. If they are "
+        "ids of chunks, give "
+        "--chunk-separator, or a function from ids of chunks to documents; if hits have the "
+        "document's id in another field, "
         "--document-field."
     )
 

@@ -56,22 +56,39 @@ class ScoredRuns(Presentable):
     @property
     def title(self) -> str:
         """Subject in a few words."""
-        return f"{pluralize(len(self.runs), 'run')} on {', '.join(dict.fromkeys(run.task for run in self.runs))}"
+        return (
+            f"{pluralize(len(self.runs), 'run')} on "
+            f"{', '.join(dict.fromkeys(run.task for run in self.runs))}"
+        )
 
     @cached_property
     def results(self) -> tuple[SubsetResult, ...]:
-        """The results by position, as `posir.read_results` returns them; none of data without positions."""
+        """The results by position, as `posir.read_results` returns them; none of data without
+        positions.
+        """
         scored = [run for run in self.runs if run.counts.with_position]
-        return tuple(result for run in scored for result in read_results(run.folder) if result.task == run.task)
+        return tuple(
+            result
+            for run in scored
+            for result in read_results(run.folder)
+            if result.task == run.task
+        )
 
     @cached_property
     def judged(self) -> tuple[JudgedResult, ...]:
         """The results on all judged queries; none of data in which each query has one position."""
-        read = (result for run in self.runs for result in read_all_results(run.folder) if result.task == run.task)
+        read = (
+            result
+            for run in self.runs
+            for result in read_all_results(run.folder)
+            if result.task == run.task
+        )
         return tuple(result for result in read if isinstance(result, JudgedResult))
 
     def sections(self) -> Sequence[DisplaySection]:
-        """Return the sections of a report, the scores of all judged queries and what did not fit, and those of chunks."""
+        """Return the sections of a report, the scores of all judged queries and what did not fit,
+        and those of chunks.
+        """
         report = self._report.sections() if self.results or self.judged else []
         rows = tuple(
             (
@@ -79,16 +96,39 @@ class ScoredRuns(Presentable):
                 run.task,
                 f"{run.counts.queries:,}",
                 f"{run.counts.with_position:,}",
-                *(format_percent(score) for score in (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100)),
+                *(
+                    format_percent(score)
+                    for score in (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100)
+                ),
             )
             for run in self.runs
         )
-        notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in self.runs if (sentences := [*run.describe()]))
-        notes += tuple(dict.fromkeys(f"Judgments: {text}" for run in self.runs if (text := " ".join(run.audit.describe()))))
-        usual = DisplaySection(tables=(Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes, is_narrow=True),))
+        notes = tuple(
+            f"{run.model}: {' '.join(sentences)}"
+            for run in self.runs
+            if (sentences := [*run.describe()])
+        )
+        notes += tuple(
+            dict.fromkeys(
+                f"Judgments: {text}"
+                for run in self.runs
+                if (text := " ".join(run.audit.describe()))
+            )
+        )
+        usual = DisplaySection(
+            tables=(
+                Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes, is_narrow=True),
+            )
+        )
         scored = [(run.model, run.evidence, run.ndcg_at_10) for run in self.runs if run.evidence]
-        answers = [DisplaySection(f"{name}, chunks", tuple(scores.describe(ndcg))) for name, scores, ndcg in scored]
-        chunks = [DisplaySection(f"{name}, chunks", tables=tuple(scores.build_tables())) for name, scores, _ in scored]
+        answers = [
+            DisplaySection(f"{name}, chunks", tuple(scores.describe(ndcg)))
+            for name, scores, ndcg in scored
+        ]
+        chunks = [
+            DisplaySection(f"{name}, chunks", tables=tuple(scores.build_tables()))
+            for name, scores, _ in scored
+        ]
         return (*report, *answers, usual, *chunks)
 
     @cached_property
@@ -102,9 +142,13 @@ class ScoredRuns(Presentable):
         return [run.to_json() for run in self.runs]
 
     def document(self) -> object:
-        """Return the rows, with what does not fit in the judgments, and all numbers of chunks under `evidence`."""
+        """Return the rows, with what does not fit in the judgments, and all numbers of chunks under
+        `evidence`.
+        """
         return [
-            run.to_json() | {"judgments": asdict(run.audit)} | ({"evidence": run.evidence} if run.evidence else {})
+            run.to_json()
+            | {"judgments": asdict(run.audit)}
+            | ({"evidence": run.evidence} if run.evidence else {})
             for run in self.runs
         ]
 
@@ -135,9 +179,13 @@ def score(
     runs: AnyRun | Iterable[AnyRun] | None = None,
     *,
     data: str | Path,
-    retriever: Annotated[Retriever | None, Option(parse=load_retriever, metavar="MODULE:FUNCTION")] = None,
+    retriever: Annotated[
+        Retriever | None, Option(parse=load_retriever, metavar="MODULE:FUNCTION")
+    ] = None,
     model: str | None = None,
-    chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
+    chunker: Annotated[
+        Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
+    ] = None,
     k: Annotated[int | None, Option(min=1)] = None,
     language: str | None = None,
     name: str | Iterable[str] | None = None,
@@ -170,15 +218,18 @@ def score(
         posir score --model all-MiniLM-L6-v2 --chunker pipeline:split \\
             --data PosIR-Mini
 
-    A run is ranked documents: of TREC, ranx or mteb, or query id, document id and score in JSON, JSON Lines, CSV or Parquet. A
-    retriever is asked for them. Both are scored as `mteb run` scores models, and the results are saved. Text splitters are
-    scored by what `model` retrieves: the characters of the evidence in its chunks. Nothing is saved.
+    A run is ranked documents: of TREC, ranx or mteb, or query id, document id and score in JSON,
+    JSON Lines, CSV or Parquet. A retriever is asked for them. Both are scored as `mteb run` scores
+    models, and the results are saved. Text splitters are scored by what `model` retrieves: the
+    characters of the evidence in its chunks. Nothing is saved.
 
     Args:
-        runs: Files, each a run, or folders, each the parts of one; in Python also a score by document id by query id, rows of
-            query id, document id and score, a frame with such columns, or a retriever.
+        runs: Files, each a run, or folders, each the parts of one; in Python also a score by
+            document id by query id, rows of query id, document id and score, a frame with such
+            columns, or a retriever.
         data: A task, or any other data with judged queries.
-        retriever: A function of a query and `k` that returns ids, ids with scores, or hits of a framework, best first.
+        retriever: A function of a query and `k` that returns ids, ids with scores, or hits of a
+            framework, best first.
         model: With `chunker`, the model that retrieves chunks.
         chunker: A function that divides a text; several are compared.
         name: Name of each run, filed as `run/NAME`; by default of the file or function.
@@ -186,45 +237,57 @@ def score(
         output: Folder for results, as in `mteb run`.
         overwrite: Replace the result of another ranking of this name.
         missing: Refuse judged queries that a run lacks, or score them 0.
-        order: What ranks documents: highest score, lowest distance, or stated rank; by default score.
+        order: What ranks documents: highest score, lowest distance, or stated rank; by default
+            score.
         chunk_separator: Between document id and number of a chunk; empty without chunks.
-        document_field: Field of a hit with its document's id; by default a usual one, such as `doc_id`.
+        document_field: Field of a hit with its document's id; by default a usual one, such as
+            `doc_id`.
         find_document: Returns the id of a chunk's document, in place of the separator.
         window: First tokens that the system reads of a text, or `none` if all; by default unknown.
         protocol: Paper whose authors' settings `model` is run with.
         embedder: The system's model, whose window is known or measured, in place of `window`.
-        clusters: What makes queries without positions alike, such as their best-judged document; by default document.
+        clusters: What makes queries without positions alike, such as their best-judged document; by
+            default document.
         k: Documents or chunks to ask for; by default 100, or 5 chunks of `model`.
         concurrency: Queries searched at the same time.
         retries: Further attempts if a search fails.
         timeout: Seconds that a search may take.
         batch_size: Number of texts encoded at a time.
         split: Split of a BEIR folder; by default test.
-        ignore_identical_ids: Leave out hits whose document has the id of the query, as mteb does for tasks whose queries are
-            documents; by default only for those.
+        ignore_identical_ids: Leave out hits whose document has the id of the query, as mteb does
+            for tasks whose queries are documents; by default only for those.
         language: Code of the data's language; by default detected.
         repair: Move an answer that is not where its file says to its only match nearby.
-        merge_copies: Count documents with the same text, white space aside, as one; a run's best hit of them counts.
-        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
+        merge_copies: Count documents with the same text, white space aside, as one; a run's best
+            hit of them counts.
+        scope: Texts of which each question is asked; by default recognized by the format, and by
+            texts that repeat.
 
     Returns:
-        The scores; `results` are those by position, as `posir.read_results` returns them. Of chunkers, a row for each over all
-        documents and for each of a few documents, with 95% intervals.
+        The scores; `results` are those by position, as `posir.read_results` returns them. Of
+        chunkers, a row for each over all documents and for each of a few documents, with 95%
+        intervals.
 
     Raises:
-        PosirError: Run and data do not fit, a row of the run is invalid, the scores contradict the order, another ranking is
-            saved under the same name, or the retriever fails. All answers of a retriever are kept, and the same call goes on
-            from there. Or a chunker does not divide a text.
+        PosirError: Run and data do not fit, a row of the run is invalid, the scores contradict the
+            order, another ranking is saved under the same name, or the retriever fails. All answers
+            of a retriever are kept, and the same call goes on from there. Or a chunker does not
+            divide a text.
 
     Examples:
         >>> import posir
         >>> posir.score("bm25.trec", data="PosIR-Mini")  # doctest: +SKIP
-        >>> posir.score(model="all-MiniLM-L6-v2", chunker=splitter.split_text, data="PosIR-Mini")  # doctest: +SKIP
+        >>> chunker = splitter.split_text  # doctest: +SKIP
+        >>> minilm = "all-MiniLM-L6-v2"
+        >>> posir.score(model=minilm, chunker=chunker, data="PosIR-Mini")  # doctest: +SKIP
     """
     given: list[Any] = [runs] if isinstance(runs, Mapping) or is_table(runs) else to_list(runs)
     given += [] if retriever is None else [retriever]
     if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
-        raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
+        raise PosirError(
+            "Give runs or a retriever (--retriever module:function), or --model and --chunker "
+            "module:function."
+        )
     opened = partial(open_data, data, split=split, language=language, repair=repair, scope=scope)
     if clusters is not None and chunker is not None:
         raise PosirError("--clusters is of runs. Omit it with --chunker.")
@@ -234,11 +297,23 @@ def score(
             raise PosirError("--model needs at least one --chunker.")
         with with_settings(protocol=protocol):
             sizes = batch_size, k or RETRIEVED
-            return _score_chunkers(splitters, opened, str(model), revision, *sizes, repair=repair, is_merged=merge_copies)
+            return _score_chunkers(
+                splitters,
+                opened,
+                str(model),
+                revision,
+                *sizes,
+                repair=repair,
+                is_merged=merge_copies,
+            )
     if protocol is not None:
-        raise PosirError("--protocol is of a model that posir runs. Give --model and --chunker, or omit it.")
+        raise PosirError(
+            "--protocol is of a model that posir runs. Give --model and --chunker, or omit it."
+        )
     # How many documents the scores need follows from the data.
-    settings = CollectionSettings(k or 0, concurrency, retries, timeout, order, document_field, Path(output))
+    settings = CollectionSettings(
+        k or 0, concurrency, retries, timeout, order, document_field, Path(output)
+    )
     rules = AlignmentRules(missing == "error", chunk_separator, find_document, ignore_identical_ids)
     names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
@@ -247,7 +322,9 @@ def score(
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
     reads = embedder if embedder is not None else parse_window(window)
     choices = {"overwrite": overwrite, "is_merged": merge_copies}
-    return _score_runs(given, names, opened, revision or "unversioned", reads, clusters, rules, settings, **choices)
+    return _score_runs(
+        given, names, opened, revision or "unversioned", reads, clusters, rules, settings, **choices
+    )
 
 
 def _score_chunkers(
@@ -297,7 +374,8 @@ def _score_runs(
 
     if not REVISION.fullmatch(revision):
         raise PosirError(
-            f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', '+' or '-', and begin with a "
+            f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', "
+            "'+' or '-', and begin with a "
             "letter or digit, such as v2 or 2026-11-23."
         )
     opened = open_scored_data(open_scored(), clusters, is_merged=is_merged)
@@ -316,13 +394,17 @@ def _score_runs(
             read = Run(stated or "run", {ANY_SUBSET: rankings}, duplicates)
         else:
             rules_of_run = replace(rules, names=DocumentNames())
-            read, journal = collect_run(given, stated or describe_retriever(given), opened.subsets, rules_of_run, settings)
+            read, journal = collect_run(
+                given, stated or describe_retriever(given), opened.subsets, rules_of_run, settings
+            )
         named = replace(read, name=stated or read.name)
         models.append(prepare_run(named, opened, rules_of_run, models, revision, read_by))
         if rules_of_run.names and (guess := rules_of_run.names.describe()):
             logger.warning("%s: %s", named.name, guess)
         journals.append(journal)
-    recorded = [is_recorded(model, opened, settings.folder, overwrite=overwrite) for model in models]
+    recorded = [
+        is_recorded(model, opened, settings.folder, overwrite=overwrite) for model in models
+    ]
     scored = []
     for model, journal, is_known in zip(models, journals, recorded, strict=True):
         scored.append(evaluate_run(model, opened, settings.folder, is_known=is_known))
@@ -335,16 +417,23 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
     if names and len(names) != len(runs):
         counts = f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}"
         files = (given for given in runs if isinstance(given, str | Path))
-        others = [f"{given} is no file, so it counts as a run without one. " for given in files if not _exists(given)]
+        others = [
+            f"{given} is no file, so it counts as a run without one. "
+            for given in files
+            if not _exists(given)
+        ]
         first = next(iter(others), "")
-        raise PosirError(f"{counts}. {first}Give a --name for each run, as in `--name A --name B`, or none.")
+        raise PosirError(
+            f"{counts}. {first}Give a --name for each run, as in `--name A --name B`, or none."
+        )
     for given in runs:
         if isinstance(given, str | Path):
             if not _exists(given):
                 raise PosirError(f"{given}: no such file or folder. Give {KINDS}.")
         elif not isinstance(given, Mapping) and not is_table(given) and not callable(given):
             raise PosirError(
-                f"{type(given).__name__} is no run. Give a file or folder, a score by document id by query id, rows, a frame, "
+                f"{type(given).__name__} is no run. Give a file or folder, a score by document id "
+                "by query id, rows, a frame, "
                 "or a retriever, called as search(query, k)."
             )
 
@@ -354,7 +443,9 @@ def _exists(given: str | Path) -> bool:
 
 
 def describe_retriever(search: Retriever) -> str:
-    """Return a retriever's name: that of its module and function, or of its class, without the functions around it."""
+    """Return a retriever's name: that of its module and function, or of its class, without the
+    functions around it.
+    """
     named = search if hasattr(search, "__qualname__") else type(search)
     name = named.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
     return f"{named.__module__}-{name}".removeprefix("__main__-")

@@ -1,4 +1,6 @@
-"""Runs of a retriever: every query is asked for, several at a time, with retries, and each answer is kept."""
+"""Runs of a retriever: every query is asked for, several at a time, with retries, and each answer
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -40,29 +42,37 @@ MAX_FAILURES = 10
 MAX_FAILURES_AT_START = 20
 #: Errors of a retriever's code, which another attempt meets again; it may end the process, too.
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
-#: Queries after which a run stops whose scores contradict the order of the hits, or that has no document of the corpus.
+#: Queries after which a run stops whose scores contradict the order of the hits, or that has no
+#: document of the corpus.
 FIRST_QUERIES = 10
 #: Bytes of the digest that a text of a chunk has in the journal.
 TEXT_BYTES = 16
 #: Schema version of the journal. A newer one is refused.
 SCHEMA = 1
-#: Ids of documents or chunks, best first, or pairs of id and score, or scores by id, or what a system returns.
+#: Ids of documents or chunks, best first, or pairs of id and score, or scores by id, or what a
+#: system returns.
 Hits: TypeAlias = Iterable[Any] | Mapping[str, Any]
 
 
 class Retriever(Protocol):
-    """Anything that searches: a function, a method, or an object with `__call__`; synchronous or not.
+    """Anything that searches: a function, a method, or an object with `__call__`; synchronous or
+    not.
 
-    If it has a parameter `subset`, it is given the name of the subset, such as a domain, whose documents it shall search.
+    If it has a parameter `subset`, it is given the name of the subset, such as a domain, whose
+    documents it shall search.
     """
 
     def __call__(self, query: str, k: int) -> Hits | Awaitable[Hits]:
-        """Return the best `k` documents or chunks for a query, best first; a higher score is better."""
+        """Return the best `k` documents or chunks for a query, best first; a higher score is
+        better.
+        """
 
 
 @dataclass(frozen=True)
 class CollectionSettings:
-    """Limits of the requests to a retriever, what its order follows from, and the folder of its answers."""
+    """Limits of the requests to a retriever, what its order follows from, and the folder of its
+    answers.
+    """
 
     k: int = 100
     concurrency: int = 8
@@ -86,13 +96,16 @@ class Answer(BaseModel):
 
 
 class Journal:
-    """The answered queries of an unfinished run, one a line: each is on disk before the next is asked for.
+    """The answered queries of an unfinished run, one a line: each is on disk before the next is
+    asked for.
 
     A damaged line costs its answer alone. One process at a time writes to it.
     """
 
     def __init__(self, file: Path) -> None:
-        """Open or create the file; raise PosirError if it cannot be, another process has it, or a newer posir wrote it."""
+        """Open or create the file; raise PosirError if it cannot be, another process has it, or a
+        newer posir wrote it.
+        """
         self.file = file
         check_writable(file.parent)
         self._lock = FileLock(file.parent / f".{file.name}.lock", timeout=0)
@@ -100,16 +113,23 @@ class Journal:
             self._lock.acquire()
         except Timeout:
             raise PosirError(
-                f"{file}: another process asks the same retriever at this moment. Wait for its end, or give this run another "
+                f"{file}: another process asks the same retriever at this moment. Wait for its "
+                "end, or give this run another "
                 "--name or --output."
             ) from None
         except OSError as error:
-            logger.warning("%s: cannot be locked (%s); do not run the same command twice at the same time", file, error)
+            logger.warning(
+                "%s: cannot be locked (%s); do not run the same command twice at the same time",
+                file,
+                error,
+            )
         try:
             self.answers = {(answer.subset, answer.query): answer for answer in self._read()}
             if self.answers:
                 known = pluralize(len(self.answers), "answer")
-                logger.warning("%s has %s of an interrupted run; delete it to ask for all again", file, known)
+                logger.warning(
+                    "%s has %s of an interrupted run; delete it to ask for all again", file, known
+                )
             self._written: set[str] = set()
             # The rows are written anew, since a new line must not follow an incomplete one.
             with atomic_write(file) as part, part.open("w", encoding="utf-8") as opened:
@@ -133,7 +153,8 @@ class Journal:
             check_schema(schema, SCHEMA, f"{self.file}: this journal")
         except (GateError, KeyError, TypeError, IndexError) as error:
             raise PosirError(
-                f"{self.file}: is not a journal of answers, or is damaged. It is kept; move it elsewhere, and run again."
+                f"{self.file}: is not a journal of answers, or is damaged. It is kept; move it "
+                "elsewhere, and run again."
             ) from error
         damaged = 0
         texts: dict[str | None, str | None] = {None: None}
@@ -144,15 +165,21 @@ class Journal:
                     texts[digest(text, size=TEXT_BYTES).hex()] = text
                     continue
                 answer = Answer.model_validate(content)
-                yield answer.model_copy(update={"hits": [hit._replace(text=texts[hit.text]) for hit in answer.hits]})
+                yield answer.model_copy(
+                    update={"hits": [hit._replace(text=texts[hit.text]) for hit in answer.hits]}
+                )
             except (GateError, ValidationError, KeyError):
                 damaged += 1
         if damaged:
             lines_are = pluralize(damaged, "line is", "lines are")
-            logger.warning("%s: %s damaged; these queries are asked for again", self.file, lines_are)
+            logger.warning(
+                "%s: %s damaged; these queries are asked for again", self.file, lines_are
+            )
 
     def _to_lines(self, answer: Answer) -> Iterator[str]:
-        """Yield the lines of an answer; the text of a chunk that many queries retrieve is written once."""
+        """Yield the lines of an answer; the text of a chunk that many queries retrieve is written
+        once.
+        """
         hits = []
         for hit in answer.hits:
             key = None if hit.text is None else digest(hit.text, size=TEXT_BYTES).hex()
@@ -195,10 +222,16 @@ class AskedQuery:
 
 
 class QueryAnswers:
-    """The answers to all queries, and the queries that a retriever did not answer, with the reasons."""
+    """The answers to all queries, and the queries that a retriever did not answer, with the
+    reasons.
+    """
 
     def __init__(
-        self, journal: Journal, settings: CollectionSettings, rules: AlignmentRules, corpora: Mapping[str, Collection[str]]
+        self,
+        journal: Journal,
+        settings: CollectionSettings,
+        rules: AlignmentRules,
+        corpora: Mapping[str, Collection[str]],
     ) -> None:
         """Begin with the answers of a journal; the ids of documents are given by subset."""
         self.journal, self.settings, self.rules, self.corpora = journal, settings, rules, corpora
@@ -210,13 +243,20 @@ class QueryAnswers:
         self.has_documents = False
         self.problem = ""
         """The reason why ids of hits cannot be matched to documents; empty if they can."""
-        # Hits without a score are kept if ranks decide; if scores do, their queries are asked for again.
-        journal.answers = {key: answer for key, answer in journal.answers.items() if not has_gap(answer.hits, settings.order)}
+        # Hits without a score are kept if ranks decide; if scores do, their queries are asked for
+        # again.
+        journal.answers = {
+            key: answer
+            for key, answer in journal.answers.items()
+            if not has_gap(answer.hits, settings.order)
+        }
         for answer in journal.answers.values():
             self._check_answer(answer)
 
     def _check_answer(self, answer: Answer) -> None:
-        """Compare an answer with the order of its hits, and its ids with those of the corpus until one is known."""
+        """Compare an answer with the order of its hits, and its ids with those of the corpus until
+        one is known.
+        """
         if self.order:
             self.order.add(answer.query, answer.hits)
         if not answer.hits or (self.has_documents and not self.rules.names):
@@ -234,7 +274,9 @@ class QueryAnswers:
 
     @property
     def should_stop(self) -> bool:
-        """Whether too many queries failed: for their number only if they are refused, else if nothing else came first."""
+        """Whether too many queries failed: for their number only if they are refused, else if
+        nothing else came first.
+        """
         if self.problem:
             return True
         if self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
@@ -245,21 +287,38 @@ class QueryAnswers:
             return len(self.reasons) >= MAX_FAILURES
         return len(self.reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
 
-    def ask(self, search: Retriever, name: str, queries: Sequence[AskedQuery], *, with_subset: bool = False) -> None:
+    def ask(
+        self,
+        search: Retriever,
+        name: str,
+        queries: Sequence[AskedQuery],
+        *,
+        with_subset: bool = False,
+    ) -> None:
         """Ask for the queries that have no answer yet, several at a time, and keep each answer."""
         settings = self.settings
-        pending = [query for query in queries if (query.subset, query.id) not in self.journal.answers]
+        pending = [
+            query for query in queries if (query.subset, query.id) not in self.journal.answers
+        ]
         workers = [
-            _QueryWorker(search, settings, with_subset=with_subset) for _ in range(min(settings.concurrency, len(pending)))
+            _QueryWorker(search, settings, with_subset=with_subset)
+            for _ in range(min(settings.concurrency, len(pending)))
         ]
         try:
             with track(f"Asking {name}", len(pending)) as advance:
                 _run_to_end(partial(self._ask_all, workers, pending, advance))
         except KeyboardInterrupt:
-            kept = f"{len(self.journal.answers):,} of {pluralize(len(queries), 'answer')} are kept in {self.journal.file}"
-            raise KeyboardInterrupt(f"interrupted: {kept}; the same command goes on from there") from None
+            kept = (
+                f"{len(self.journal.answers):,} of {pluralize(len(queries), 'answer')} are kept "
+                f"in {self.journal.file}"
+            )
+            raise KeyboardInterrupt(
+                f"interrupted: {kept}; the same command goes on from there"
+            ) from None
 
-    async def _ask_all(self, workers: Iterable[_QueryWorker], queries: Iterable[AskedQuery], advance: Advance) -> None:
+    async def _ask_all(
+        self, workers: Iterable[_QueryWorker], queries: Iterable[AskedQuery], advance: Advance
+    ) -> None:
         remaining = iter(queries)
         # What an interrupted run has does not say that the retriever answers now.
         known = len(self.journal.answers) if self.rules.needs_all else 0
@@ -269,7 +328,9 @@ class QueryAnswers:
                 if self.should_stop:
                     break
                 try:
-                    hits = await worker.ask(query, is_answering=lambda: len(self.journal.answers) > known)
+                    hits = await worker.ask(
+                        query, is_answering=lambda: len(self.journal.answers) > known
+                    )
                     answer = Answer(subset=query.subset, query=query.id, hits=hits)
                     self.journal.add(answer)
                     self._check_answer(answer)
@@ -285,13 +346,18 @@ class QueryAnswers:
                 for worker in workers:
                     group.create_task(work(worker))
         except TimeoutError:
-            logger.warning("time is up: %s answered", pluralize(len(self.journal.answers), "query is", "queries are"))
+            logger.warning(
+                "time is up: %s answered",
+                pluralize(len(self.journal.answers), "query is", "queries are"),
+            )
         finally:
             for worker in workers:
                 worker.stop()
 
     def check(self, name: str, queries: int) -> None:
-        """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else warn of what failed."""
+        """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else
+        warn of what failed.
+        """
         answers, kept = self.journal.answers, f"answered and kept in {self.journal.file}"
         answered = f"{len(answers):,} of {pluralize(queries, 'query', 'queries')}"
         if self.problem:
@@ -299,9 +365,12 @@ class QueryAnswers:
             self.journal.remove()
             raise PosirError(f"{name}: {self.problem}")
         if self.foreign and not self.has_documents and self.is_new:
-            # They are of no use once the retriever is mended, and these queries are asked for again.
+            # They are of no use once the retriever is mended, and these queries are asked for
+            # again.
             self.journal.remove()
-            raise PosirError(describe_foreign(name, [*chain(*self.foreign)], next(iter(self.corpora.values()))))
+            raise PosirError(
+                describe_foreign(name, [*chain(*self.foreign)], next(iter(self.corpora.values())))
+            )
         if problem := self.order.describe_problem():
             raise PosirError(f"{name}: {problem} {answered} are {kept}.")
         if guess := self.order.describe_guess():
@@ -313,11 +382,13 @@ class QueryAnswers:
             if not self.rules.needs_all:
                 all_failed = f"all {failed} queries" if failed > 1 else "the only query"
                 raise PosirError(
-                    f"{first} ({all_failed} that were asked for failed, so nothing can be scored). Mend the retriever."
+                    f"{first} ({all_failed} that were asked for failed, so nothing can be "
+                    "scored). Mend the retriever."
                 )
             raise PosirError(
                 f"{first}{f' ({failed} queries failed)' if failed > 1 else ''}. {answered} "
-                f"{'is' if len(answers) == 1 else 'are'} {kept}; the same command goes on from there. --missing zero scores "
+                f"{'is' if len(answers) == 1 else 'are'} {kept}; the same command goes on from "
+                "there. --missing zero scores "
                 "queries that fail as 0."
             )
         if answers and not any(answer.hits for answer in answers.values()):
@@ -327,35 +398,56 @@ class QueryAnswers:
         for query, reason in list(self.reasons.items())[:MAX_FAILURES]:
             logger.warning("query %s: %s; it is scored 0", sanitized(query.id), reason)
         if failed > 1:
-            logger.warning("%s of %s queries failed and are scored 0", f"{failed:,}", f"{queries:,}")
+            logger.warning(
+                "%s of %s queries failed and are scored 0", f"{failed:,}", f"{queries:,}"
+            )
 
 
 def collect_run(
-    search: Retriever, name: str, subsets: Sequence[SubsetQueries], rules: AlignmentRules, settings: CollectionSettings
+    search: Retriever,
+    name: str,
+    subsets: Sequence[SubsetQueries],
+    rules: AlignmentRules,
+    settings: CollectionSettings,
 ) -> tuple[Run, Journal]:
-    """Ask for every judged query that has a text and no answer yet; return the run, and its journal, to be removed later."""
+    """Ask for every judged query that has a text and no answer yet; return the run, and its
+    journal, to be removed later.
+    """
     try:
         takes_subset = "subset" in inspect.signature(search).parameters
     except (TypeError, ValueError):
         takes_subset = False
     if len(subsets) > 1 and not takes_subset:
         raise PosirError(
-            f"the data has {len(subsets)} subsets, each with documents of its own. Give the retriever a parameter `subset` "
+            f"the data has {len(subsets)} subsets, each with documents of its own. Give the "
+            "retriever a parameter `subset` "
             "that selects them, or score one subset."
         )
-    queries = [AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
+    queries = [
+        AskedQuery(subset.name, query, text)
+        for subset in subsets
+        for query, text in subset.judgments.queries.items()
+    ]
     key = digest(*(subset.digest for subset in subsets), settings.k, settings.document_field).hex()
-    with closing(Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")) as journal:
-        answers = QueryAnswers(journal, settings, rules, {subset.name: subset.documents for subset in subsets})
+    with closing(
+        Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")
+    ) as journal:
+        answers = QueryAnswers(
+            journal, settings, rules, {subset.name: subset.documents for subset in subsets}
+        )
         answers.ask(search, name, queries, with_subset=takes_subset)
         answers.check(name, len(queries))
     by_subset: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
         ranked = sort_hits(answer.hits, settings.order)
         # What has an order was cut when it was read.
-        by_subset[answer.subset][answer.query] = ranked if any(hit.rank for hit in ranked) else ranked[: settings.k]
+        by_subset[answer.subset][answer.query] = (
+            ranked if any(hit.rank for hit in ranked) else ranked[: settings.k]
+        )
     numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
-    return Run(name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))), journal
+    return Run(
+        name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))
+    ), journal
 
 
 def _run_to_end(start: Callable[[], Any]) -> None:
@@ -373,7 +465,9 @@ def _run_to_end(start: Callable[[], Any]) -> None:
 
 
 class _SearchThread:
-    """A thread for one call at a time. It is a daemon, so that a search that hangs does not keep the process from ending."""
+    """A thread for one call at a time. It is a daemon, so that a search that hangs does not keep
+    the process from ending.
+    """
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -402,19 +496,26 @@ class HangError(AnswerError):
 
 
 class _QueryWorker:
-    """Asks for one query at a time; calls that are not asynchronous are made in one thread, until one hangs."""
+    """Asks for one query at a time; calls that are not asynchronous are made in one thread, until
+    one hangs.
+    """
 
-    def __init__(self, search: Retriever, settings: CollectionSettings, *, with_subset: bool) -> None:
+    def __init__(
+        self, search: Retriever, settings: CollectionSettings, *, with_subset: bool
+    ) -> None:
         """Prepare calls; `with_subset` says whether the retriever takes the name of a subset."""
         self._search: Callable[..., Any] = search
         self._settings = settings
         self._with_subset = with_subset
         # A coroutine function runs in the event loop and not in a thread.
-        self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(type(search).__call__)
+        self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(
+            type(search).__call__
+        )
         self._thread: _SearchThread | None = None
 
     async def ask(self, query: AskedQuery, is_answering: Callable[[], bool]) -> list[Hit]:
-        """Return what the retriever returns; raise AnswerError if all attempts fail, or the first by an error of its code.
+        """Return what the retriever returns; raise AnswerError if all attempts fail, or the first
+        by an error of its code.
 
         A search that takes too long is repeated only if the retriever has answered another query.
         """
@@ -433,21 +534,36 @@ class _QueryWorker:
                     self.stop()
                     reason = f"no answer within {settings.timeout:g} seconds"
                     if not is_answering():
-                        raise HangError(f"{reason}, and none to any other query (--timeout)") from error
+                        raise HangError(
+                            f"{reason}, and none to any other query (--timeout)"
+                        ) from error
                 elif isinstance(error, PROGRAMMING_ERRORS):
                     raise AnswerError(reason) from error
-        raise AnswerError(f"{reason}, in {settings.retries + 1} attempts" if settings.retries else reason)
+        raise AnswerError(
+            f"{reason}, in {settings.retries + 1} attempts" if settings.retries else reason
+        )
 
     async def _call(self, query: AskedQuery) -> list[Hit]:
         self._thread = self._thread or _SearchThread()
         subset = {"subset": query.subset} if self._with_subset else {}
         search = partial(self._search, query.text, self._settings.k, **subset)
-        answer = search() if self._is_asynchronous else await asyncio.wrap_future(self._thread.submit(search))
+        answer = (
+            search()
+            if self._is_asynchronous
+            else await asyncio.wrap_future(self._thread.submit(search))
+        )
         answer = await answer if inspect.isawaitable(answer) else answer
-        # An iterator searches while it is read, perhaps for ever: in the thread, the time limit holds for it, too.
+        # An iterator searches while it is read, perhaps for ever: in the thread, the time limit
+        # holds for it, too.
         return await asyncio.wrap_future(
             self._thread.submit(
-                partial(read_hits, answer, self._settings.k, self._settings.document_field, self._settings.order)
+                partial(
+                    read_hits,
+                    answer,
+                    self._settings.k,
+                    self._settings.document_field,
+                    self._settings.order,
+                )
             )
         )
 

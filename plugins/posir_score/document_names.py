@@ -1,4 +1,6 @@
-"""Documents by their file names: an index may name a document by its path, file name, stem or URL, and the data by its id."""
+"""Documents by their file names: an index may name a document by its path, file name, stem or URL,
+and the data by its id.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,25 @@ from urllib.parse import unquote, urlsplit
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 
-#: Endings of files of documents, which a stem lacks, and which differ where a document was converted.
-PLAIN = ("txt", "text", "md", "markdown", "rst", "adoc", "html", "htm", "xhtml", "xml", "json", "jsonl", "csv", "tsv", "tex")
+#: Endings of files of documents, which a stem lacks, and which differ where a document was
+#: converted.
+PLAIN = (
+    "txt",
+    "text",
+    "md",
+    "markdown",
+    "rst",
+    "adoc",
+    "html",
+    "htm",
+    "xhtml",
+    "xml",
+    "json",
+    "jsonl",
+    "csv",
+    "tsv",
+    "tex",
+)
 OFFICE = ("pdf", "doc", "docx", "odt", "rtf", "ppt", "pptx", "xls", "xlsx", "epub")
 SUFFIXES = frozenset((*PLAIN, *OFFICE))
 #: Most documents whose names are indexed.
@@ -33,7 +52,9 @@ class FileName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> FileName:
-        """Return the parts of a path of any system, a file name, a stem or a URL; a URL's query and fragment are left out."""
+        """Return the parts of a path of any system, a file name, a stem or a URL; a URL's query and
+        fragment are left out.
+        """
         text = unicodedata.normalize("NFC", name.strip())
         if URL.match(text):
             text = _read_url(text)
@@ -70,22 +91,26 @@ def _read_url(text: str) -> str:
 class DocumentNames:
     """Finds the documents that the hits of an index name by their files, and keeps what it found.
 
-    A document is found if one alone has the file name or stem of the hit; of several, the one that shares most folders and the
-    ending with it.
+    A document is found if one alone has the file name or stem of the hit; of several, the one that
+    shares most folders and the ending with it.
     """
 
     matched: dict[str, str] = field(default_factory=dict)
     """The document by the name that a hit has for it, without what follows a separator."""
     _names: dict[str, FileName] = field(default_factory=dict)
     """The first name that hits have for a document."""
-    _indexes: dict[int, tuple[Collection[str], dict[str, list[tuple[str, FileName]]]]] = field(default_factory=dict)
+    _indexes: dict[int, tuple[Collection[str], dict[str, list[tuple[str, FileName]]]]] = field(
+        default_factory=dict
+    )
     """The documents by their stems, of each corpus."""
 
     def translate(self, name: str, corpus: Collection[str], separator: str) -> str:
-        """Return the id of a hit with its document's id in place of the name of a file; the same if none is known by it.
+        """Return the id of a hit with its document's id in place of the name of a file; the same if
+        none is known by it.
 
         Raises:
-            PosirError: The name fits several documents, or other files of the index fit the same document.
+            PosirError: The name fits several documents, or other files of the index fit the same
+                document.
         """
         for base in _strip_chunks(name, separator):
             if base in corpus:
@@ -96,12 +121,17 @@ class DocumentNames:
         return name
 
     def describe(self) -> str:
-        """Return how many names were matched to documents, with the first, as a sentence; empty if none was."""
+        """Return how many names were matched to documents, with the first, as a sentence; empty if
+        none was.
+        """
         if not self.matched:
             return ""
         name, document = next(iter(self.matched.items()))
         number = pluralize(len(self.matched), "document")
-        return f"{number} of the index matched by file name, first {sanitized(name)} to {sanitized(document)}."
+        return (
+            f"{number} of the index matched by file name, first {sanitized(name)} to "
+            f"{sanitized(document)}."
+        )
 
     def _find(self, name: str, corpus: Collection[str]) -> str | None:
         if (known := self.matched.get(name)) is not None and known in corpus:
@@ -115,8 +145,10 @@ class DocumentNames:
         if not first.is_end_of(given):
             other = next(known for known, of in self.matched.items() if of == document)
             raise PosirError(
-                f"The ids {sanitized(other)} and {sanitized(name)} of the index both fit document {sanitized(document)} of the "
-                "data by their file names. Name the field with the data's id by --document-field, or give the texts of the "
+                f"The ids {sanitized(other)} and {sanitized(name)} of the index both fit document "
+                f"{sanitized(document)} of the "
+                "data by their file names. Name the field with the data's id by --document-field, "
+                "or give the texts of the "
                 "whole index."
             )
         self.matched[name] = document
@@ -134,21 +166,29 @@ class DocumentNames:
 
 
 def _choose(name: str, given: FileName, candidates: list[tuple[str, FileName]]) -> str:
-    """Return the document that fits a name best in folders and ending; raise PosirError if none fits best in both."""
-    fits = {document: (parsed.count_shared_folders(given), parsed.suffix == given.suffix) for document, parsed in candidates}
+    """Return the document that fits a name best in folders and ending; raise PosirError if none
+    fits best in both.
+    """
+    fits = {
+        document: (parsed.count_shared_folders(given), parsed.suffix == given.suffix)
+        for document, parsed in candidates
+    }
     most, is_same = (max(column) for column in zip(*fits.values(), strict=True))
     best = [document for document, fit in fits.items() if fit == (most, is_same)]
     if len(best) == 1:
         return best[0]
     listed = " and ".join(map(sanitized, (best or sorted(fits))[:EXAMPLES]))
     raise PosirError(
-        f"The id {sanitized(name)} of the index fits several documents of the data by its file name, {listed}. Return paths or "
+        f"The id {sanitized(name)} of the index fits several documents of the data by its file "
+        f"name, {listed}. Return paths or "
         "ids that tell them apart, or name the field with the data's id by --document-field."
     )
 
 
 def _strip_chunks(name: str, separator: str) -> Iterator[str]:
-    """Yield an id, then what is left of it when its ends from a separator on are removed one by one."""
+    """Yield an id, then what is left of it when its ends from a separator on are removed one by
+    one.
+    """
     base = name
     yield base
     while separator and separator in base:

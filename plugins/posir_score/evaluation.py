@@ -1,8 +1,10 @@
-"""Evaluation of runs: scored as a model is, and by judgments, and saved as `mteb run` saves results, all without mteb.
+"""Evaluation of runs: scored as a model is, and by judgments, and saved as `mteb run` saves
+results, all without mteb.
 
-Data may have several relevant documents for a query, grades, or no position of its evidence. Scores by judgments are those of
-trec_eval: the gain of a document is its grade, perhaps a fraction, and the ideal ranking is of all judged documents
-(`ndcg_cut`); a grade above 0 is relevant. A query without ranking scores 0, as with `trec_eval -c`.
+Data may have several relevant documents for a query, grades, or no position of its evidence. Scores
+by judgments are those of trec_eval: the gain of a document is its grade, perhaps a fraction, and
+the ideal ranking is of all judged documents (`ndcg_cut`); a grade above 0 is relevant. A query
+without ranking scores 0, as with `trec_eval -c`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_score.alignment import DEPTH, AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
+from posir_score.alignment import (
+    DEPTH,
+    AlignedRun,
+    AlignmentRules,
+    RunCounts,
+    SubsetQueries,
+    align_run,
+)
 from posir_score.excerpts import ExcerptData
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
@@ -35,7 +44,14 @@ from posir_tasks.host.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.host.result_saving import set_aside
 from posir_tasks.judgments import DOCUMENT, JudgedScores, cluster_queries
 from posir_tasks.models.references import RUN, legible_name
-from posir_tasks.ranks import RankedQueries, Results, list_score_names, rank_results, score_each_query, score_rankings
+from posir_tasks.ranks import (
+    RankedQueries,
+    Results,
+    list_score_names,
+    rank_results,
+    score_each_query,
+    score_rankings,
+)
 from posir_tasks.read_part import UNKNOWN, Part, ReadKind, ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
@@ -56,7 +72,15 @@ from posir_tasks.sources.data import Judgments, PositionData, ScoringRules, dige
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.sources.judgment_audit import JudgmentAudit
 from posir_tasks.sources.repository import name_version
-from posir_tasks.tasks.scoring import K_VALUES, Rows, SearchedSubset, SplitData, SubsetScorer, divide_split, select_texts
+from posir_tasks.tasks.scoring import (
+    K_VALUES,
+    Rows,
+    SearchedSubset,
+    SplitData,
+    SubsetScorer,
+    divide_split,
+    select_texts,
+)
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.tokens_read import CorpusRead, count_tokens_read, settle_read_part
 
@@ -70,7 +94,8 @@ logger = logging.getLogger(__name__)
 SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
 #: mteb's metadata of a model, of which a run has only a name and a revision.
 UNSTATED = (
-    "release_date languages n_parameters n_active_parameters_override n_embedding_parameters memory_usage_mb max_tokens "
+    "release_date languages n_parameters n_active_parameters_override n_embedding_parameters "
+    "memory_usage_mb max_tokens "
     "embed_dim license open_weights public_training_code public_training_data",
     "reference similarity_fn_name use_instructions training_datasets adapted_from superseded_by",
     "citation contacts experiment_kwargs output_dtypes extra_requirements_groups loader",
@@ -87,21 +112,31 @@ MODEL_META: Mapping[str, Any] = {
     **dict.fromkeys(UNSTATED[2].split()),
     "is_cross_encoder": False,
 }
-#: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a result.
+#: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a
+#: result.
 DIGEST_BYTES, DIGEST = 8, "digest"
 
 
 class RunSearch:
-    """A finished run of a system, as a model's search of the data: its rankings, and what is known to be read."""
+    """A finished run of a system, as a model's search of the data: its rankings, and what is known
+    to be read.
+    """
 
     def __init__(
-        self, name: str, revision: str, run: AlignedRun, read_by: ReadPart | MTEBModels, chunks: RetrievedChunks | None
+        self,
+        name: str,
+        revision: str,
+        run: AlignedRun,
+        read_by: ReadPart | MTEBModels,
+        chunks: RetrievedChunks | None,
     ) -> None:
         self.name, self.revision = f"{RUN}/{legible_name(name)}", revision
         self.run, self.chunks = run, chunks
         self.embedder: MTEBModels | None = None
         self.counter: tuple[ModelTokenizer | None, int] = None, 0
-        """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with every document."""
+        """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with
+        every document.
+        """
         if isinstance(read_by, ReadPart):
             read = read_by
         else:
@@ -122,10 +157,17 @@ class RunSearch:
             for query in sorted(rankings):
                 content.update(json.dumps([subset, query, rankings[query]]).encode())
         self.digest = content.hexdigest()
-        """16 hexadecimal digits that identify the rankings, in whatever order the files had them."""
+        """16 hexadecimal digits that identify the rankings, in whatever order the files had
+        them.
+        """
 
     def find_read(
-        self, subset: str, languages: Sequence[str], queries: datasets.Dataset, evidence: Evidence, documents: Rows
+        self,
+        subset: str,
+        languages: Sequence[str],
+        queries: datasets.Dataset,
+        evidence: Evidence,
+        documents: Rows,
     ) -> ReadEvidence:
         """Find evidence in what the system reads of documents, or of chunks of them."""
         complete = evidence.complete(select_texts(documents))
@@ -137,7 +179,9 @@ class RunSearch:
             from posir_tasks.search.input_window import count_read_evidence
 
             task = DEFAULT_CONTEXT.task_metadata
-            counted = count_read_evidence(self.embedder, self.read_part, queries, task, evidence, documents)
+            counted = count_read_evidence(
+                self.embedder, self.read_part, queries, task, evidence, documents
+            )
         return counted or ReadEvidence.estimate(self.read_part, complete, languages)
 
 
@@ -158,11 +202,15 @@ class ScoredData:
     """Codes of the languages of each subset."""
     subsets: tuple[SubsetQueries, ...]
     parts: Mapping[str, PositionData]
-    """Documents, queries and evidence of each subset, also those of queries with several places of evidence."""
+    """Documents, queries and evidence of each subset, also those of queries with several places of
+    evidence.
+    """
     clusters: str = DOCUMENT
     """The key of the clusters of queries; see `cluster_queries`."""
     is_plain: bool = True
-    """Whether the usual scores of results are those of the evidence: each judged query has one, or they are of a task."""
+    """Whether the usual scores of results are those of the evidence: each judged query has one, or
+    they are of a task.
+    """
     rules: ScoringRules = field(default_factory=ScoringRules)
     depth: int = DEPTH
     """Documents that are kept for each query."""
@@ -179,8 +227,12 @@ class ScoredData:
     @cached_property
     def audit(self) -> JudgmentAudit:
         """Misfits in the judgments: documents, texts and grades."""
-        known = ((subset, subset.documents if subset.has_corpus else None) for subset in self.subsets)
-        audits = (JudgmentAudit.from_judgments(subset.judgments, documents) for subset, documents in known)
+        known = (
+            (subset, subset.documents if subset.has_corpus else None) for subset in self.subsets
+        )
+        audits = (
+            JudgmentAudit.from_judgments(subset.judgments, documents) for subset, documents in known
+        )
         return sum(audits, JudgmentAudit())
 
     @cached_property
@@ -189,11 +241,13 @@ class ScoredData:
         return ExcerptData.from_positions(self.name, self.parts)
 
 
-def open_scored_data(opened: Dataset, clusters: str | None = None, *, is_merged: bool = False) -> ScoredData:
+def open_scored_data(
+    opened: Dataset, clusters: str | None = None, *, is_merged: bool = False
+) -> ScoredData:
     """Return data as runs are compared with it; positions of evidence are optional.
 
-    `is_merged` makes copies one document.
-    `clusters` is what queries are clustered by; raise PosirError if that is not the document and the evidence has positions.
+    `is_merged` makes copies one document. `clusters` is what queries are clustered by; raise
+    PosirError if that is not the document and the evidence has positions.
     """
     data = _open_scored_data(opened, clusters or DOCUMENT)
     data = _merge_copies(data) if is_merged else data
@@ -203,7 +257,8 @@ def open_scored_data(opened: Dataset, clusters: str | None = None, *, is_merged:
             logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.is_plain:
         raise PosirError(
-            f"--clusters {clusters}: the evidence of each query of {opened.location} has one position, and queries about one "
+            f"--clusters {clusters}: the evidence of each query of {opened.location} has one "
+            "position, and queries about one "
             "document are one cluster. Omit it."
         )
     return data
@@ -219,17 +274,28 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
     languages = (
         {name: [*dict.fromkeys(codes)] for name, codes in opened.find_languages().items()}
         if opened.kind in (TASK, JUDGED_TASK)
-        else {name_version(name, revision): codes for name, codes in opened.find_languages().items()}
+        else {
+            name_version(name, revision): codes for name, codes in opened.find_languages().items()
+        }
     )
     named = dict(zip(languages, opened.subsets, strict=True))
     for subset in opened.subsets:
         # A mistake in the name of a column is reported before anything is scored.
         cluster_queries(subset.judgments, clusters)
     parts = {name: replace(subset.read(), revision=revision) for name, subset in named.items()}
-    subsets = tuple(_as_judged(name, parts[name].drop_unsuited(), subset.judgments) for name, subset in named.items())
+    subsets = tuple(
+        _as_judged(name, parts[name].drop_unsuited(), subset.judgments)
+        for name, subset in named.items()
+    )
     if not opened.has_texts:
-        known = [frozenset(name for row in subset.judgments.grades.values() for name in row) for subset in subsets]
-        subsets = tuple(replace(row, documents=names, has_corpus=False) for row, names in zip(subsets, known, strict=True))
+        known = [
+            frozenset(name for row in subset.judgments.grades.values() for name in row)
+            for subset in subsets
+        ]
+        subsets = tuple(
+            replace(row, documents=names, has_corpus=False)
+            for row, names in zip(subsets, known, strict=True)
+        )
     is_plain = _is_plain(subsets)
     if is_stated and is_plain:
         # Warns of what is left out.
@@ -240,11 +306,24 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
     depth, k_values = _choose_cutoffs(opened)
     scorer = SubsetScorer(opened.scheme, k_values)
     main_score, rules = opened.rules.main_score, opened.rules
-    return ScoredData(opened.name, revision, scorer, main_score, languages, subsets, parts, clusters, is_plain, rules, depth)
+    return ScoredData(
+        opened.name,
+        revision,
+        scorer,
+        main_score,
+        languages,
+        subsets,
+        parts,
+        clusters,
+        is_plain,
+        rules,
+        depth,
+    )
 
 
 def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
-    """Return how many documents of a query are kept, and the cut-offs of scores, so that the main score is among these.
+    """Return how many documents of a query are kept, and the cut-offs of scores, so that the main
+    score is among these.
 
     Raises:
         PosirError: The main score is one that only mteb computes.
@@ -255,7 +334,8 @@ def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
     k_values = tuple(sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)}))
     if rules.main_score not in list_score_names(k_values):
         raise PosirError(
-            f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. `mteb run -m MODEL -t "
+            f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. `mteb "
+            "run -m MODEL -t "
             f"{opened.name}` computes it for a model."
         )
     return depth, k_values
@@ -270,10 +350,14 @@ def _open_task(name: str) -> ScoredData:
     assert isinstance(task, PositionTask)
     task.load_data()
     parts = {name: task.read_subset(name) for name in task.hf_subsets}
-    subsets = tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items())
+    subsets = tuple(
+        _as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items()
+    )
     meta = task.metadata
     languages = meta.hf_subsets_to_langscripts
-    return ScoredData(meta.name, meta.revision, task.build_scorer(), meta.main_score, languages, subsets, parts)
+    return ScoredData(
+        meta.name, meta.revision, task.build_scorer(), meta.main_score, languages, subsets, parts
+    )
 
 
 def _merge_copies(data: ScoredData) -> ScoredData:
@@ -291,24 +375,36 @@ def _merge_copies(data: ScoredData) -> ScoredData:
         return data
     revision = f"{data.revision}{MERGED}"
     parts = {name: replace(part, revision=revision) for name, part in parts.items()}
-    return replace(data, revision=revision, subsets=tuple(subsets), parts=parts, is_plain=_is_plain(subsets))
+    return replace(
+        data, revision=revision, subsets=tuple(subsets), parts=parts, is_plain=_is_plain(subsets)
+    )
 
 
 def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
-    """Return whether each judged query has one relevant document, of grade 1, with evidence of known position."""
+    """Return whether each judged query has one relevant document, of grade 1, with evidence of
+    known position.
+    """
     grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
-    return all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
+    return all(
+        number == len(rows) and all([*row.values()] == [1] for row in rows)
+        for number, rows in grades
+    )
 
 
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
     key = digest(digest_texts(data.corpus), judgments.digest()).hex()
-    placed = {data.places[query].query if query in data.places else query for query in data.evidence.query_ids}
+    placed = {
+        data.places[query].query if query in data.places else query
+        for query in data.evidence.query_ids
+    }
     return SubsetQueries(name, judgments, frozenset(data.corpus["id"]), len(placed), key)
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """The scores of a run on all judged queries of a task, in [0, 1], each query counting the same."""
+    """The scores of a run on all judged queries of a task, in [0, 1], each query counting the
+    same.
+    """
 
     model: str
     """Name under which the result is filed, such as `run/bm25`."""
@@ -322,7 +418,9 @@ class RunScores:
     recall_at_100: float
     folder: Path
     evidence: EvidenceScores | None = None
-    """The share of the evidence that chunks have; None if the run states neither texts nor places of chunks."""
+    """The share of the evidence that chunks have; None if the run states neither texts nor places
+    of chunks.
+    """
     audit: JudgmentAudit = field(default_factory=JudgmentAudit)
     """Misfits in the judgments: documents, texts and grades."""
     main_score: tuple[str, float] = ("", 0.0)
@@ -331,7 +429,9 @@ class RunScores:
     def to_json(self) -> dict[str, Any]:
         """Return the scores and the counts by name."""
         others = ("counts", "folder", "evidence", "audit", "main_score")
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in others}
+        values = {
+            item.name: getattr(self, item.name) for item in fields(self) if item.name not in others
+        }
         return values | asdict(self.counts) | (self.evidence.to_json() if self.evidence else {})
 
     def describe(self) -> Iterator[str]:
@@ -351,27 +451,36 @@ def prepare_run(
     revision: str,
     read_by: ReadPart | MTEBModels,
 ) -> RunSearch:
-    """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
+    """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its
+    name or its rankings.
+    """
     if data.rules.split and (others := run.splits - {data.rules.split}):
         # Queries of different splits may have the same ids.
         raise PosirError(
-            f"{run.name}: has the rankings of split {sanitized(min(others))}, and split {data.rules.split} of {data.name} "
+            f"{run.name}: has the rankings of split {sanitized(min(others))}, and split "
+            f"{data.rules.split} of {data.name} "
             f"is scored. Give --split {sanitized(min(others))}."
         )
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
     if isinstance(read_by, ReadPart):
-        parts = [settle_read_part(read_by, part.corpus, data.languages[name]) for name, part in data.parts.items()]
+        parts = [
+            settle_read_part(read_by, part.corpus, data.languages[name])
+            for name, part in data.parts.items()
+        ]
         read_by = reduce(add, parts)
     model = RunSearch(run.name, revision, aligned, read_by, chunks)
     for other in earlier:
         # On some file systems, names that differ in their case alone are one folder.
         if model.name.casefold() == other.name.casefold():
             raise PosirError(
-                f"several runs have the name {other.name}. Give each a name of its own with --name, in the order of the runs."
+                f"several runs have the name {other.name}. Give each a name of its own with "
+                "--name, in the order of the runs."
             )
         if model.digest == other.digest:
-            raise PosirError(f"{model.name} and {other.name} have the same rankings. Leave one of them out.")
+            raise PosirError(
+                f"{model.name} and {other.name} have the same rankings. Leave one of them out."
+            )
     return model
 
 
@@ -384,12 +493,16 @@ def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
     """Return the revision of the data of a saved result, and its entries for subsets."""
     content = read_json(file, nan_prefix=NAN_PREFIX)
     parts = content.get("scores", {}) if isinstance(content, dict) else {}
-    entries = [entry for split in parts.values() for entry in split] if isinstance(parts, dict) else []
+    entries = (
+        [entry for split in parts.values() for entry in split] if isinstance(parts, dict) else []
+    )
     return content["dataset_revision"] if entries else "", entries
 
 
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
-    """Return whether a result of this ranking is saved, with what is said of the part that the system reads."""
+    """Return whether a result of this ranking is saved, with what is said of the part that the
+    system reads.
+    """
     file = find_result(model, data, output)
     if not file.is_file():
         return False
@@ -398,12 +511,14 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
     if stored == {model.digest} and not overwrite:
         read = model.read_part.to_json()
         return revision == data.revision and all(
-            entry.get(READ_KEY, read) == read and entry.get(JUDGMENTS_KEY, {}).get("clusters", data.clusters) == data.clusters
+            entry.get(READ_KEY, read) == read
+            and entry.get(JUDGMENTS_KEY, {}).get("clusters", data.clusters) == data.clusters
             for entry in entries
         )
     if not overwrite:
         raise PosirError(
-            f"{file}: {model.name}, revision {model.revision}, has a result of another ranking on {data.name}. Give "
+            f"{file}: {model.name}, revision {model.revision}, has a result of another ranking on "
+            f"{data.name}. Give "
             "--overwrite to replace it, or another --revision or --name to keep both."
         )
     return False
@@ -412,17 +527,28 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
     """Score all judged queries, and the positions of those that have one."""
     split = divide_split(data.parts[subset.name].drop_unsuited())
-    rankings, evidence, judgments = model.run.rankings[subset.name], split["evidence"], subset.judgments
+    rankings, evidence, judgments = (
+        model.run.rankings[subset.name],
+        split["evidence"],
+        subset.judgments,
+    )
     stated = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
-    scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: stated}}
+    scores: dict[str, Any] = {
+        RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: stated}
+    }
     languages = data.languages[subset.name]
     count_tokens = partial(count_tokens_read, data.scorer.scheme, languages, *model.counter)
     if len(evidence) or len(split["places"].evidence):
-        first = {name: dict(islice(rankings.get(name, {}).items(), data.scorer.top_k)) for name in split["queries"]["id"]}
+        first = {
+            name: dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
+            for name in split["queries"]["id"]
+        }
         find_read = partial(model.find_read, subset.name, languages)
         ranked = rank_results(first, evidence.positives())
         rotate = partial(_rotate, model, languages[-1], split, first, ranked, len(data.subsets))
-        searched = SearchedSubset(subset.name, split, first, ranked, find_read, count_tokens, rotate=rotate)
+        searched = SearchedSubset(
+            subset.name, split, first, ranked, find_read, count_tokens, rotate=rotate
+        )
         scores = data.scorer.score(searched)
     else:
         tokens = count_tokens(split["corpus"], model.read_part) if subset.has_corpus else None
@@ -437,9 +563,17 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
 
 
 def _rotate(
-    model: RunSearch, language: str, split: SplitData, results: Results, ranked: RankedQueries, subsets: int, *ranking: Any
+    model: RunSearch,
+    language: str,
+    split: SplitData,
+    results: Results,
+    ranked: RankedQueries,
+    subsets: int,
+    *ranking: Any,
 ) -> RotationRanks | None:
-    """Test rotated versions of texts in a language by the embedder of a run; `ranking` is what `RotationTest.rank` takes."""
+    """Test rotated versions of texts in a language by the embedder of a run; `ranking` is what
+    `RotationTest.rank` takes.
+    """
     sample_size = read_sample_size()
     _, _, _, ranks, *_ = ranking
     if not sample_size:
@@ -455,20 +589,30 @@ def _rotate(
 
     positives = split["evidence"].positives()
     context = DEFAULT_CONTEXT
-    request = SearchRequest(split["corpus"], split["single"], positives, None, DEPTH, context, TimingStack())
+    request = SearchRequest(
+        split["corpus"], split["single"], positives, None, DEPTH, context, TimingStack()
+    )
     ordinary = dict(zip(positives, ranked.ranks.tolist(), strict=True))
-    test = RotationTest(model.embedder, request, results, ordinary, sample_size, subsets, language, is_run=True)
+    test = RotationTest(
+        model.embedder, request, results, ordinary, sample_size, subsets, language, is_run=True
+    )
     return test.rank(*ranking)
 
 
 def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
-    """Score a run, and save the result and the metadata of a model that mteb has beside it, in mteb's form."""
+    """Score a run, and save the result and the metadata of a model that mteb has beside it, in
+    mteb's form.
+    """
     started, known = time.time(), installed_mteb(NEWEST_TESTED)
     entries = []
     with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
         for subset in (subset for subset in data.subsets if subset.name in model.run.rankings):
             scores = _score_subset(model, data, subset)
-            entry = {"main_score": scores[data.main_score], "hf_subset": subset.name, "mteb_version": known}
+            entry = {
+                "main_score": scores[data.main_score],
+                "hf_subset": subset.name,
+                "mteb_version": known,
+            }
             entries.append(scores | entry | {"languages": [*data.languages[subset.name]]})
             advance(len(subset.judgments.grades))
     result = {
@@ -485,11 +629,19 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
     with folder_lock(file.parent), explain_disk_full(file):
         if file.exists():
             new = {entry["hf_subset"]: DataVersion.from_run(entry[RUN_KEY]) for entry in entries}
-            known_entries = {str(entry.get("hf_subset")): entry.get(RUN_KEY, {}) for entry in _read_entries(file)[1]}
+            known_entries = {
+                str(entry.get("hf_subset")): entry.get(RUN_KEY, {})
+                for entry in _read_entries(file)[1]
+            }
             old = {name: DataVersion.from_run(run) for name, run in known_entries.items()}
-            if other := [name for name in old if name not in new or new[name].differing_parts(old[name])]:
+            if other := [
+                name for name in old if name not in new or new[name].differing_parts(old[name])
+            ]:
                 set_aside(file, data.name, other)
-        for path, content, indent in ((file.parent / META_FILE, meta, 4), (file, rounded(result), 2)):
+        for path, content, indent in (
+            (file.parent / META_FILE, meta, 4),
+            (file, rounded(result), 2),
+        ):
             with atomic_write(path) as part:
                 part.write_text(json.dumps(content, indent=indent), encoding="utf-8")
 
@@ -502,11 +654,19 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         _save_result(model, data, file)
     run, queries = model.run, model.run.total.queries
     scored = [
-        (score_rankings(run.rankings[subset.name], subset.judgments.grades, data.scorer.k_values), len(subset.judgments.grades))
+        (
+            score_rankings(
+                run.rankings[subset.name], subset.judgments.grades, data.scorer.k_values
+            ),
+            len(subset.judgments.grades),
+        )
         for subset in data.subsets
         if subset.judgments.grades and subset.name in run.rankings
     ]
-    means = {name: sum(scores[name] * count for scores, count in scored) / queries for name in (*SHOWN_SCORES, data.main_score)}
+    means = {
+        name: sum(scores[name] * count for scores, count in scored) / queries
+        for name in (*SHOWN_SCORES, data.main_score)
+    }
     return RunScores(
         model=model.name,
         revision=model.revision,
@@ -514,7 +674,9 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         task=data.name,
         counts=run.total,
         folder=file.parent,
-        evidence=score_chunks(model.name, model.chunks, model.read_chunks) if model.chunks and model.read_chunks else None,
+        evidence=score_chunks(model.name, model.chunks, model.read_chunks)
+        if model.chunks and model.read_chunks
+        else None,
         audit=data.audit,
         main_score=(data.main_score, means[data.main_score]),
         **{name: means[name] for name in SHOWN_SCORES},

@@ -1,10 +1,13 @@
-"""Excerpts that answer questions, and the scores of retrieved chunks by the characters that they share with them.
+"""Excerpts that answer questions, and the scores of retrieved chunks by the characters that they
+share with them.
 
-Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval (Chroma technical report), and its code. The
-report counts tokens; the code, which is followed, counts characters. Let C be the characters that a question's excerpts share
-with the retrieved chunks, E those of its excerpts and R those of the retrieved chunks, each chunk counted in full. Then recall
-is |C| / |E|, precision is |C| / |R|, and IoU is |C| / (|R| + |E| - |C|). Precision Omega is the precision if just the chunks
-that share or touch an excerpt were retrieved, each character counted once, and parts of excerpts that no chunk has, too.
+Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval (Chroma technical
+report), and its code. The report counts tokens; the code, which is followed, counts characters. Let
+C be the characters that a question's excerpts share with the retrieved chunks, E those of its
+excerpts and R those of the retrieved chunks, each chunk counted in full. Then recall is |C| / |E|,
+precision is |C| / |R|, and IoU is |C| / (|R| + |E| - |C|). Precision Omega is the precision if just
+the chunks that share or touch an excerpt were retrieved, each character counted once, and parts of
+excerpts that no chunk has, too.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ PLACES = {"document": "of the document", "chunk": "of a chunk"}
 
 @dataclass(frozen=True)
 class PlaceRow:
-    """The recall of the excerpts in a third of their document, or of the chunk that has the most of them."""
+    """The recall of the excerpts in a third of their document, or of the chunk that has the most of
+    them.
+    """
 
     name: str
     """That of the splitter or the run."""
@@ -78,37 +83,57 @@ class ChunkPlaces:
     """Characters of each, shape (n,)."""
 
     def list_spans(self, document: int, rows: Integers | None = None) -> Integers:
-        """Return the spans of the chunks of a document, shape (m, 2); of some rows alone if they are given."""
-        documents, spans = (self.documents, self.spans) if rows is None else (self.documents[rows], self.spans[rows])
+        """Return the spans of the chunks of a document, shape (m, 2); of some rows alone if they
+        are given.
+        """
+        documents, spans = (
+            (self.documents, self.spans)
+            if rows is None
+            else (self.documents[rows], self.spans[rows])
+        )
         selected: Integers = spans[documents == document]
         return selected
 
 
-def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers) -> tuple[float, float, float]:
+def score_retrieved(
+    excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers
+) -> tuple[float, float, float]:
     """Return IoU, recall and precision of the chunks in some rows, retrieved for a question.
 
-    Excerpts that overlap count as their code counts them: each by itself where they are summed, once where they are shared.
+    Excerpts that overlap count as their code counts them: each by itself where they are summed,
+    once where they are shared.
     """
     shared, missed, total = 0, 0, sum(len(range(*excerpt.span)) for excerpt in excerpts)
     for document in {excerpt.document for excerpt in excerpts}:
         spans = [excerpt.span for excerpt in excerpts if excerpt.document == document]
         retrieved = merge(chunks.list_spans(document, rows).tolist())
-        shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, retrieved)))
+        shared += sum(
+            end - start
+            for start, end in merge(part for span in spans for part in _intersect(span, retrieved))
+        )
         missed += sum(len(range(*span)) - count_shared(span, retrieved) for span in spans)
     length = int(chunks.lengths[rows].sum())
     return shared / (length + missed), shared / total, shared / length if length else 0.0
 
 
 def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
-    """Return precision Omega of a division for a question; a chunk that ends where an excerpt begins touches it."""
+    """Return precision Omega of a division for a question; a chunk that ends where an excerpt
+    begins touches it.
+    """
     shared, total = 0, 0
     for document in {excerpt.document for excerpt in excerpts}:
-        spans, places = [excerpt.span for excerpt in excerpts if excerpt.document == document], chunks.list_spans(document)
+        spans, places = (
+            [excerpt.span for excerpt in excerpts if excerpt.document == document],
+            chunks.list_spans(document),
+        )
         touching = np.zeros(len(places), np.bool_)
         for start, end in spans:
             touching |= (places[:, 0] <= end) & (places[:, 1] >= start)
         near = merge(places[touching].tolist())
-        shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, near)))
+        shared += sum(
+            end - start
+            for start, end in merge(part for span in spans for part in _intersect(span, near))
+        )
         total += sum(end - start for start, end in merge([*near, *spans]))
     return shared / total
 
@@ -119,15 +144,26 @@ def count_shared(span: Span, merged: Iterable[tuple[int, int]]) -> int:
 
 
 def subtract(span: Span, merged: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of a span that are in none of some ranges, which are in order and do not overlap."""
+    """Return the parts of a span that are in none of some ranges, which are in order and do not
+    overlap.
+    """
     inside = _intersect(span, merged)
-    starts, ends = [span.start, *(end for _, end in inside)], [*(start for start, _ in inside), span.end]
+    starts, ends = (
+        [span.start, *(end for _, end in inside)],
+        [*(start for start, _ in inside), span.end],
+    )
     return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
 
 
 def lacks_words(span: Span, text: str, ranges: Iterable[Sequence[int]]) -> bool:
-    """Return whether letters or digits of a span of a text are in none of some ranges: between may be what a splitter drops."""
-    return any(character.isalnum() for part in subtract(span, merge(ranges)) for character in text[slice(*part)])
+    """Return whether letters or digits of a span of a text are in none of some ranges: between may
+    be what a splitter drops.
+    """
+    return any(
+        character.isalnum()
+        for part in subtract(span, merge(ranges))
+        for character in text[slice(*part)]
+    )
 
 
 def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -155,7 +191,9 @@ class ExcerptData:
     questions: tuple[tuple[str, tuple[Excerpt, ...]], ...]
     """Each with the excerpts that answer it, at least one."""
     articles: Integers
-    """Number of each document's article: documents that share a text, a title or an opening, shape (documents,)."""
+    """Number of each document's article: documents that share a text, a title or an opening, shape
+    (documents,).
+    """
     skipped: int
     """Questions without an excerpt that is in its document."""
     ids: tuple[tuple[str, str], ...] = ()
@@ -165,7 +203,9 @@ class ExcerptData:
 
     @classmethod
     def from_positions(cls, name: str, parts: Mapping[str, PositionData]) -> ExcerptData:
-        """Return the queries of a task with their excerpts, and the documents that these are of, given its subsets by name."""
+        """Return the queries of a task with their excerpts, and the documents that these are of,
+        given its subsets by name.
+        """
         documents: dict[str, str] = {}
         titles: dict[str, str] = {}
         questions: dict[tuple[str, str], tuple[str, list[Excerpt]]] = {}
@@ -181,7 +221,11 @@ class ExcerptData:
                 owner = data.places[query].query if query in data.places else query
                 excerpt = Excerpt(numbers[f"{subset}/{document}"], span)
                 questions.setdefault((subset, owner), (text, []))[1].append(excerpt)
-        articles = link_documents(digest_documents([*documents], titles, documents).T) if documents else np.zeros(0, np.int64)
+        articles = (
+            link_documents(digest_documents([*documents], titles, documents).T)
+            if documents
+            else np.zeros(0, np.int64)
+        )
         asked = tuple((text, tuple(excerpts)) for text, excerpts in questions.values())
         return cls(name, documents, asked, articles, 0, tuple(questions))
 
@@ -192,14 +236,17 @@ class ExcerptData:
 
     @property
     def clusters(self) -> Integers:
-        """Number of the article of each question's first excerpt: its questions are not independent."""
+        """Number of the article of each question's first excerpt: its questions are not
+        independent.
+        """
         return self.articles[self.owners]
 
 
 def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = False) -> ExcerptData:
     """Read questions with all their excerpts.
 
-    `repair` moves an answer to its only match nearby; `is_merged` makes documents with the same text one.
+    `repair` moves an answer to its only match nearby; `is_merged` makes documents with the same
+    text one.
     """
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
@@ -208,7 +255,9 @@ def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = Fal
     skipped: set[tuple[str, str]] = set()
     originals: dict[bytes, str] = {}
     unnamed: dict[str, str] = {}
-    items, notes = prepare_offsets((item for part in opened.subsets for item in part.read_passages()), repair=repair)
+    items, notes = prepare_offsets(
+        (item for part in opened.subsets for item in part.read_passages()), repair=repair
+    )
     for note in notes:
         logger.warning("%s: %s", opened.name, note)
     for item in items:
@@ -232,17 +281,32 @@ def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = Fal
                 places += [] if is_merged and excerpt in places else [excerpt]
     questions = [(text, tuple(places)) for (_, _, text), places in excerpts.items() if places]
     if not questions:
-        raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
+        raise DataError(
+            f"{opened.location} ({opened.kind}): has no questions with the span of their evidence."
+        )
     if opened.is_recognized and opened.repeated:
-        logger.warning("%s: %s; each is asked of its own document (--scope).", opened.name, opened.repeated.describe())
+        logger.warning(
+            "%s: %s; each is asked of its own document (--scope).",
+            opened.name,
+            opened.repeated.describe(),
+        )
     _warn_of_copies(opened, documents, questions)
     articles = link_documents(digest_documents([*documents], titles, documents).T)
     left_out = len(skipped) + len(excerpts) - len(questions)
-    return ExcerptData(opened.name, documents, tuple(questions), articles, left_out, within=opened.use is not Use.CORPUS)
+    return ExcerptData(
+        opened.name,
+        documents,
+        tuple(questions),
+        articles,
+        left_out,
+        within=opened.use is not Use.CORPUS,
+    )
 
 
 def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool) -> Span | None:
-    """Return the answer of a question about a text, in the document that it is a copy of; None if the text lacks it."""
+    """Return the answer of a question about a text, in the document that it is a copy of; None if
+    the text lacks it.
+    """
     if question.answer is None:
         return None
     try:
@@ -252,15 +316,23 @@ def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool
     return span if text == original else move_span(span, text, original)
 
 
-def _warn_of_copies(opened: Dataset, documents: Mapping[str, str], questions: Iterable[tuple[str, Sequence[Excerpt]]]) -> None:
+def _warn_of_copies(
+    opened: Dataset,
+    documents: Mapping[str, str],
+    questions: Iterable[tuple[str, Sequence[Excerpt]]],
+) -> None:
     names = [*documents]
     corpus = datasets.Dataset.from_dict({"id": names, "text": [*documents.values()]})
-    if copies := find_copies(corpus, {names[excerpt.document] for _, excerpts in questions for excerpt in excerpts}):
+    if copies := find_copies(
+        corpus, {names[excerpt.document] for _, excerpts in questions for excerpt in excerpts}
+    ):
         logger.warning("%s: %s", opened.name, copies.describe())
 
 
 def find_chunk_part(span: Span, chunks: Integers) -> str:
-    """Return the third of a chunk in which an excerpt is, or that no chunk has all of it; `chunks` are spans, shape (n, 2)."""
+    """Return the third of a chunk in which an excerpt is, or that no chunk has all of it; `chunks`
+    are spans, shape (n, 2).
+    """
     whole = chunks[(chunks[:, 0] <= span.start) & (chunks[:, 1] >= span.end)]
     if not len(whole):
         return DIVIDED
@@ -269,24 +341,37 @@ def find_chunk_part(span: Span, chunks: Integers) -> str:
     return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
 
 
-def build_place_rows(name: str, data: ExcerptData, recalls: Sequence[float], parts: Sequence[str]) -> Iterator[PlaceRow]:
+def build_place_rows(
+    name: str, data: ExcerptData, recalls: Sequence[float], parts: Sequence[str]
+) -> Iterator[PlaceRow]:
     """Yield the mean recall by part of document and chunk, with intervals for new questions.
 
-    The recall of each excerpt and the part of a chunk that it is in are in the order of the questions.
+    The recall of each excerpt and the part of a chunk that it is in are in the order of the
+    questions.
     """
-    excerpts = [(number, excerpt) for number, (_, listed) in enumerate(data.questions) for excerpt in listed]
+    excerpts = [
+        (number, excerpt) for number, (_, listed) in enumerate(data.questions) for excerpt in listed
+    ]
     texts, values = [*data.documents.values()], np.array(recalls)
     questions = np.array([number for number, _ in excerpts])
-    thirds = [THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))] for _, excerpt in excerpts]
+    thirds = [
+        THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))] for _, excerpt in excerpts
+    ]
     for place, own in zip(PLACES, (thirds, parts), strict=True):
         for part in (*THIRDS, DIVIDED, NOT_RETURNED):
             if (chosen := np.array(own) == part).any():
                 _, clusters = np.unique(questions[chosen], return_inverse=True)
-                yield PlaceRow(name, place, part, int(chosen.sum()), estimate_score(values[chosen], clusters))
+                yield PlaceRow(
+                    name, place, part, int(chosen.sum()), estimate_score(values[chosen], clusters)
+                )
 
 
 def estimate_score(values: Floats, clusters: Integers) -> Estimate:
-    """Return the mean of scores in [0, 1] with a t interval, without one if there is a single cluster."""
+    """Return the mean of scores in [0, 1] with a t interval, without one if there is a single
+    cluster.
+    """
     estimate = estimate_difference(values, clusters)
     mean = float(values.mean())
-    return Estimate(mean, (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None)
+    return Estimate(
+        mean, (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None
+    )

@@ -1,10 +1,13 @@
-"""Retrieved chunks, with their texts or spans: what they have of the evidence, and where the evidence is that they lack.
+"""Retrieved chunks, with their texts or spans: what they have of the evidence, and where the
+evidence is that they lack.
 
-Evidence recall at k is the share of a question's excerpts that its first k chunks have; IoU and precision are those of
-`posir_score.excerpts`, as for text splitters. A chunk counts where it is: at its stated place, or where its text is found. A
-chunk that is longer than the embedder's window is read in part: evidence in the rest is not read, whatever is retrieved. Of
-evidence in no returned chunk it is unknown whether it is read, and what is retrieved decides which evidence that is: of more
-than 1% of the excerpts, nothing is said of evidence that is read or not, since such a difference would be one of selection.
+Evidence recall at k is the share of a question's excerpts that its first k chunks have; IoU and
+precision are those of `posir_score.excerpts`, as for text splitters. A chunk counts where it is: at
+its stated place, or where its text is found. A chunk that is longer than the embedder's window is
+read in part: evidence in the rest is not read, whatever is retrieved. Of evidence in no returned
+chunk it is unknown whether it is read, and what is retrieved decides which evidence that is: of
+more than 1% of the excerpts, nothing is said of evidence that is read or not, since such a
+difference would be one of selection.
 """
 
 from __future__ import annotations
@@ -106,16 +109,24 @@ class ChunkKey(NamedTuple):
         return len(self.text) if self.text else len(range(self.start or 0, self.end or 0))
 
     def describe(self, characters: int) -> str:
-        """Return the beginning of its text, or else its place in a document of so many characters, for a message."""
+        """Return the beginning of its text, or else its place in a document of so many characters,
+        for a message.
+        """
         if self.text:
             return f"{sanitized(self.text, 60)} ({pluralize(len(self.text), 'character')})"
         return f"characters {self.start or 0:,} to {self.end or 0:,} of {characters:,}"
 
     def locate(self, locator: TextLocator, previous: Span) -> Span | None:
-        """Return its place in its document, behind the previous chunk if it is there; None if it is not in the document."""
+        """Return its place in its document, behind the previous chunk if it is there; None if it is
+        not in the document.
+        """
         if self.text:
             return locator.locate(self.text, self.start, previous)
-        if self.start is None or self.end is None or not 0 <= self.start < self.end <= len(locator.text):
+        if (
+            self.start is None
+            or self.end is None
+            or not 0 <= self.start < self.end <= len(locator.text)
+        ):
             return None
         return Span(self.start, self.end)
 
@@ -130,15 +141,21 @@ class RetrievedChunks:
     spans: Mapping[ChunkKey, Span | None]
     """Place of each distinct chunk in its document; None if it is not located."""
     texts: Mapping[int, Mapping[Span, str]]
-    """Text of each distinct chunk by its place, by number of its document; of documents with evidence alone."""
+    """Text of each distinct chunk by its place, by number of its document; of documents with
+    evidence alone.
+    """
     other_texts: frozenset[str]
-    """Texts of the chunks of documents without evidence. Those that are not in their document say nothing of what is read."""
+    """Texts of the chunks of documents without evidence. Those that are not in their document say
+    nothing of what is read.
+    """
     not_located: tuple[str, ...]
     """Document and beginning or stated place of distinct chunks that are not in their document."""
 
     @classmethod
     def locate(cls, data: ExcerptData, run: AlignedRun) -> RetrievedChunks | None:
-        """Locate the chunks of a run in their documents; None if the places of evidence or of chunks are unknown."""
+        """Locate the chunks of a run in their documents; None if the places of evidence or of
+        chunks are unknown.
+        """
         if not data.ids:
             return None
         numbers = {name: number for number, name in enumerate(data.documents)}
@@ -148,40 +165,65 @@ class RetrievedChunks:
             owners = (numbers.get(f"{subset}/{hit.document}", NOWHERE) for hit in hits)
             ids = (hit.chunk.removeprefix(hit.document) for hit in hits)
             listed = zip(owners, hits, ids, strict=True)
-            keys[subset, query] = [ChunkKey(owner, hit.text, hit.start, hit.end, name) for owner, hit, name in listed]
+            keys[subset, query] = [
+                ChunkKey(owner, hit.text, hit.start, hit.end, name) for owner, hit, name in listed
+            ]
         names, bodies = [*data.documents], [*data.documents.values()]
         spans = _locate_chunks({key for listed in keys.values() for key in listed}, bodies)
         texts: dict[int, dict[Span, str]] = defaultdict(dict)
         for key, span in spans.items():
             if span is not None:
                 texts[key.document][span] = key.text or span.of(bodies[key.document])
-        stated = (key for key, span in spans.items() if span is None and (key.text or key.start is not None))
+        stated = (
+            key
+            for key, span in spans.items()
+            if span is None and (key.text or key.start is not None)
+        )
         lost = dict.fromkeys(key._replace(id="") for key in stated)
         others = frozenset(key.text for key in lost if key.text and key.document == NOWHERE)
         not_located = tuple(
-            f"{sanitized(names[key.document].partition('/')[2])}: {key.describe(len(bodies[key.document]))}"
+            f"{sanitized(names[key.document].partition('/')[2])}: "
+            f"{key.describe(len(bodies[key.document]))}"
             for key in lost
             if key.document != NOWHERE
         )
-        return cls(data, keys, spans, texts, others, not_located) if texts or others or not_located else None
+        return (
+            cls(data, keys, spans, texts, others, not_located)
+            if texts or others or not_located
+            else None
+        )
 
     def place(self, hits: Sequence[ChunkKey]) -> ChunkPlaces:
         """Return the places of retrieved chunks."""
         spans = [self.spans[hit] for hit in hits]
-        owners = [NOWHERE if span is None else hit.document for hit, span in zip(hits, spans, strict=True)]
+        owners = [
+            NOWHERE if span is None else hit.document for hit, span in zip(hits, spans, strict=True)
+        ]
         places = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
-        return ChunkPlaces(np.array(owners, np.int64), places, np.array([hit.length for hit in hits], np.int64))
+        return ChunkPlaces(
+            np.array(owners, np.int64), places, np.array([hit.length for hit in hits], np.int64)
+        )
 
     def find_suspects(self) -> Iterator[str]:
-        """Yield what texts of chunks are or may be in place of these, a sentence each: those of queries, previews."""
+        """Yield what texts of chunks are or may be in place of these, a sentence each: those of
+        queries, previews.
+        """
         asked = zip(self.data.ids, self.data.questions, strict=True)
         pairs = [(hit, text) for key, (text, _) in asked for hit in self.by_query[key]]
         if queries := sum((hit.text or "").strip() == text.strip() for hit, text in pairs):
-            yield f"{pluralize(queries, 'hit has', 'hits have')} the text of the query: return that of the chunk."
+            yield (
+                f"{pluralize(queries, 'hit has', 'hits have')} the text of the query: return that "
+                "of the chunk."
+            )
         hits = [hit for hit, _ in pairs if hit.document != NOWHERE]
         # Each was returned for several questions.
-        if 2 * len(set(hits)) <= len(hits) and len(set(hits)) == len({hit.document for hit in hits}):
-            yield "Every document comes back with the same chunk for all queries: if that is a preview, return what was found."
+        if 2 * len(set(hits)) <= len(hits) and len(set(hits)) == len(
+            {hit.document for hit in hits}
+        ):
+            yield (
+                "Every document comes back with the same chunk for all queries: if that is a "
+                "preview, return what was found."
+            )
 
     def list_spans(self, document: int) -> Integers:
         """Return the places of a document's chunks, shape (n, 2)."""
@@ -189,7 +231,9 @@ class RetrievedChunks:
 
 
 def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[ChunkKey, Span | None]:
-    """Return the place of each chunk in its document, given the texts of the documents; None if it is unknown."""
+    """Return the place of each chunk in its document, given the texts of the documents; None if it
+    is unknown.
+    """
     spans: dict[ChunkKey, Span | None] = {}
     # By document, then as they are numbered or placed.
     ordered = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
@@ -215,38 +259,68 @@ class ReadChunks:
     """Tokens of each distinct chunk in ascending order, prompt and special tokens included."""
     has_tokenizer: bool
     unread: Mapping[int, Sequence[tuple[int, int]]]
-    """Characters of each document that are in chunks, but in what is read of none, by number of the document."""
+    """Characters of each document that are in chunks, but in what is read of none, by number of the
+    document.
+    """
     not_returned: int = 0
-    """Excerpts that are not, or not as a whole, in returned chunks, so that it is unknown whether they are read."""
+    """Excerpts that are not, or not as a whole, in returned chunks, so that it is unknown whether
+    they are read.
+    """
 
     @classmethod
-    def measure(cls, chunks: RetrievedChunks, read: ReadPart, tokenizer: Tokenizer | None = None, added: int = 0) -> ReadChunks:
-        """Return what is read of chunks, given what an embedder reads of a text, and its prompt and special tokens."""
+    def measure(
+        cls,
+        chunks: RetrievedChunks,
+        read: ReadPart,
+        tokenizer: Tokenizer | None = None,
+        added: int = 0,
+    ) -> ReadChunks:
+        """Return what is read of chunks, given what an embedder reads of a text, and its prompt and
+        special tokens.
+        """
         counter, has_tokenizer = tokenizer or EstimatedTokenizer(), tokenizer is not None
-        located = [(document, span, text) for document, spans in chunks.texts.items() for span, text in spans.items()]
+        located = [
+            (document, span, text)
+            for document, spans in chunks.texts.items()
+            for span, text in spans.items()
+        ]
         places = counter.find_tokens([text for _, _, text in located])
         counts = [*map(len, places), *counter.count_all([*chunks.other_texts])]
         lengths, limit = tuple(sorted(count + added for count in counts)), read.tokens
         if limit is None or read.known_by is None:
             return cls(chunks.data, read, lengths, has_tokenizer, {})
-        documents, excerpts = [*chunks.data.documents.values()], chain(*(listed for _, listed in chunks.data.questions))
+        documents, excerpts = (
+            [*chunks.data.documents.values()],
+            chain(*(listed for _, listed in chunks.data.questions)),
+        )
         not_returned = sum(
-            lacks_words(excerpt.span, documents[excerpt.document], chunks.texts.get(excerpt.document, ()))
+            lacks_words(
+                excerpt.span, documents[excerpt.document], chunks.texts.get(excerpt.document, ())
+            )
             for excerpt in excerpts
         )
-        whole = cls(chunks.data, ReadPart.all(read.known_by), lengths, has_tokenizer, {}, not_returned)
+        whole = cls(
+            chunks.data, ReadPart.all(read.known_by), lengths, has_tokenizer, {}, not_returned
+        )
         if not whole.is_selection and max(lengths, default=0) <= limit:
             return whole
         if read.part is not Part.FIRST:
             return cls(chunks.data, UNKNOWN, lengths, has_tokenizer, {})
         known: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for (document, span, text), tokens in zip(located, places, strict=True):
-            # Of a text that is not a slice of its document, a place is the same share of the length.
-            last = tokens[max(limit - added, 1) - 1, 1] if len(tokens) + added > limit else len(text)
-            known[document].append((span.start, span.start + round(last / len(text) * len(range(*span)))))
+            # Of a text that is not a slice of its document, a place is the same share of the
+            # length.
+            last = (
+                tokens[max(limit - added, 1) - 1, 1] if len(tokens) + added > limit else len(text)
+            )
+            known[document].append(
+                (span.start, span.start + round(last / len(text) * len(range(*span))))
+            )
         unread = {
             document: [
-                part for start, end in merge(chunks.texts[document]) for part in subtract(Span(start, end), merge(spans))
+                part
+                for start, end in merge(chunks.texts[document])
+                for part in subtract(Span(start, end), merge(spans))
             ]
             for document, spans in known.items()
         }
@@ -254,7 +328,9 @@ class ReadChunks:
         return cls(chunks.data, part, lengths, has_tokenizer, unread, not_returned)
 
     def place(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
-        """Return which twelfth of its document contains each row's evidence, or `Unread`; texts are in these languages."""
+        """Return which twelfth of its document contains each row's evidence, or `Unread`; texts are
+        in these languages.
+        """
         if self.read.kind is ReadKind.UNKNOWN or self.is_selection:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
         twelfths = evidence.twelfths()
@@ -267,7 +343,9 @@ class ReadChunks:
             if unread := count_shared(span, self.unread.get(numbers[document], ())):
                 twelfths[row] = Unread.BEYOND if unread == len(range(*span)) else Unread.CUT
         is_counted = self.read.kind is ReadKind.PART and len(twelfths)
-        counted = CountedWith.TOKENIZER if self.has_tokenizer else CountedWith.from_languages(languages)
+        counted = (
+            CountedWith.TOKENIZER if self.has_tokenizer else CountedWith.from_languages(languages)
+        )
         return ReadEvidence(self.read, twelfths, counted if is_counted else None)
 
     @property
@@ -286,7 +364,9 @@ class ReadChunks:
 
 @dataclass(frozen=True)
 class DepthScores:
-    """Mean scores of the first k chunks over all questions, in [0, 1], with 95% intervals for new documents."""
+    """Mean scores of the first k chunks over all questions, in [0, 1], with 95% intervals for new
+    documents.
+    """
 
     k: int
     evidence_recall: Estimate
@@ -304,9 +384,11 @@ class EvidenceScores:
     depths: tuple[DepthScores, ...]
     by_position: tuple[PlaceRow, ...]
     lost: Mapping[str, Estimate]
-    """Share of the evidence that the first k chunks lack, by `Loss`; they add up to 1 less the recall.
+    """Share of the evidence that the first k chunks lack, by `Loss`; they add up to 1 less the
+    recall.
 
-    Without `not_read` if it is unknown what the embedder reads."""
+    Without `not_read` if it is unknown what the embedder reads.
+    """
     chunks: int
     """Distinct chunks that were returned, those that are not located left out."""
     median_tokens: float
@@ -319,55 +401,100 @@ class EvidenceScores:
     """Document and beginning or stated place of distinct chunks that are not in their document."""
     excerpts: int
     not_returned: int
-    """Excerpts of which it is unknown whether the embedder reads them, as they are in no returned chunk."""
+    """Excerpts of which it is unknown whether the embedder reads them, as they are in no returned
+    chunk.
+    """
     suspects: tuple[str, ...] = ()
     """Sentences on texts that may be no chunks."""
 
     def to_json(self) -> dict[str, Estimate]:
         """Return the scores by name, as a row."""
-        depths = {f"{name}_at_{row.k}": value for row in self.depths for name, value in vars(row).items() if name != "k"}
+        depths = {
+            f"{name}_at_{row.k}": value
+            for row in self.depths
+            for name, value in vars(row).items()
+            if name != "k"
+        }
         return depths | {f"lost_{name}_at_{self.k}": value for name, value in self.lost.items()}
 
     def describe(self, ndcg_at_10: float) -> Iterator[str]:
-        """Yield how much of the evidence is in the first chunks, and where the rest is, beside the documents' nDCG@10."""
+        """Yield how much of the evidence is in the first chunks, and where the rest is, beside the
+        documents' nDCG@10.
+        """
         recall = next(row.evidence_recall for row in self.depths if row.k == self.k)
         first = "The first chunk has" if self.k == 1 else f"The first {self.k} chunks have"
         yield (
-            f"{first} {format_estimate(recall, format_percent)}% of the evidence; documents score nDCG@10 "
+            f"{first} {format_estimate(recall, format_percent)}% of the evidence; documents score "
+            "nDCG@10 "
             f"{format_percent(ndcg_at_10)}."
         )
-        lost = sorted(((share.value, loss) for loss, share in self.lost.items() if share.value), reverse=True)
+        lost = sorted(
+            ((share.value, loss) for loss, share in self.lost.items() if share.value), reverse=True
+        )
         if lost:
-            parts = ", ".join(f"{format_percent(share)} {LOSSES[Loss(loss)]}" for share, loss in lost)
-            unknown = "" if Loss.NOT_READ in self.lost else "; what of it is beyond what the embedder reads is unknown"
+            parts = ", ".join(
+                f"{format_percent(share)} {LOSSES[Loss(loss)]}" for share, loss in lost
+            )
+            unknown = (
+                ""
+                if Loss.NOT_READ in self.lost
+                else "; what of it is beyond what the embedder reads is unknown"
+            )
             yield f"The other {format_percent(1 - recall.value)}%: {parts}{unknown}."
 
     def build_tables(self) -> Iterator[Table]:
-        """Yield the scores by number of chunks, recall by position, and where the evidence is that is lost."""
-        depths = ((str(row.k), *_format(row.evidence_recall, row.iou, row.precision)) for row in self.depths)
+        """Yield the scores by number of chunks, recall by position, and where the evidence is that
+        is lost.
+        """
+        depths = (
+            (str(row.k), *_format(row.evidence_recall, row.iou, row.precision))
+            for row in self.depths
+        )
         yield Table(build_columns(DEPTH_HEADINGS, DEPTH_HEADINGS), tuple(depths))
         headings = ("Evidence in the", "Excerpts", f"Recall@{self.k}")
-        places = ((row.title, format_count(row.excerpts), *_format(row.recall)) for row in self.by_position)
+        places = (
+            (row.title, format_count(row.excerpts), *_format(row.recall))
+            for row in self.by_position
+        )
         yield Table(build_columns(headings, headings[1:]), tuple(places))
         rare = (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
-        shown = {loss: share for loss, share in self.lost.items() if share.value or loss not in rare}
+        shown = {
+            loss: share for loss, share in self.lost.items() if share.value or loss not in rare
+        }
         lost = ((LOSSES[Loss(loss)], *_format(share)) for loss, share in shown.items())
-        yield Table(build_columns((f"Evidence that the first {self.k} lack", SHARE), [SHARE]), tuple(lost))
+        yield Table(
+            build_columns((f"Evidence that the first {self.k} lack", SHARE), [SHARE]), tuple(lost)
+        )
 
     def describe_chunks(self) -> Iterator[str]:
-        """Yield how long the chunks are, how many are read in part, and which are not in their document."""
+        """Yield how long the chunks are, how many are read in part, and which are not in their
+        document.
+        """
         estimated = ", estimated" if self.tokens_estimated else ""
         median = pluralize(round(self.median_tokens), "token")
-        longer = f"; {pluralize(self.longer_than_read, 'is', 'are')} read in part" if self.longer_than_read else ""
+        longer = (
+            f"; {pluralize(self.longer_than_read, 'is', 'are')} read in part"
+            if self.longer_than_read
+            else ""
+        )
         chunks = pluralize(self.chunks, "distinct chunk")
         if self.chunks:
-            yield f"{chunks}, of {median} in the median, at most {self.longest_tokens:,}{estimated}{longer}."
+            yield (
+                f"{chunks}, of {median} in the median, at most "
+                f"{self.longest_tokens:,}{estimated}{longer}."
+            )
         if self.not_returned:
             number = f"{self.not_returned:,} of {pluralize(self.excerpts, 'excerpt')}"
-            yield f"{number} are in no returned chunk, or not whole: whether the embedder reads them is not known."
+            yield (
+                f"{number} are in no returned chunk, or not whole: whether the embedder reads "
+                "them is not known."
+            )
         if self.not_located:
             chunks = pluralize(len(self.not_located), "chunk is", "chunks are")
-            yield f"{chunks} not in the document, and count as retrieved without evidence; first {self.not_located[0]}."
+            yield (
+                f"{chunks} not in the document, and count as retrieved without evidence; first "
+                f"{self.not_located[0]}."
+            )
         yield from self.suspects
 
 
@@ -376,12 +503,17 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
     data, most = chunks.data, max(map(len, chunks.by_query.values()))
     depths = [depth for depth in DEPTHS if depth <= most] or [1]
     headline = max(depth for depth in depths if depth <= HEADLINE)
-    scores, losses = {depth: list[tuple[float, float, float]]() for depth in depths}, list[list[float]]()
+    scores, losses = (
+        {depth: list[tuple[float, float, float]]() for depth in depths},
+        list[list[float]](),
+    )
     recalls, parts = list[float](), list[str]()
     for key, (_, excerpts) in zip(data.ids, data.questions, strict=True):
         hits, lost = chunks.by_query[key], dict.fromkeys(LOSSES, 0)
         for depth in depths:
-            scores[depth].append(score_retrieved(excerpts, chunks.place(hits[:depth]), np.arange(len(hits[:depth]))))
+            scores[depth].append(
+                score_retrieved(excerpts, chunks.place(hits[:depth]), np.arange(len(hits[:depth])))
+            )
         for excerpt in excerpts:
             missing = find_losses(excerpt, hits[:headline], chunks, read)
             lost |= {loss: lost[loss] + characters for loss, characters in missing.items()}
@@ -392,11 +524,17 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
     shares = dict(zip(LOSSES, np.array(losses).T, strict=True))
     if read.read.kind is ReadKind.UNKNOWN:
         del shares[Loss.NOT_READ]
-    rows = {depth: [estimate_score(values, data.clusters) for values in np.array(scores[depth]).T] for depth in depths}
+    rows = {
+        depth: [estimate_score(values, data.clusters) for values in np.array(scores[depth]).T]
+        for depth in depths
+    }
     return EvidenceScores(
         questions=len(data.questions),
         k=headline,
-        depths=tuple(DepthScores(depth, recall, iou, precision) for depth, (iou, recall, precision) in rows.items()),
+        depths=tuple(
+            DepthScores(depth, recall, iou, precision)
+            for depth, (iou, recall, precision) in rows.items()
+        ),
         by_position=tuple(build_place_rows(name, data, recalls, parts)),
         lost={loss: estimate_score(values, data.clusters) for loss, values in shares.items()},
         chunks=len(read.tokens),
@@ -415,12 +553,17 @@ def _format(*shares: Estimate) -> list[str]:
     return [format_estimate(share, format_percent) for share in shares]
 
 
-def find_losses(excerpt: Excerpt, hits: Iterable[ChunkKey], chunks: RetrievedChunks, read: ReadChunks) -> dict[Loss, int]:
+def find_losses(
+    excerpt: Excerpt, hits: Iterable[ChunkKey], chunks: RetrievedChunks, read: ReadChunks
+) -> dict[Loss, int]:
     """Return how many characters of an excerpt retrieved chunks lack, by where they are."""
     own = [chunks.spans[hit] for hit in hits if hit.document == excerpt.document]
     missing = subtract(excerpt.span, merge(filter(None, own)))
     number = sum(end - start for start, end in missing)
-    unread = sum(count_shared(Span(start, end), read.unread.get(excerpt.document, ())) for start, end in missing)
+    unread = sum(
+        count_shared(Span(start, end), read.unread.get(excerpt.document, ()))
+        for start, end in missing
+    )
     if number < len(range(*excerpt.span)):
         rest = Loss.CUT
     elif None in own:
@@ -428,11 +571,19 @@ def find_losses(excerpt: Excerpt, hits: Iterable[ChunkKey], chunks: RetrievedChu
     elif not own:
         rest = Loss.NOT_RETRIEVED
     else:
-        rest = Loss.NOT_RETURNED if _find_part(excerpt, chunks) == NOT_RETURNED else Loss.OTHER_CHUNK
+        rest = (
+            Loss.NOT_RETURNED if _find_part(excerpt, chunks) == NOT_RETURNED else Loss.OTHER_CHUNK
+        )
     return {Loss.NOT_READ: unread, rest: number - unread}
 
 
 def _find_part(excerpt: Excerpt, chunks: RetrievedChunks) -> str:
-    """Return the third of a chunk in which an excerpt is, that it is divided, or that no chunk with it was returned."""
+    """Return the third of a chunk in which an excerpt is, that it is divided, or that no chunk with
+    it was returned.
+    """
     spans = chunks.list_spans(excerpt.document)
-    return find_chunk_part(excerpt.span, spans) if count_shared(excerpt.span, merge(spans.tolist())) else NOT_RETURNED
+    return (
+        find_chunk_part(excerpt.span, spans)
+        if count_shared(excerpt.span, merge(spans.tolist()))
+        else NOT_RETURNED
+    )

@@ -1,7 +1,8 @@
-"""Readers of runs: TREC, ranx, predictions of mteb, and JSON, JSON Lines, CSV or Parquet of query id, document id and score.
+"""Readers of runs: TREC, ranx, predictions of mteb, and JSON, JSON Lines, CSV or Parquet of query
+id, document id and score.
 
-The readers of ir_measures and ranx drop ranks, so that scores may contradict them in silence; both keep NaN, and of a repeated
-document ranx takes the last row. They say neither line nor file.
+The readers of ir_measures and ranx drop ranks, so that scores may contradict them in silence; both
+keep NaN, and of a repeated document ranx takes the last row. They say neither line nor file.
 """
 
 from __future__ import annotations
@@ -39,7 +40,15 @@ from posir_score.hits import (
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import check_readable, find_files, split_suffix
-from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json, require_distinct
+from posir_tasks.gate import (
+    GateError,
+    decode,
+    parse_json,
+    parse_table,
+    read_bytes,
+    read_json,
+    require_distinct,
+)
 from posir_tasks.models.references import bare_name
 
 logger = logging.getLogger(__name__)
@@ -67,7 +76,10 @@ MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
 RANK_EVAL = "details"
 #: The suffix of ranx's own compressed format, CBOR in LZ4.
 LZ4 = ".lz4"
-KINDS = "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or Parquet of ranked documents"
+KINDS = (
+    "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or "
+    "Parquet of ranked documents"
+)
 ID_RULE = "must be a text of Unicode characters that is not empty, or an integer"
 #: Subset of rankings that say nothing of one.
 ANY_SUBSET = ""
@@ -108,7 +120,9 @@ class RankingBuilder:
         """The origin of the scores, once they are built."""
 
     def add_answer(self, place: str, query: object, answer: object) -> None:
-        """Add the hits of a query in any form that a retriever may return; it may have none, and has found nothing."""
+        """Add the hits of a query in any form that a retriever may return; it may have none, and
+        has found nothing.
+        """
         if (name := read_id(query)) is None:
             self._refuse(place, "query id", query, ID_RULE)
             return
@@ -122,7 +136,10 @@ class RankingBuilder:
         values = record if isinstance(record, Mapping) else {}
         lists = LISTS & values.keys()
         if written := sorted(name for name in lists if isinstance(values[name], str)):
-            rule = "must be a list, which a table of text does not have; save the run as JSON Lines or Parquet"
+            rule = (
+                "must be a list, which a table of text does not have; save the run as JSON Lines "
+                "or Parquet"
+            )
             self._refuse(place, written[0], values[written[0]], rule)
         elif lists:
             self.add_answer(place, _find_field(values, "query"), values)
@@ -132,10 +149,22 @@ class RankingBuilder:
                 self._score_fields.setdefault(name, place)
             self.add(place, *(_find_field(values, kind) for kind in FIELDS))
 
-    def add(self, place: str, query: object, document: object, score: object, rank: object, distance: object) -> None:
-        """Add a row as the file states it, or remember what is wrong with it, and its place, such as `line 17`."""
+    def add(
+        self,
+        place: str,
+        query: object,
+        document: object,
+        score: object,
+        rank: object,
+        distance: object,
+    ) -> None:
+        """Add a row as the file states it, or remember what is wrong with it, and its place, such
+        as `line 17`.
+        """
         ids = [read_id(query), read_id(document)]
-        for name, stated, value in zip(("query id", "document id"), (query, document), ids, strict=True):
+        for name, stated, value in zip(
+            ("query id", "document id"), (query, document), ids, strict=True
+        ):
             if value is None:
                 self._refuse(place, name, stated, ID_RULE)
         if ids[0] is None or ids[1] is None:
@@ -147,7 +176,8 @@ class RankingBuilder:
             self._without_rank = rows + 1, first or _name_row(place, rank, ids)
         is_distance = distance is not None and (score is None or self._order == "distance")
         name, stated = ("distance", distance) if is_distance else ("score", score)
-        # Without a score or a distance, the rank decides, or the order of the rows if the user says so.
+        # Without a score or a distance, the rank decides, or the order of the rows if the user says
+        # so.
         is_needed = stated is not None or (number is None and self._order != "rank")
         try:
             decisive = self._read_number(stated) if is_needed else None
@@ -155,7 +185,9 @@ class RankingBuilder:
             self._count(f"field '{name}' {error}", _name_row(place, stated, ids))
             return
         signed = -decisive if decisive is not None and is_distance else decisive
-        self.hits.setdefault(ids[0], []).append(Hit(ids[1], signed, number, is_distance=is_distance))
+        self.hits.setdefault(ids[0], []).append(
+            Hit(ids[1], signed, number, is_distance=is_distance)
+        )
 
     def _read_number(self, value: object) -> float | None:
         return None if self._order == "rank" and is_missing(value) else read_number(value)
@@ -170,17 +202,22 @@ class RankingBuilder:
     def build(self) -> tuple[HitsByQuery, int]:
         """Return the hits, best first, and the number of rows that repeat a query and a document.
 
-        A row that was refused, no rows, hits without what others have, or scores that contradict the order without the user's
-        word are a DataError.
+        A row that was refused, no rows, hits without what others have, or scores that contradict
+        the order without the user's word are a DataError.
         """
         if self._has_rank and self._without_rank[0] and self._order in (None, "rank"):
             rule = "must be a whole number from 0, as in other rows (--order score needs none)"
             self._problems[f"field 'rank' {rule}"] = self._without_rank
         if len(self._score_fields) > 1 and self._order != "rank":
-            names = " and ".join(f"{name}, first in {place}" for name, place in self._score_fields.items())
+            names = " and ".join(
+                f"{name}, first in {place}" for name, place in self._score_fields.items()
+            )
             self._count("scores of different fields cannot be compared", names)
         if self._problems:
-            kinds = (f"{problem}: {pluralize(rows, 'row')}, first {first}" for problem, (rows, first) in self._problems.items())
+            kinds = (
+                f"{problem}: {pluralize(rows, 'row')}, first {first}"
+                for problem, (rows, first) in self._problems.items()
+            )
             raise DataError(f"{self._file}: {'; '.join(kinds)}.")
         if not self.hits:
             raise DataError(f"{self._file}: has no ranked document. Give {KINDS}.")
@@ -192,7 +229,9 @@ class RankingBuilder:
         if guess := check.describe_guess():
             logger.warning("%s: %s", self._file, guess)
         self.ranked_by = check.ranked_by
-        repeated = sum(len(hits) - len({hit.document for hit in hits}) for hits in self.hits.values())
+        repeated = sum(
+            len(hits) - len({hit.document for hit in hits}) for hits in self.hits.values()
+        )
         return {query: sort_hits(hits, self._order) for query, hits in self.hits.items()}, repeated
 
 
@@ -209,8 +248,9 @@ def _name_row(place: str, value: object, ids: Sequence[str | None] = ()) -> str:
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     """Read a run from a file, or from all files of a folder, which are its parts.
 
-    Of a folder with predictions of mteb, those of the task are read. Of a document that a query has in several files, the
-    highest score counts. Without an order, that of the scores counts, which may then not contradict stated ranks.
+    Of a folder with predictions of mteb, those of the task are read. Of a document that a query has
+    in several files, the highest score counts. Without an order, that of the scores counts, which
+    may then not contradict stated ranks.
     """
     if not path.is_dir():
         return read_run_file(path, order)
@@ -234,32 +274,45 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
                 earlier = by_subset.setdefault(subset, {}).get(query, [])
                 if earlier and hits:
                     _check_comparable(file, query, {run.ranked_by for run in parts})
-                duplicates += len({hit.document for hit in earlier} & {hit.document for hit in hits})
+                duplicates += len(
+                    {hit.document for hit in earlier} & {hit.document for hit in hits}
+                )
                 by_subset[subset][query] = sort_by_score([*earlier, *hits])
     name = parts[0].name if predictions else path.resolve().name
     return Run(name, by_subset, duplicates, splits=parts[0].splits)
 
 
 def _check_comparable(file: Path, query: str, ranked_by: Collection[Order]) -> None:
-    """Raise DataError unless all files of a run have scores, or all distances: ranks in two files say nothing of each other."""
+    """Raise DataError unless all files of a run have scores, or all distances: ranks in two files
+    say nothing of each other.
+    """
     if "rank" in ranked_by or len(ranked_by) > 1:
         raise DataError(
-            f"{file}: query {sanitized(query)} is in another file of the folder, too, and the files are ranked by "
-            f"{' and '.join(sorted(ranked_by))}, which cannot be compared. Give the scores of all, or all documents of a "
+            f"{file}: query {sanitized(query)} is in another file of the folder, too, and the "
+            "files are ranked by "
+            f"{' and '.join(sorted(ranked_by))}, which cannot be compared. Give the scores of "
+            "all, or all documents of a "
             "query in one file."
         )
 
 
 def read_run_file(file: Path, order: Order | None = None) -> Run:
-    """Read a run from a file, whose name without suffixes is the run's name; arguments and errors as in `read_run`."""
+    """Read a run from a file, whose name without suffixes is the run's name; arguments and errors
+    as in `read_run`.
+    """
     stem, suffix = split_suffix(file)
     if suffix == LZ4:
-        raise PosirError(f"{file}: ranx's compressed format is not read. Save it with `run.save('{stem}.parquet')` of ranx.")
+        raise PosirError(
+            f"{file}: ranx's compressed format is not read. Save it with "
+            f"`run.save('{stem}.parquet')` of ranx."
+        )
     content = read_json(file) if suffix == ".json" else []
     if isinstance(content, dict):
         return _read_object(file, stem, content, order)
     if not isinstance(content, list):
-        raise DataError(f"{file}: must be an object with the documents of each query, or a list of rows.")
+        raise DataError(
+            f"{file}: must be an object with the documents of each query, or a list of rows."
+        )
     builder = RankingBuilder(file, order)
     try:
         rows: Iterator[tuple[str, Any]]
@@ -271,7 +324,11 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
             rows = _read_parquet(file)
         elif suffix in (".jsonl", ".ndjson"):
             lines = enumerate(decode(read_bytes(file)).split("\n"), start=1)
-            rows = ((f"line {number}", parse_json(line, f"{file}: line {number}")) for number, line in lines if line.strip())
+            rows = (
+                (f"line {number}", parse_json(line, f"{file}: line {number}"))
+                for number, line in lines
+                if line.strip()
+            )
         else:
             rows = label_columns(file, _split_lines(decode(read_bytes(file)), "\t"), order)
         for place, record in rows:
@@ -285,10 +342,14 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
 
 
 def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order | None) -> Run:
-    """Read predictions of mteb, or an object with documents and scores, or a list of documents, for each query."""
+    """Read predictions of mteb, or an object with documents and scores, or a list of documents, for
+    each query.
+    """
     if MODEL_KEY not in content:
         details = content.get(RANK_EVAL)
-        builder = collect_answers(file, "", details if isinstance(details, dict) else content, order)
+        builder = collect_answers(
+            file, "", details if isinstance(details, dict) else content, order
+        )
         rankings, duplicates = builder.build()
         return Run(name, {ANY_SUBSET: rankings}, duplicates, builder.ranked_by)
     model = content[MODEL_KEY].get("model_name") if isinstance(content[MODEL_KEY], dict) else None
@@ -299,19 +360,24 @@ def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order
         if not isinstance(splits, dict) or len(splits) != 1:
             stated = ", ".join(map(sanitized, splits)) if isinstance(splits, dict) else "none"
             raise DataError(
-                f"{file}: field '{sanitized(subset)}' must have the rankings of one split; it has {stated}. Leave one."
+                f"{file}: field '{sanitized(subset)}' must have the rankings of one split; it has "
+                f"{stated}. Leave one."
             )
         # mteb writes the documents of a query in no order.
-        by_subset[subset], _ = collect_answers(file, f"{subset}: ", next(iter(splits.values())), order or "score").build()
+        by_subset[subset], _ = collect_answers(
+            file, f"{subset}: ", next(iter(splits.values())), order or "score"
+        ).build()
     splits = frozenset(next(iter(stated)) for key, stated in content.items() if key != MODEL_KEY)
     return Run(bare_name(str(model)) if model else name, by_subset, splits=splits)
 
 
-def collect_answers(file: Path | str, where: str, content: object, order: Order | None) -> RankingBuilder:
+def collect_answers(
+    file: Path | str, where: str, content: object, order: Order | None
+) -> RankingBuilder:
     """Collect the hits of an object with those of each query.
 
-    The hits of a query are what a retriever may return. `where` is their place in the file, for messages: empty or with a
-    colon at the end.
+    The hits of a query are what a retriever may return. `where` is their place in the file, for
+    messages: empty or with a colon at the end.
     """
     builder = RankingBuilder(f"{file}: {where}".removesuffix(": ") if where else file, order)
     for query, hits in content.items() if isinstance(content, Mapping) else ():
@@ -320,14 +386,20 @@ def collect_answers(file: Path | str, where: str, content: object, order: Order 
 
 
 def is_table(given: object) -> bool:
-    """Return whether a value is a frame, or a list of rows with query and document, and not of several runs."""
+    """Return whether a value is a frame, or a list of rows with query and document, and not of
+    several runs.
+    """
     first = next(iter(given), None) if isinstance(given, list) else None
-    is_record = isinstance(first, Mapping) and any(isinstance(first.get(name), str | int) for name in FIELDS["query"])
+    is_record = isinstance(first, Mapping) and any(
+        isinstance(first.get(name), str | int) for name in FIELDS["query"]
+    )
     return read_rows(given) is not given or is_record or isinstance(first, tuple)
 
 
 def read_rankings(name: str, given: Any, order: Order | None) -> tuple[HitsByQuery, int]:
-    """Return the hits of hits by query, of a frame, or of rows, as `RankingBuilder.build`; a name is for messages."""
+    """Return the hits of hits by query, of a frame, or of rows, as `RankingBuilder.build`; a name
+    is for messages.
+    """
     if isinstance(given, Mapping):
         return collect_answers(name, "", given, order).build()
     if (repeated := find_repeated_column(given)) is not None:
@@ -346,7 +418,9 @@ def _find_field(record: Mapping[str, Any], kind: str) -> Any:
 
 
 def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield place and cells of each line that is not blank, divided by a delimiter, or else by white space."""
+    """Yield place and cells of each line that is not blank, divided by a delimiter, or else by
+    white space.
+    """
     for number, line in enumerate(text.split("\n"), start=1):
         cells = [cell.strip() for cell in line.strip().split(delimiter)]
         if any(cells):
@@ -362,7 +436,8 @@ class Third(NamedTuple):
 
 
 def read_third_column(by_query: Collection[Sequence[object]], order: Order | None) -> Third:
-    """Return whether the third column has ranks or scores, given the cells of each query in the order of its rows.
+    """Return whether the third column has ranks or scores, given the cells of each query in the
+    order of its rows.
 
     Raises:
         ValueError: The values of each query are 1 to k, and neither rise nor fall from row to row.
@@ -381,16 +456,23 @@ def read_third_column(by_query: Collection[Sequence[object]], order: Order | Non
     if not several:
         return Third("score", "each query has one row") if starts <= {0, 1} else Third("score")
     if all(a < b for values in several for a, b in pairwise(values)):
-        return Third("rank" if starts <= {0, 1} else "score", "its whole numbers rise from row to row")
+        return Third(
+            "rank" if starts <= {0, 1} else "score", "its whole numbers rise from row to row"
+        )
     if not is_complete or not starts <= {0, 1}:
         return Third("score")
     if all(a > b for values in several for a, b in pairwise(values)):
         return Third("score", "its whole numbers fall from row to row")
-    raise ValueError(f"has the whole numbers from {min(starts)} on in each query, which neither rise nor fall from row to row")
+    raise ValueError(
+        f"has the whole numbers from {min(starts)} on in each query, which neither rise nor fall "
+        "from row to row"
+    )
 
 
 def _name_third_column(file: Path | str, rows: Iterable[Sequence[Any]], order: Order | None) -> str:
-    """Return the heading of the third of three columns, and say what was inferred; raise DataError if it may be either."""
+    """Return the heading of the third of three columns, and say what was inferred; raise DataError
+    if it may be either.
+    """
     by_query: dict[str, list[object]] = {}
     for cells in rows:
         if len(cells) == FEWEST_COLUMNS:
@@ -399,7 +481,8 @@ def _name_third_column(file: Path | str, rows: Iterable[Sequence[Any]], order: O
         third = read_third_column(by_query.values(), order)
     except ValueError as error:
         raise DataError(
-            f"{file}: the third column {error}. Say what it has: --order rank (the lowest is best) or --order score (the "
+            f"{file}: the third column {error}. Say what it has: --order rank (the lowest is "
+            "best) or --order score (the "
             "highest)."
         ) from None
     if third.reason:
@@ -418,7 +501,9 @@ def _name_third_column(file: Path | str, rows: Iterable[Sequence[Any]], order: O
 def label_columns(
     file: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield place and fields of rows without headings: TREC runs, and the shorter ones of Tevatron, MS MARCO and ColBERT."""
+    """Yield place and fields of rows without headings: TREC runs, and the shorter ones of Tevatron,
+    MS MARCO and ColBERT.
+    """
     listed = [*rows]
     headings = {
         3: ("query", "document", _name_third_column(file, (cells for _, cells in listed), order)),
@@ -430,17 +515,23 @@ def label_columns(
         joined = _join_blanks(cells)
         if len(joined) not in headings:
             raise DataError(
-                f"{file}: {place}: has {len(cells)} columns; a TREC run has {len(TREC_COLUMNS)}: query, Q0, document, rank, "
-                "score and tag; others have query, document and score or rank, or query, document, rank and score. Write "
+                f"{file}: {place}: has {len(cells)} columns; a TREC run has {len(TREC_COLUMNS)}: "
+                "query, Q0, document, rank, "
+                "score and tag; others have query, document and score or rank, or query, "
+                "document, rank and score. Write "
                 "tabs between columns if ids have blanks."
             )
         yield place, dict(zip(headings[len(joined)], joined, strict=True))
 
 
 def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
-    """Return the columns of a TREC run whose document id or tag has blanks, if rank and score can be in one place alone."""
+    """Return the columns of a TREC run whose document id or tag has blanks, if rank and score can
+    be in one place alone.
+    """
     places = [
-        place for place in range(3, len(cells) - 1) if str(cells[place]).isdecimal() and NUMBER.fullmatch(str(cells[place + 1]))
+        place
+        for place in range(3, len(cells) - 1)
+        if str(cells[place]).isdecimal() and NUMBER.fullmatch(str(cells[place + 1]))
     ]
     if len(cells) < len(TREC_COLUMNS) or len(places) != 1:
         return cells
@@ -455,7 +546,9 @@ def _read_cells(file: Path, delimiter: str, order: Order | None) -> Iterator[tup
     heading = text.lstrip("\r\n").partition("\n")[0]
     delimiter = ";" if heading.count(";") > heading.count(delimiter) else delimiter
     _, first = next(_split_lines(heading, delimiter), ("", []))
-    if any(NUMBER.fullmatch(cell) for cell in first[2:]) and not set(first) & {*chain(*FIELDS.values())}:
+    if any(NUMBER.fullmatch(cell) for cell in first[2:]) and not set(first) & {
+        *chain(*FIELDS.values())
+    }:
         yield from label_columns(file, _split_lines(text, delimiter), order)
         return
     headings, rows = parse_table(text, file, delimiter=delimiter)
@@ -465,7 +558,8 @@ def _read_cells(file: Path, delimiter: str, order: Order | None) -> Iterator[tup
 
 
 def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
-    # Of a damaged file, polars ends in a panic, which is no exception of Python's and prints a traceback of its own.
+    # Of a damaged file, polars ends in a panic, which is no exception of Python's and prints a
+    # traceback of its own.
     import pyarrow.parquet as pq
     from pyarrow.lib import ArrowException
 
@@ -480,21 +574,36 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
         for number, row in enumerate(rows, start=1):
             yield f"row {number}", row
     except ArrowException as error:
-        raise GateError(file, f"is no readable Parquet ({sanitized(summarize_error(error), 200)})") from error
+        raise GateError(
+            file, f"is no readable Parquet ({sanitized(summarize_error(error), 200)})"
+        ) from error
 
 
 def _choose_columns(file: Path, present: Sequence[str]) -> list[tuple[int, str]]:
-    """Return place and name of the columns with query, document, score, rank and distance, or with lists of them."""
-    named = {kind: next((name for name in allowed if name in present), None) for kind, allowed in FIELDS.items()}
-    if repeated := [name for name in (*named.values(), *sorted(LISTS)) if name and present.count(name) > 1]:
+    """Return place and name of the columns with query, document, score, rank and distance, or with
+    lists of them.
+    """
+    named = {
+        kind: next((name for name in allowed if name in present), None)
+        for kind, allowed in FIELDS.items()
+    }
+    if repeated := [
+        name for name in (*named.values(), *sorted(LISTS)) if name and present.count(name) > 1
+    ]:
         raise DataError(f"{file}: has several columns {sanitized(repeated[0])}. Leave one of them.")
     lists = [name for name in present if name in LISTS]
-    needed = ["query"] if lists else ["query", "document", *([] if named["rank"] or named["distance"] else ["score"])]
+    needed = (
+        ["query"]
+        if lists
+        else ["query", "document", *([] if named["rank"] or named["distance"] else ["score"])]
+    )
     for kind in needed:
         if named[kind] is None:
             raise DataError(
-                f"{file}: no column of the {kind}; the file has {sanitized(', '.join(present), 300) or 'none'}. "
-                f"Name one {' or '.join(FIELDS[kind][:3])}{', as in the table of the queries' if lists else ''}."
+                f"{file}: no column of the {kind}; the file has "
+                f"{sanitized(', '.join(present), 300) or 'none'}. "
+                "Name one "
+                f"{' or '.join(FIELDS[kind][:3])}{', as in the table of the queries' if lists else ''}."  # noqa: E501
             )
     chosen = {*lists, *(name for name in named.values() if name)}
     return [(place, name) for place, name in enumerate(present) if name in chosen]

@@ -1,1 +1,3 @@
-"""Statistics of the scores of a profile: intervals, the null distribution of PSI, direction of the effect."""
+"""Statistics of the scores of a profile: intervals, the null distribution of PSI, direction of the
+effect.
+"""

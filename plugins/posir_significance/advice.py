@@ -51,7 +51,9 @@ REMEDIES = {
 
 
 def advise(findings: GroupFindings) -> tuple[Advice, ...]:
-    """Return the next steps, the most important first; one step `NONE` if there is nothing to do."""
+    """Return the next steps, the most important first; one step `NONE` if there is nothing to
+    do.
+    """
     steps = [Advice(NextStep.CHUNK)] if loses_by_truncation(findings) else []
     verdict = findings.verdict
     if verdict.state in (State.FAVORS_START, State.FAVORS_END):
@@ -60,7 +62,11 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     elif verdict.state is State.NOT_TESTED and verdict.reason in REMEDIES:
         steps.append(Advice(REMEDIES[verdict.reason]))
     elif verdict.needed is not None:
-        step = NextStep.MORE_DOCUMENTS if verdict.needed.unit is NeededUnit.DOCUMENTS else NextStep.MORE_QUESTIONS
+        step = (
+            NextStep.MORE_DOCUMENTS
+            if verdict.needed.unit is NeededUnit.DOCUMENTS
+            else NextStep.MORE_QUESTIONS
+        )
         steps.append(Advice(step, verdict.needed.number))
     return tuple(steps) or (Advice(NextStep.NONE),)
 
@@ -68,7 +74,9 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
 def loses_by_truncation(findings: GroupFindings) -> bool:
     """Tell whether evidence is truncated, and then found less often."""
     loss = findings[Quantity.TRUNCATION_LOSS].estimate
-    return bool(findings.value(Quantity.UNREAD_SHARE)) and bool(loss and loss.low is not None and loss.low > 0)
+    return bool(findings.value(Quantity.UNREAD_SHARE)) and bool(
+        loss and loss.low is not None and loss.low > 0
+    )
 
 
 def build_commands(findings: GroupFindings, reference: CommandReference) -> tuple[str, ...]:
@@ -76,7 +84,8 @@ def build_commands(findings: GroupFindings, reference: CommandReference) -> tupl
 
     Args:
         findings: The findings.
-        reference: The model, the data and the settings of the run; there is no command for a model that none can load.
+        reference: The model, the data and the settings of the run; there is no command for a model
+            that none can load.
     """
     model, task = reference.model, reference.data
     if not model:
@@ -92,12 +101,16 @@ def build_commands(findings: GroupFindings, reference: CommandReference) -> tupl
                 commands.append(reference.write("posir", "run", "-t", task, "-m", model))
             case NextStep.MORE_QUESTIONS | NextStep.MORE_DOCUMENTS:
                 larger = find_larger_task(task, advice.number or 0)
-                commands += [reference.write("posir", "run", "-t", larger, "-m", model)] if larger else []
+                commands += (
+                    [reference.write("posir", "run", "-t", larger, "-m", model)] if larger else []
+                )
     return tuple(commands)
 
 
 def find_larger_task(task: str, number: int) -> str:
-    """Return the smallest larger task of the same data and language with so many questions; empty if there is none."""
+    """Return the smallest larger task of the same data and language with so many questions; empty
+    if there is none.
+    """
     larger = name_larger_task(task)
     while larger and count_questions(larger) < number:
         larger = name_larger_task(larger)

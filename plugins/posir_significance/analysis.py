@@ -1,4 +1,6 @@
-"""Everything that the statistics say of a result, computed when it is asked for: scores, charts and the board share it."""
+"""Everything that the statistics say of a result, computed when it is asked for: scores, charts and
+the board share it.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,20 @@ CACHED_RESULTS = 256
 NULL_DRAWS = 999
 #: Ends of the central 90% of draws under the null.
 CHANCE_QUANTILES = (0.05, 0.95)
-#: Bins of a picture are merged if one has fewer queries: the 95% interval of its mean is up to 0.36 wide.
+#: Bins of a picture are merged if one has fewer queries: the 95% interval of its mean is up to 0.36
+#: wide.
 MIN_QUERIES = 30
 #: Seed of all draws: the same result gives the same numbers.
 SEED = 20260108
-#: Most clusters whose signs are drawn. With more, the sums are over so many that they are about normal.
+#: Most clusters whose signs are drawn. With more, the sums are over so many that they are about
+#: normal.
 MAX_CLUSTERS = 1500
 
 
 @dataclass(frozen=True, eq=False)
 class GroupAnalysis:
-    """Statistics of a group of queries: all of a result, or one length bucket. None where undefined.
+    """Statistics of a group of queries: all of a result, or one length bucket. None where
+    undefined.
 
     Each is computed when it is asked for.
     """
@@ -48,9 +53,13 @@ class GroupAnalysis:
     whole: ControlledTest | None = None
     """Test W of the group; None without rotated versions."""
     within: ControlledTest | None = None
-    """Test R of the group; None without rotated versions, or if the window is unknown or differs between subsets."""
+    """Test R of the group; None without rotated versions, or if the window is unknown or differs
+    between subsets.
+    """
     versions: tuple[object, ...] = ()
-    """Digests of the questions and versions of test W: equal if two models can be compared row by row."""
+    """Digests of the questions and versions of test W: equal if two models can be compared row by
+    row.
+    """
     window_versions: tuple[object, ...] = ()
     """The same of test R."""
     sample_size: int = 0
@@ -59,7 +68,11 @@ class GroupAnalysis:
     @property
     def queries(self) -> int:
         """Number of queries."""
-        return round(self.observations.weights.sum()) if self.has_places else len(self.observations.gains)
+        return (
+            round(self.observations.weights.sum())
+            if self.has_places
+            else len(self.observations.gains)
+        )
 
     @property
     def has_places(self) -> bool:
@@ -68,7 +81,9 @@ class GroupAnalysis:
 
     @property
     def counted(self) -> str:
-        """The noun of what is independent: queries with several places make one cluster of their documents."""
+        """The noun of what is independent: queries with several places make one cluster of their
+        documents.
+        """
         return CLUSTER if self.has_places else DOCUMENT
 
     @cached_property
@@ -79,7 +94,9 @@ class GroupAnalysis:
     @cached_property
     def ndcg(self) -> MeanEstimate | None:
         """Mean over queries."""
-        return estimate_mean(self.observations.gains, self.observations.clusters, self.observations.shares)
+        return estimate_mean(
+            self.observations.gains, self.observations.clusters, self.observations.shares
+        )
 
     @cached_property
     def ndcg_as_published(self) -> MeanEstimate | None:
@@ -87,16 +104,22 @@ class GroupAnalysis:
         query, position = self.observations.query, self.observations.position
         counts = np.bincount(position, minlength=self.observations.bins)
         weights = 1 / ((counts > 0).sum() * counts[position]) if len(position) else np.zeros(0)
-        return estimate_mean(self.observations.gains[query], self.observations.clusters[query], weights, position)
+        return estimate_mean(
+            self.observations.gains[query], self.observations.clusters[query], weights, position
+        )
 
     @cached_property
     def null_band(self) -> Floats:
-        """Low and high ends of 95% of each bin's score if position has no effect, shape (2, P); NaN where empty."""
+        """Low and high ends of 95% of each bin's score if position has no effect, shape (2, P); NaN
+        where empty.
+        """
         return estimate_chance_band(self.observations)
 
     @cached_property
     def start_minus_end(self) -> Estimate | None:
-        """Mean over queries of the first third of documents minus that of the last, as the data lie: a description."""
+        """Mean over queries of the first third of documents minus that of the last, as the data
+        lie: a description.
+        """
         return estimate_start_minus_end(self.observations)
 
     @cached_property
@@ -110,8 +133,12 @@ class GroupAnalysis:
 
     @cached_property
     def psi_by_chance(self) -> Estimate | None:
-        """Published PSI if position has no effect: mean, and ends of the central 90% of its draws."""
-        return self._chance.estimate_psi() if self._chance and len(self._chance.filled) > 1 else None
+        """Published PSI if position has no effect: mean, and ends of the central 90% of its
+        draws.
+        """
+        return (
+            self._chance.estimate_psi() if self._chance and len(self._chance.filled) > 1 else None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,19 +160,26 @@ def analyze(values: ResultValues) -> Analysis:
     """Analyze a result."""
     observations = Observations.from_ranks(values.ranks, values.read)
     lengths = range(len(values.ranks.axes.lengths)) if len(values.ranks.axes.lengths) > 1 else ()
-    buckets = tuple(_analyze_group(values, observations.select(observations.lengths == index), index) for index in lengths)
+    buckets = tuple(
+        _analyze_group(values, observations.select(observations.lengths == index), index)
+        for index in lengths
+    )
     return Analysis(_analyze_group(values, observations, None), buckets)
 
 
 def analyze_places(values: ResultValues) -> GroupAnalysis | None:
-    """Analyze the queries with several places of evidence, each place at 1/n; None if there are none."""
+    """Analyze the queries with several places of evidence, each place at 1/n; None if there are
+    none.
+    """
     places = values.places
     if places is None or not places.queries:
         return None
     return GroupAnalysis(Observations.from_ranks(places.ranks, values.read))
 
 
-def _analyze_group(values: ResultValues, observations: Observations, length: int | None) -> GroupAnalysis:
+def _analyze_group(
+    values: ResultValues, observations: Observations, length: int | None
+) -> GroupAnalysis:
     rotations = values.rotations
     if rotations is None:
         return GroupAnalysis(observations, Reason.NOT_STORED)
@@ -168,9 +202,10 @@ def _analyze_group(values: ResultValues, observations: Observations, length: int
 def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     """Estimate the mean gain of the first third of documents minus that of the last, over queries.
 
-    With u_c the sum over cluster c of the deviations of gains from the mean of their third, divided by the queries of that
-    third, minus the same of the last third: SE^2 = C / (C - 1) sum u_c^2, with a t quantile of C - 1 degrees of freedom.
-    A query in several thirds counts in each with its share.
+    With u_c the sum over cluster c of the deviations of gains from the mean of their third, divided
+    by the queries of that third, minus the same of the last third: SE^2 = C / (C - 1) sum u_c^2,
+    with a t quantile of C - 1 degrees of freedom. A query in several thirds counts in each with its
+    share.
     """
     shares = _share_thirds(observations)
     totals = shares.sum(axis=0)
@@ -195,11 +230,15 @@ TINY = 1e-12
 
 def _share_thirds(observations: Observations) -> Floats:
     """Return the weight of each query in each third of its document, shape (n, 3)."""
-    weights = observations.weights if len(observations.weights) else np.ones(len(observations.gains))
+    weights = (
+        observations.weights if len(observations.weights) else np.ones(len(observations.gains))
+    )
     shares = np.zeros((len(observations.gains), THIRDS))
     if observations.bins == THIRDS:
         memberships = np.bincount(observations.query, minlength=len(shares))
-        np.add.at(shares, (observations.query, observations.position), 1 / memberships[observations.query])
+        np.add.at(
+            shares, (observations.query, observations.position), 1 / memberships[observations.query]
+        )
     elif len(shares):
         shares[np.arange(len(shares)), observations.document_thirds] = 1.0
     return shares * weights[:, None]
@@ -207,27 +246,38 @@ def _share_thirds(observations: Observations) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ClusterSums:
-    """Contributions of clusters to B estimates; their outer products sum to the covariance of the estimates."""
+    """Contributions of clusters to B estimates; their outer products sum to the covariance of the
+    estimates.
+    """
 
     rows: Floats
-    """Contribution of each cluster, shape (C, B); with more than `MAX_CLUSTERS`, a root of the covariance, shape (B, B)."""
+    """Contribution of each cluster, shape (C, B); with more than `MAX_CLUSTERS`, a root of the
+    covariance, shape (B, B).
+    """
     summed: bool
     """Whether the rows are a root of the covariance instead of clusters."""
 
     @classmethod
     def from_clusters(cls, rows: Floats) -> ClusterSums:
         """Return the contributions of clusters, shape (C, B), summed up if there are many."""
-        return cls(symmetric_root(rows.T @ rows), summed=True) if len(rows) > MAX_CLUSTERS else cls(rows, summed=False)
+        return (
+            cls(symmetric_root(rows.T @ rows), summed=True)
+            if len(rows) > MAX_CLUSTERS
+            else cls(rows, summed=False)
+        )
 
     def draw(self, draws: int) -> Floats:
-        """Draw estimates of no effect, shape (draws, B): every cluster's contribution with a random sign.
+        """Draw estimates of no effect, shape (draws, B): every cluster's contribution with a random
+        sign.
 
-        The wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach & Miller 2008, Review of Economics and
-        Statistics 90, 414-427). Sums over many clusters are normal.
+        The wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach & Miller 2008,
+        Review of Economics and Statistics 90, 414-427). Sums over many clusters are normal.
         """
         if self.summed:
             return _draw_normals(draws, len(self.rows)) @ self.rows
-        drawn: Floats = (_draw_signs(draws)[:, : len(self.rows)] @ self.rows.astype(np.float32)).astype(np.float64)
+        drawn: Floats = (
+            _draw_signs(draws)[:, : len(self.rows)] @ self.rows.astype(np.float32)
+        ).astype(np.float64)
         return drawn
 
 
@@ -246,9 +296,11 @@ def _draw_normals(draws: int, columns: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ChanceScores:
-    """Scores of the position bins if position has no effect; no document is held fixed, as in the published PSI.
+    """Scores of the position bins if position has no effect; no document is held fixed, as in the
+    published PSI.
 
-    A bin's score differs from the mean gain by the deviations of its queries, and those of a cluster have a random sign.
+    A bin's score differs from the mean gain by the deviations of its queries, and those of a
+    cluster have a random sign.
     """
 
     scores: Floats
@@ -273,9 +325,17 @@ class ChanceScores:
         gains = observations.gains[query]
         level, size = float(gains.mean()), len(filled)
         deviations = (gains - level) / counts[column]
-        rows = np.bincount(cluster * size + column, deviations, (cluster.max() + 1) * size).astype(np.float64)
+        rows = np.bincount(cluster * size + column, deviations, (cluster.max() + 1) * size).astype(
+            np.float64
+        )
         scores = np.bincount(column, gains) / counts
-        return cls(scores, filled, observations.bins, level, ClusterSums.from_clusters(rows.reshape(-1, size)))
+        return cls(
+            scores,
+            filled,
+            observations.bins,
+            level,
+            ClusterSums.from_clusters(rows.reshape(-1, size)),
+        )
 
     @property
     def band(self) -> Floats:
@@ -298,30 +358,50 @@ class ChanceScores:
 
 def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
     """Return mean nDCG@10 of each position bin; None where it is empty."""
-    weights = observations.weights if len(observations.weights) else np.ones(len(observations.gains))
-    queries = (observations.query[observations.position == position] for position in range(observations.bins))
+    weights = (
+        observations.weights if len(observations.weights) else np.ones(len(observations.gains))
+    )
+    queries = (
+        observations.query[observations.position == position]
+        for position in range(observations.bins)
+    )
     return [
-        estimate_mean(observations.gains[rows], observations.clusters[rows], weights[rows] / max(weights[rows].sum(), 1e-9))
+        estimate_mean(
+            observations.gains[rows],
+            observations.clusters[rows],
+            weights[rows] / max(weights[rows].sum(), 1e-9),
+        )
         for rows in queries
     ]
 
 
 def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
-    """Return mean nDCG@10 in equal parts of what is read, or of the document if that is unknown; at least three.
+    """Return mean nDCG@10 in equal parts of what is read, or of the document if that is unknown; at
+    least three.
 
-    As many parts as leave MIN_QUERIES queries in each: twelve, six, four or three; of position bins likewise.
+    As many parts as leave MIN_QUERIES queries in each: twelve, six, four or three; of position bins
+    likewise.
     """
     if len(observations.twelfths):
         read = observations.select_read()
-        observations = replace(read, query=np.arange(len(read.gains)), position=read.twelfths, bins=TWELFTHS)
+        observations = replace(
+            read, query=np.arange(len(read.gains)), position=read.twelfths, bins=TWELFTHS
+        )
     bins = observations.bins
     sizes = [size for size in range(1, max(bins // 3, 1) + 1) if bins % size == 0]
     merged = [observations.merge_bins(size) for size in sizes]
     fewest = (np.bincount(parts.position, minlength=parts.bins).min() for parts in merged)
-    return estimate_bins(next((parts for parts, few in zip(merged, fewest, strict=True) if few >= MIN_QUERIES), merged[-1]))
+    return estimate_bins(
+        next(
+            (parts for parts, few in zip(merged, fewest, strict=True) if few >= MIN_QUERIES),
+            merged[-1],
+        )
+    )
 
 
 def estimate_chance_band(observations: Observations) -> Floats:
-    """Return the low and high ends of 95% of each bin's score if position has no effect, shape (2, P); NaN where empty."""
+    """Return the low and high ends of 95% of each bin's score if position has no effect, shape (2,
+    P); NaN where empty.
+    """
     chance = ChanceScores.from_observations(observations)
     return chance.band if chance else np.full((2, observations.bins), np.nan)

@@ -1,7 +1,9 @@
-"""The public function of this package, `posir.power`: the number of questions that lead to each state.
+"""The public function of this package, `posir.power`: the number of questions that lead to each
+state.
 
-A question has three versions, so that its own difficulty cancels. The variance of the position effect, times the number of
-questions, was measured on real models (docs/statistics.md): it decides how many questions a state needs.
+A question has three versions, so that its own difficulty cancels. The variance of the position
+effect, times the number of questions, was measured on real models (docs/statistics.md): it decides
+how many questions a state needs.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ from posir_tasks.public import Option, public, to_list
 
 #: Probability of a state that studies are usually planned for.
 POWER = 0.8
-#: Variance of a query's nDCG@10 as a share of a Bernoulli trial's with the same mean; 0.74 to 0.83 in simulated ranks.
+#: Variance of a query's nDCG@10 as a share of a Bernoulli trial's with the same mean; 0.74 to 0.83
+#: in simulated ranks.
 DISPERSION = 0.8
-#: Variance of the position effect times the number of questions, in nDCG@10 squared: with several questions a document, and
-#: with one, measured with MiniLM on PosIR-Mini.
+#: Variance of the position effect times the number of questions, in nDCG@10 squared: with several
+#: questions a document, and with one, measured with MiniLM on PosIR-Mini.
 VARIANCE, VARIANCE_OF_ONE = 0.056, 0.089
 #: Questions a document from which the first of them holds.
 SEVERAL = 2.0
-#: Share of the variance of one model's effect that the difference of two models on the same versions has.
+#: Share of the variance of one model's effect that the difference of two models on the same
+#: versions has.
 PAIRED_SHARE = 0.5
 
 
@@ -49,7 +53,9 @@ class Design:
     lengths: int = 1
     """Number of lengths that are read together, at least 1."""
     variance: float | None = None
-    """Variance of the position effect times the number of questions, in nDCG@10 squared; None for the measured one."""
+    """Variance of the position effect times the number of questions, in nDCG@10 squared; None for
+    the measured one.
+    """
 
     @property
     def effect_variance(self) -> float:
@@ -61,13 +67,17 @@ class Design:
 
 @dataclass(frozen=True)
 class SampleSize:
-    """The sample that leads to a state with the stated power; None where no number of questions does."""
+    """The sample that leads to a state with the stated power; None where no number of questions
+    does.
+    """
 
     models: int
     """1 for a state of a model, 2 for a change from one model to another."""
     state: State | ChangeState
     effect: float | None
-    """True position effect, or its difference between two models; None in rows of mean differences."""
+    """True position effect, or its difference between two models; None in rows of mean
+    differences.
+    """
     questions: int | None
     """The number of questions of each length."""
     documents: int | None
@@ -82,10 +92,12 @@ def required_sample(
     margin: float = DEFAULT_MARGINS.position_effect,
     models: int = 1,
 ) -> SampleSize:
-    """Return how many questions and documents lead to a state; at least the documents that any state needs.
+    """Return how many questions and documents lead to a state; at least the documents that any
+    state needs.
 
-    An effect D is found if its interval excludes 0, so that z(level) + z(power) standard errors must fit into D; that there is
-    none above the margin if the interval lies within it, on both sides: z(level) + z((1 + power) / 2).
+    An effect D is found if its interval excludes 0, so that z(level) + z(power) standard errors
+    must fit into D; that there is none above the margin if the interval lies within it, on both
+    sides: z(level) + z((1 + power) / 2).
 
     Args:
         design: The dataset.
@@ -107,20 +119,35 @@ def required_sample(
     variance = design.effect_variance * (2 * PAIRED_SHARE if models > 1 else 1)
     questions = variance * (errors / (effect or margin)) ** 2
     documents = max(questions / design.questions_per_document, MIN_DOCUMENTS)
-    return SampleSize(models, state, effect or 0.0, ceil(documents * design.questions_per_document), ceil(documents))
+    return SampleSize(
+        models,
+        state,
+        effect or 0.0,
+        ceil(documents * design.questions_per_document),
+        ceil(documents),
+    )
 
 
 def required_mean_sample(
-    design: Design, difference: float, power: float = POWER, margin: float = DEFAULT_MARGINS.ndcg_at_10
+    design: Design,
+    difference: float,
+    power: float = POWER,
+    margin: float = DEFAULT_MARGINS.ndcg_at_10,
 ) -> SampleSize:
-    """Return how many questions and documents lead to a state of the change in mean nDCG@10 between two models.
+    """Return how many questions and documents lead to a state of the change in mean nDCG@10 between
+    two models.
 
-    Arguments as of `required_sample`; a difference of 0 is for the state of equivalence. The gains of two models have a
-    correlation of 0.5. The variance of a mean grows with the questions of a document by 1 + ICC (k - 1) (Kish 1965, Survey
-    Sampling).
+    Arguments as of `required_sample`; a difference of 0 is for the state of equivalence. The gains
+    of two models have a correlation of 0.5. The variance of a mean grows with the questions of a
+    document by 1 + ICC (k - 1) (Kish 1965, Survey Sampling).
     """
     per_document = design.questions_per_document
-    size = DISPERSION * design.ndcg_at_10 * (1 - design.ndcg_at_10) * (1 + design.icc * (per_document - 1))
+    size = (
+        DISPERSION
+        * design.ndcg_at_10
+        * (1 - design.ndcg_at_10)
+        * (1 + design.icc * (per_document - 1))
+    )
     size /= (difference or margin) ** 2
     state = ChangeState.BETTER if difference else ChangeState.EQUIVALENT
     if 0 < difference < margin:
@@ -135,13 +162,24 @@ def required_mean_sample(
 
 def _build_table(design: Design, rows: Sequence[SampleSize], margin: float) -> Table:
     means = any(row.ndcg_at_10 is not None for row in rows)
-    headings = ("Models", "State", "Position effect", *(["nDCG@10"] if means else []), "Questions", "Documents")
+    headings = (
+        "Models",
+        "State",
+        "Position effect",
+        *(["nDCG@10"] if means else []),
+        "Questions",
+        "Documents",
+    )
     cells = (
         (
             format_count(row.models),
             name_planned_state(row.state, margin),
             format_points(row.effect),
-            *([MISSING if row.ndcg_at_10 is None else format_points(row.ndcg_at_10)] if means else []),
+            *(
+                [MISSING if row.ndcg_at_10 is None else format_points(row.ndcg_at_10)]
+                if means
+                else []
+            ),
             format_count(row.questions),
             format_count(row.documents),
         )
@@ -153,7 +191,8 @@ def _build_table(design: Design, rows: Sequence[SampleSize], margin: float) -> T
         tuple(cells),
         title=f"Design · {design.questions_per_document:g} questions a document{lengths}",
         notes=(
-            f"Each document is rotated twice. Variance of the effect times questions: {design.effect_variance * 1e4:,.0f} "
+            "Each document is rotated twice. Variance of the effect times questions: "
+            f"{design.effect_variance * 1e4:,.0f} "
             "squared points. Two models: on the same versions.",
         ),
     )
@@ -172,24 +211,31 @@ def power(
     variance: Annotated[float | None, Option(min=1, max=10_000)] = None,
     power: Annotated[float, Option(min=0.5, max=0.999)] = POWER,
 ) -> TableResult:
-    """Find how many questions and documents a dataset needs for each state: favors an end, or no bias above the margin.
+    """Find how many questions and documents a dataset needs for each state: favors an end, or no
+    bias above the margin.
 
-    The evidence of each question is moved by rotating its document; docs/statistics.md has the method.
+    The evidence of each question is moved by rotating its document; docs/statistics.md has the
+    method.
 
     Args:
-        difference: True position effect, in points: nDCG@10 with the evidence in the first third minus that in the last.
-        ndcg_difference: Difference of two models in mean nDCG@10 over the same questions, in points; no positions are needed.
-        margin: Smallest difference that matters, in points: by default 5 of the position effect, 2 of mean nDCG@10.
+        difference: True position effect, in points: nDCG@10 with the evidence in the first third
+            minus that in the last.
+        ndcg_difference: Difference of two models in mean nDCG@10 over the same questions, in
+            points; no positions are needed.
+        margin: Smallest difference that matters, in points: by default 5 of the position effect, 2
+            of mean nDCG@10.
         lengths: Number of document lengths that are read together, each with a state of its own.
         ndcg: Expected mean nDCG@10, in points.
         questions_per_document: Mean number of questions about a document.
         icc: Intraclass correlation of nDCG@10 within documents.
-        variance: Variance of the position effect times the questions, in squared points; by default measured with MiniLM.
+        variance: Variance of the position effect times the questions, in squared points; by default
+            measured with MiniLM.
         power: Probability of each state.
 
     Returns:
-        A row for no effect and one for each effect, of one model and of the change between two, with the columns `models`,
-        `state`, `effect`, `questions` and `documents`; `ndcg_at_10` is set in the rows of mean differences alone.
+        A row for no effect and one for each effect, of one model and of the change between two,
+        with the columns `models`, `state`, `effect`, `questions` and `documents`; `ndcg_at_10` is
+        set in the rows of mean differences alone.
 
     Raises:
         PosirError: A value is out of range.
@@ -204,16 +250,29 @@ def power(
     squared = None if variance is None else variance / 1e4
     design = Design(float(questions_per_document), ndcg / 100, icc, lengths, squared)
     least, of_means = (
-        margin / 100 if margin else default for default in (DEFAULT_MARGINS.position_effect, DEFAULT_MARGINS.ndcg_at_10)
+        margin / 100 if margin else default
+        for default in (DEFAULT_MARGINS.position_effect, DEFAULT_MARGINS.ndcg_at_10)
     )
-    effects: list[float | None] = [None, *(value / 100 for value in points)] if points or not means else []
-    rows = [required_sample(design, effect, power, least, models) for models in (1, 2) for effect in effects]
-    rows += [required_mean_sample(design, value / 100, power, of_means) for value in ([*means, 0.0] if means else [])]
+    effects: list[float | None] = (
+        [None, *(value / 100 for value in points)] if points or not means else []
+    )
+    rows = [
+        required_sample(design, effect, power, least, models)
+        for models in (1, 2)
+        for effect in effects
+    ]
+    rows += [
+        required_mean_sample(design, value / 100, power, of_means)
+        for value in ([*means, 0.0] if means else [])
+    ]
     of_one = [row for row in rows if row.models == 1 or row.ndcg_at_10 is not None]
     return TableResult(
         title="Questions and documents that decide on a position bias",
         tables=(_build_table(design, rows, least),),
         rows=rows,
         values={**asdict(design), "power": power, "margin": least, "rows": rows},
-        sentences=tuple(describe_plan(row.state, row.effect, row.questions, row.documents, power, least) for row in of_one),
+        sentences=tuple(
+            describe_plan(row.state, row.effect, row.questions, row.documents, power, least)
+            for row in of_one
+        ),
     )

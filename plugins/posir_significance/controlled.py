@@ -1,9 +1,10 @@
 """The controlled test: the same question, its evidence moved by rotating its own document.
 
-Test W rotates whole documents, so that truncation is part of its effect; test R rotates excerpts that the model reads whole,
-so that it is not. A row is a question and a version of its document. Gains are regressed within questions on the third of the
-version that has the evidence and on whether the version is rotated: a rotated text begins in its middle, which costs some
-models a constant. Clusters are documents.
+Test W rotates whole documents, so that truncation is part of its effect; test R rotates excerpts
+that the model reads whole, so that it is not. A row is a question and a version of its document.
+Gains are regressed within questions on the third of the version that has the evidence and on
+whether the version is rotated: a rotated text begins in its middle, which costs some models a
+constant. Clusters are documents.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class ControlledTest:
     questions: Integers
     """Number of each row's question, shape (n,)."""
     clusters: Integers
-    """Number of each row's document, or of the documents that share a text or a title; shape (n,)."""
+    """Number of each row's document, or of the documents that share a text or a title; shape
+    (n,).
+    """
     weights: Floats
     """Questions of a row's subset and length for each tested one, scaled to mean 1; shape (n,)."""
     limit: float = 1.0
@@ -88,7 +91,9 @@ class ControlledTest:
         )
 
     def subtract(self, other: ControlledTest) -> ControlledTest:
-        """Return the differences to another model's test of the same rows: the gains of this one minus those of the other."""
+        """Return the differences to another model's test of the same rows: the gains of this one
+        minus those of the other.
+        """
         return self._replace_gains(self.gains - other.gains, 2.0)
 
     def average(self, other: ControlledTest) -> ControlledTest:
@@ -96,17 +101,28 @@ class ControlledTest:
         return self._replace_gains((self.gains + other.gains) / 2, 1.0)
 
     def without_effect(self) -> ControlledTest:
-        """Return the test of a model whose scores do not depend on the version: within questions, all gains are equal."""
+        """Return the test of a model whose scores do not depend on the version: within questions,
+        all gains are equal.
+        """
         return self._replace_gains(np.zeros(len(self.gains)), 1.0)
 
     def _replace_gains(self, gains: Floats, limit: float) -> ControlledTest:
         return ControlledTest(
-            gains, self.thirds, self.versions, self.unread, self.questions, self.clusters, self.weights, limit
+            gains,
+            self.thirds,
+            self.versions,
+            self.unread,
+            self.questions,
+            self.clusters,
+            self.weights,
+            limit,
         )
 
     def has_same_rows(self, other: ControlledTest) -> bool:
         """Tell whether two tests have the same questions in the same versions."""
-        return np.array_equal(self.questions, other.questions) and np.array_equal(self.versions, other.versions)
+        return np.array_equal(self.questions, other.questions) and np.array_equal(
+            self.versions, other.versions
+        )
 
     @property
     def question_count(self) -> int:
@@ -120,12 +136,16 @@ class ControlledTest:
 
     @cached_property
     def documents_at_ends(self) -> int:
-        """Independent documents with evidence in the first third of a version, or in the last, whichever are fewer."""
+        """Independent documents with evidence in the first third of a version, or in the last,
+        whichever are fewer.
+        """
         return min(len(np.unique(self.clusters[self.thirds == third])) for third in (0, THIRDS - 1))
 
     @property
     def design(self) -> Floats:
-        """Indicators of the first third, of a rotated version and of the last third, shape (n, 3)."""
+        """Indicators of the first third, of a rotated version and of the last third, shape (n,
+        3).
+        """
         columns = (self.thirds == 0, self.versions > 0, self.thirds == THIRDS - 1)
         return np.stack(columns, axis=1).astype(np.float64)
 
@@ -152,7 +172,9 @@ class ControlledTest:
 
     @cached_property
     def truncation_loss(self) -> Contrast | None:
-        """Evidence that is read minus the same evidence where it is truncated; None if no question has both."""
+        """Evidence that is read minus the same evidence where it is truncated; None if no question
+        has both.
+        """
         if not self.unread.any() or self.unread.all():
             return None
         columns = np.stack([~self.unread, self.versions > 0], axis=1).astype(np.float64)
@@ -185,7 +207,9 @@ class ControlledTest:
 
     @cached_property
     def psi(self) -> Estimate | None:
-        """Controlled PSI, 1 - lowest / highest level, with an interval that holds for all pairs of thirds together."""
+        """Controlled PSI, 1 - lowest / highest level, with an interval that holds for all pairs of
+        thirds together.
+        """
         if self.levels is None or self.levels.max() <= 0:
             return None
         levels = np.clip(self.levels, 0.0, 1.0)
@@ -202,7 +226,9 @@ class ControlledTest:
         return Estimate(value, (min(low, value), min(max(high, value), 1.0)))
 
     def _interval_between(self, first: int, second: int) -> tuple[float, float] | None:
-        """Return the interval of the difference of two thirds, of three such differences together 95%."""
+        """Return the interval of the difference of two thirds, of three such differences together
+        95%.
+        """
         weights = np.zeros(THIRDS)
         # The second column of the design is no third.
         for third, sign in ((first, 1.0), (second, -1.0)):
@@ -215,7 +241,9 @@ class ControlledTest:
 
 
 def _weight_rows(questions: Integers, cells: Integers) -> Floats:
-    """Return the questions of each row's cell for each tested one, scaled to mean 1; `cells` are those of all questions."""
+    """Return the questions of each row's cell for each tested one, scaled to mean 1; `cells` are
+    those of all questions.
+    """
     if not len(questions):
         return np.zeros(0)
     tested = np.unique(questions)

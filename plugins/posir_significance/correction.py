@@ -7,12 +7,21 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 
-def correct_p_values(p_values: Sequence[float | None], families: Sequence[Hashable]) -> list[float | None]:
-    """Return p-values corrected by Holm's method within the family that each belongs to; None stays, and takes no share."""
+def correct_p_values(
+    p_values: Sequence[float | None], families: Sequence[Hashable]
+) -> list[float | None]:
+    """Return p-values corrected by Holm's method within the family that each belongs to; None
+    stays, and takes no share.
+    """
     corrected = list(p_values)
-    tests = [(family, place, p_value) for place, (family, p_value) in enumerate(zip(families, p_values, strict=True))]
+    tests = [
+        (family, place, p_value)
+        for place, (family, p_value) in enumerate(zip(families, p_values, strict=True))
+    ]
     for family in dict.fromkeys(families):
-        known = {place: p_value for own, place, p_value in tests if own == family and p_value is not None}
+        known = {
+            place: p_value for own, place, p_value in tests if own == family and p_value is not None
+        }
         for place, p_value in zip(known, holm(list(known.values())), strict=True):
             corrected[place] = p_value
     return corrected
@@ -21,9 +30,10 @@ def correct_p_values(p_values: Sequence[float | None], families: Sequence[Hashab
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm-corrected p-values (Holm 1979, Scandinavian Journal of Statistics 6, 65-70).
 
-    The correction controls the family-wise error rate under any dependence. The tests of a family are dependent: length
-    buckets are parts of `all`, and pairs share models. The method of Benjamini and Hochberg, which SciPy has, controls the
-    false discovery rate instead, which suits screening but not a table whose rows are read one by one. Values are in [0, 1].
+    The correction controls the family-wise error rate under any dependence. The tests of a family
+    are dependent: length buckets are parts of `all`, and pairs share models. The method of
+    Benjamini and Hochberg, which SciPy has, controls the false discovery rate instead, which suits
+    screening but not a table whose rows are read one by one. Values are in [0, 1].
 
     Returns:
         As many, each at least as large as given and at most 1.
@@ -31,5 +41,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     given = np.asarray(p_values, np.float64)
     order = np.argsort(given)
     adjusted = np.empty_like(given)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)))
+    adjusted[order] = np.minimum(
+        1, np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
+    )
     return list(map(float, adjusted))

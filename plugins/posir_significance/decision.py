@@ -1,7 +1,8 @@
 """Verdicts: the findings on a group of questions, and the change from one system to another.
 
-A state follows from one interval and a margin, never from a p-value: a p-value above 0.05 is no evidence of absence. No part of
-a difference is assigned to a cause. docs/statistics.md has the rule and its measured error rates.
+A state follows from one interval and a margin, never from a p-value: a p-value above 0.05 is no
+evidence of absence. No part of a difference is assigned to a cause. docs/statistics.md has the rule
+and its measured error rates.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from posir_tasks.judgments import DOCUMENT, METRICS, JudgedScores
 from posir_tasks.read_part import ReadKind
 from posir_tasks.scores import Difference, Estimate, ResultValues
 
-#: Quantile of the normal distribution for a power of 0.9: so likely a bias of the margin is found where equivalence has 0.8.
+#: Quantile of the normal distribution for a power of 0.9: so likely a bias of the margin is found
+#: where equivalence has 0.8.
 POWER_ERRORS = 1.2816
-#: Level of the interval of the middle third against the ends, a second statement beside the verdict.
+#: Level of the interval of the middle third against the ends, a second statement beside the
+#: verdict.
 MIDDLE_LEVEL = 0.99
 #: Level of each interval of a change: of three metrics together 95%.
 CHANGE_LEVEL = 1 - (1 - LEVEL) / 3
@@ -59,7 +62,8 @@ class Margins:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Margins:
-        """Read margins in points: `5` is that of the position effect, `ndcg_at_10=2` that of another score.
+        """Read margins in points: `5` is that of the position effect, `ndcg_at_10=2` that of
+        another score.
 
         Raises:
             PosirError: A text names no such score, or is no number between 0 and 100.
@@ -73,7 +77,8 @@ class Margins:
                 points = 0.0
             if (key or "position_effect") not in values or not 0 < points < 100:
                 raise UsageError(
-                    f"Invalid margin '{text}'. Write points between 0 and 100, such as 5 for the position effect, or "
+                    f"Invalid margin '{text}'. Write points between 0 and 100, such as 5 for the "
+                    "position effect, or "
                     f"KEY=POINTS, where KEY is {', '.join(values)}."
                 )
             values[key or "position_effect"] = points / 100
@@ -83,7 +88,9 @@ class Margins:
 DEFAULT_MARGINS = Margins()
 
 
-def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.position_effect, level: float = LEVEL) -> GroupFindings:
+def decide(
+    group: GroupAnalysis, margin: float = DEFAULT_MARGINS.position_effect, level: float = LEVEL
+) -> GroupFindings:
     """Return the findings on a group of questions.
 
     Args:
@@ -104,7 +111,11 @@ def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.position_effect
         Finding(Quantity.POSITION_EFFECT, ZERO, level)
         if is_blind
         else _effect(Quantity.POSITION_EFFECT, whole.effect if whole else None, level),
-        _effect(Quantity.MIDDLE_MINUS_ENDS, within.middle_minus_ends if within else None, max(level, MIDDLE_LEVEL)),
+        _effect(
+            Quantity.MIDDLE_MINUS_ENDS,
+            within.middle_minus_ends if within else None,
+            max(level, MIDDLE_LEVEL),
+        ),
         Finding(Quantity.CONTROLLED_PSI, ZERO if is_blind else whole.psi if whole else None),
         decide_verdict(group, margin, level),
     ]
@@ -138,12 +149,16 @@ def _at_level(contrast: Difference | None, level: float) -> Estimate | None:
 
 
 def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) -> Finding:
-    """Return the position effect within the window, with the state that follows from its interval."""
+    """Return the position effect within the window, with the state that follows from its
+    interval.
+    """
     quantity = Quantity.POSITION_EFFECT_IN_WINDOW
     if group.not_tested is Reason.ORDER_BLIND:
         return Finding(quantity, ZERO, level, State.NO_BIAS, Reason.ORDER_BLIND, margin=margin)
     if group.within is None:
-        return Finding(quantity, None, level, State.NOT_TESTED, _explain_untested(group), margin=margin)
+        return Finding(
+            quantity, None, level, State.NOT_TESTED, _explain_untested(group), margin=margin
+        )
     test = group.within
     estimate = _at_level(test.effect, level)
     undecided = Finding(quantity, estimate, level, State.INCONCLUSIVE, margin=margin)
@@ -155,7 +170,11 @@ def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) ->
     if state is not State.INCONCLUSIVE:
         return replace(undecided, state=state)
     number = need_number(test.effect.standard_error, margin, level, test.question_count)
-    return replace(undecided, reason=Reason.WIDE_INTERVAL, needed=Needed(number, NeededUnit.QUESTIONS) if number else None)
+    return replace(
+        undecided,
+        reason=Reason.WIDE_INTERVAL,
+        needed=Needed(number, NeededUnit.QUESTIONS) if number else None,
+    )
 
 
 def decide_state(estimate: Estimate, margin: float) -> State:
@@ -176,7 +195,11 @@ def _explain_untested(group: GroupAnalysis) -> Reason:
         return Reason.SEVERAL_POSITIONS
     if group.not_tested is not None:
         return group.not_tested
-    return Reason.WINDOW_DIFFERS if group.observations.read.kind is not ReadKind.UNKNOWN else Reason.WINDOW_UNKNOWN
+    return (
+        Reason.WINDOW_DIFFERS
+        if group.observations.read.kind is not ReadKind.UNKNOWN
+        else Reason.WINDOW_UNKNOWN
+    )
 
 
 def _need_documents(test: ControlledTest) -> Needed:
@@ -185,9 +208,11 @@ def _need_documents(test: ControlledTest) -> Needed:
 
 
 def need_number(error: float, margin: float, level: float, number: int) -> int | None:
-    """Return about how many questions or documents would decide, to two digits; None if not more than there are.
+    """Return about how many questions or documents would decide, to two digits; None if not more
+    than there are.
 
-    With so many, equivalence is found with a probability of 0.80 if there is no effect, and an effect of the margin with 0.90.
+    With so many, equivalence is found with a probability of 0.80 if there is no effect, and an
+    effect of the margin with 0.90.
 
     Args:
         error: Standard error.
@@ -200,11 +225,14 @@ def need_number(error: float, margin: float, level: float, number: int) -> int |
     return int(float(f"{times * number:.2g}")) if times > 1 else None
 
 
-def decide_result(values: ResultValues, margin: float = DEFAULT_MARGINS.position_effect) -> tuple[GroupFindings, ...]:
-    """Return the findings on all questions of a result, then on each length bucket if there are several.
+def decide_result(
+    values: ResultValues, margin: float = DEFAULT_MARGINS.position_effect
+) -> tuple[GroupFindings, ...]:
+    """Return the findings on all questions of a result, then on each length bucket if there are
+    several.
 
-    Those on all questions are the headline, at 95%. The k lengths with an estimate are a family: their intervals hold at the
-    same time, each at 1 - 0.05 / k.
+    Those on all questions are the headline, at 95%. The k lengths with an estimate are a family:
+    their intervals hold at the same time, each at 1 - 0.05 / k.
     """
     by_margin = values.computed.setdefault("findings", {})
     if margin not in by_margin:
@@ -216,15 +244,21 @@ def decide_result(values: ResultValues, margin: float = DEFAULT_MARGINS.position
     return findings
 
 
-def decide_places(values: ResultValues, margin: float = DEFAULT_MARGINS.position_effect) -> GroupFindings | None:
-    """Return the findings on the queries with several places of evidence, each place at 1/n; None if there are none."""
+def decide_places(
+    values: ResultValues, margin: float = DEFAULT_MARGINS.position_effect
+) -> GroupFindings | None:
+    """Return the findings on the queries with several places of evidence, each place at 1/n; None
+    if there are none.
+    """
     places = analyze_places(values)
     return decide(places, margin) if places else None
 
 
 def level_of_lengths(analysis: Analysis) -> float:
     """Return the level of each interval of the lengths, which are a family."""
-    rows = sum(group.whole is not None and group.whole.effect is not None for group in analysis.lengths)
+    rows = sum(
+        group.whole is not None and group.whole.effect is not None for group in analysis.lengths
+    )
     return 1 - (1 - LEVEL) / max(rows, 1)
 
 
@@ -244,10 +278,14 @@ class MetricChange:
 
 @dataclass(frozen=True)
 class Change:
-    """The change from system A to system B in three metrics; the probability of any false difference is at most 0.05."""
+    """The change from system A to system B in three metrics; the probability of any false
+    difference is at most 0.05.
+    """
 
     documents: int
-    """Independent documents (articles, where known), or what else is counted; of unpaired results the fewer."""
+    """Independent documents (articles, where known), or what else is counted; of unpaired results
+    the fewer.
+    """
     ndcg_at_10: MetricChange
     position_effect: MetricChange
     """The change in whole documents. Better is nearer to 0."""
@@ -316,7 +354,9 @@ class _Pair:
     @classmethod
     def of_whole(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
         """Pair test W."""
-        return cls._build(a, b, (a.whole, b.whole), same=a.versions == b.versions, otherwise=Reason.OTHER_DATA)
+        return cls._build(
+            a, b, (a.whole, b.whole), same=a.versions == b.versions, otherwise=Reason.OTHER_DATA
+        )
 
     @classmethod
     def of_window(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
@@ -363,26 +403,38 @@ def _compare_effects(pair: _Pair, margin: float, level: float) -> MetricChange:
     # System B is nearer to 0 if and only if the difference B - A and the sum have opposite signs.
     sign = int(high < 0) - int(low > 0)
     few = difference.documents_at_ends < MIN_DOCUMENTS
-    change = decide_change(difference.effect, margin, difference.question_count, sign, level, NeededUnit.QUESTIONS)
+    change = decide_change(
+        difference.effect, margin, difference.question_count, sign, level, NeededUnit.QUESTIONS
+    )
     if few and change.state is not ChangeState.NOT_TESTED:
         needed = _need_documents(difference)
-        return replace(change, state=ChangeState.INCONCLUSIVE, reason=Reason.FEW_DOCUMENTS, needed=needed)
+        return replace(
+            change, state=ChangeState.INCONCLUSIVE, reason=Reason.FEW_DOCUMENTS, needed=needed
+        )
     return change
 
 
-def compare_gains(differences: Floats, clusters: Integers, margins: Margins = DEFAULT_MARGINS) -> Change:
-    """Return the change in nDCG@10 over questions whose evidence has no position; effects of position are not tested.
+def compare_gains(
+    differences: Floats, clusters: Integers, margins: Margins = DEFAULT_MARGINS
+) -> Change:
+    """Return the change in nDCG@10 over questions whose evidence has no position; effects of
+    position are not tested.
 
     `differences` are B - A by question, `clusters` their documents; shape (n,).
     """
     documents = len(np.unique(clusters))
     ndcg = estimate_difference(differences, clusters)
-    untested = MetricChange(ChangeState.NOT_TESTED, Reason.NOT_STORED, margins.position_effect, None)
-    return Change(documents, decide_change(ndcg, margins.ndcg_at_10, documents, 1), untested, untested)
+    untested = MetricChange(
+        ChangeState.NOT_TESTED, Reason.NOT_STORED, margins.position_effect, None
+    )
+    return Change(
+        documents, decide_change(ndcg, margins.ndcg_at_10, documents, 1), untested, untested
+    )
 
 
 def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Change:
-    """Return the change from system A to system B over the same judged queries in the same clusters.
+    """Return the change from system A to system B over the same judged queries in the same
+    clusters.
 
     The intervals of all metrics hold at the same time.
     """
@@ -392,7 +444,9 @@ def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_
         (first, clusters), (second, _) = a.expand(metric), b.expand(metric)
         difference = estimate_difference(second - first, clusters)
         changes[metric] = decide_change(difference, getattr(margins, metric), documents, 1, level)
-    untested = MetricChange(ChangeState.NOT_TESTED, Reason.SEVERAL_POSITIONS, margins.position_effect, None)
+    untested = MetricChange(
+        ChangeState.NOT_TESTED, Reason.SEVERAL_POSITIONS, margins.position_effect, None
+    )
     return Change(documents, changes["ndcg_at_10"], untested, untested, level, changes, a.counted)
 
 
@@ -410,7 +464,8 @@ def decide_change(
         difference: B - A; None if undefined.
         margin: Smallest difference that matters.
         number: Documents or questions that it rests on.
-        sign: 1 if B is better where the difference is positive, -1 if where it is negative, 0 if that is open.
+        sign: 1 if B is better where the difference is positive, -1 if where it is negative, 0 if
+            that is open.
         level: Level of the interval.
         unit: What `number` counts; of documents, `MIN_DOCUMENTS` are needed.
     """
@@ -429,7 +484,18 @@ def decide_change(
         error = (high - low) / 2 / float(ndtri((1 + level) / 2))
         needed = need_number(error, margin, level, number)
         reason = Reason.WIDE_INTERVAL
-        return MetricChange(ChangeState.INCONCLUSIVE, reason, margin, shown, Needed(needed, unit) if needed else None)
+        return MetricChange(
+            ChangeState.INCONCLUSIVE,
+            reason,
+            margin,
+            shown,
+            Needed(needed, unit) if needed else None,
+        )
     if not sign:
         return MetricChange(ChangeState.INCONCLUSIVE, Reason.DIRECTION_UNKNOWN, margin, shown)
-    return MetricChange(ChangeState.BETTER if sign * difference.value > 0 else ChangeState.WORSE, None, margin, shown)
+    return MetricChange(
+        ChangeState.BETTER if sign * difference.value > 0 else ChangeState.WORSE,
+        None,
+        margin,
+        shown,
+    )

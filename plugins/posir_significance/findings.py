@@ -1,4 +1,6 @@
-"""Findings: what is known of a group of questions, as codes and numbers. Words for them are in `messages`."""
+"""Findings: what is known of a group of questions, as codes and numbers. Words for them are in
+`messages`.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact: an estimate with its interval and, for a verdict, the state that follows from them and the margin."""
+    """One fact: an estimate with its interval and, for a verdict, the state that follows from them
+    and the margin.
+    """
 
     quantity: Quantity
     estimate: Estimate | None = None
@@ -201,11 +205,16 @@ class GroupFindings:
 
     def of_subject(self, subject: Subject) -> GroupFindings:
         """Return the findings with what they are of."""
-        named = {quantity: replace(finding, subject=subject) for quantity, finding in self.findings.items()}
+        named = {
+            quantity: replace(finding, subject=subject)
+            for quantity, finding in self.findings.items()
+        }
         return replace(self, findings=named)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the findings as plain JSON; every value with uncertainty is followed by its interval."""
+        """Return the findings as plain JSON; every value with uncertainty is followed by its
+        interval.
+        """
         verdict = self.verdict
         values: dict[str, Any] = {
             "state": self.state.value,

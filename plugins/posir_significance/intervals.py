@@ -1,4 +1,6 @@
-"""95% intervals of mean nDCG@10 that hold for new documents; a test measures their coverage by simulation."""
+"""95% intervals of mean nDCG@10 that hold for new documents; a test measures their coverage by
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ Z = float(ndtri(TAILS[1]))
 ALPHA, LEVEL = 0.05, 0.95
 #: Bernoulli trials that a query counts for at most; graded gains vary less than Bernoulli trials.
 MAX_TRIALS = 2.0
-#: Share of failures, or of successes if these are rarer, and effective number of them. Above either, and from twice as many on
-#: alone, clusters say how alike their queries are; below, so many with queries all alike are added. Chosen by the coverage of
-#: intervals (docs/measured.md).
+#: Share of failures, or of successes if these are rarer, and effective number of them. Above
+#: either, and from twice as many on alone, clusters say how alike their queries are; below, so many
+#: with queries all alike are added. Chosen by the coverage of intervals (docs/measured.md).
 RARE, FEW_EVENTS, ALIKE_DOCUMENTS = 0.1, 5, 0.4
 
 
@@ -35,13 +37,17 @@ class MeanEstimate(Estimate):
     design_effect: float = 1.0
     """Observed variance of the mean as a multiple of that of as many independent queries."""
     degrees: float = 0.0
-    """Degrees of freedom of the standard error; 0 with fewer than two clusters, where there is no interval."""
+    """Degrees of freedom of the standard error; 0 with fewer than two clusters, where there is no
+    interval.
+    """
     trials: float = 0.0
     """Bernoulli trials that vary as much; 0 where there is no interval."""
 
     def interval_at(self, level: float) -> Interval:
         """Return the interval of a level in (0, 1); there is one where there is one at 95%."""
-        return wilson_interval(self.value, self.trials, float(stdtrit(self.degrees, (1 + level) / 2)))
+        return wilson_interval(
+            self.value, self.trials, float(stdtrit(self.degrees, (1 + level) / 2))
+        )
 
 
 def estimate_mean(
@@ -51,18 +57,21 @@ def estimate_mean(
     strata: Integers | None = None,
     max_trials: float = MAX_TRIALS,
 ) -> MeanEstimate | None:
-    """Estimate a mean over queries of which those of one cluster are not independent; None without queries.
+    """Estimate a mean over queries of which those of one cluster are not independent; None without
+    queries.
 
-    Squared standard error D / (D - 1) sum (sum w (g - m))^2, the inner sum over the queries of each of D clusters
-    (linearization: Cochran 1977, Sampling Techniques, section 6.3), and near 0 or 1 at least that of `_expect_variance`. The
-    interval is Wilson's score interval with as many Bernoulli trials as give that error, and a t quantile with
-    N^2 / sum N_c^2 - 1 degrees of freedom.
+    Squared standard error D / (D - 1) sum (sum w (g - m))^2, the inner sum over the queries of each
+    of D clusters (linearization: Cochran 1977, Sampling Techniques, section 6.3), and near 0 or 1
+    at least that of `_expect_variance`. The interval is Wilson's score interval with as many
+    Bernoulli trials as give that error, and a t quantile with N^2 / sum N_c^2 - 1 degrees of
+    freedom.
 
     Args:
         gains: nDCG@10 of each query, shape (n,).
         clusters: Article or document of each query, from 0, shape (n,).
         weights: Of each query, shape (n,), summing to 1; by default 1 / n.
-        strata: Group of each query, from 0, shape (n,), if the mean is one of group means with fixed weights.
+        strata: Group of each query, from 0, shape (n,), if the mean is one of group means with
+            fixed weights.
         max_trials: Bernoulli trials that a query counts for at most.
     """
     if not len(gains):
@@ -82,15 +91,20 @@ def estimate_mean(
 
 
 def estimate_judged(scores: JudgedScores, metric: str) -> MeanEstimate | None:
-    """Estimate the mean of a metric over judged queries; with several relevant documents it varies far less than a trial."""
+    """Estimate the mean of a metric over judged queries; with several relevant documents it varies
+    far less than a trial.
+    """
     return estimate_mean(*scores.expand(metric), max_trials=np.inf)
 
 
-def estimate_difference(differences: Floats, clusters: Integers, shares: Floats | None = None) -> Difference | None:
+def estimate_difference(
+    differences: Floats, clusters: Integers, shares: Floats | None = None
+) -> Difference | None:
     """Estimate the difference of two models on the same queries; None with fewer than two clusters.
 
-    A t interval with the standard error and the degrees of freedom of `estimate_mean`. The differences of queries are in [-1,
-    1], shape (n,); `shares` are their weights, summing to 1, by default 1 / n.
+    A t interval with the standard error and the degrees of freedom of `estimate_mean`. The
+    differences of queries are in [-1, 1], shape (n,); `shares` are their weights, summing to 1, by
+    default 1 / n.
     """
     if not len(differences):
         return None
@@ -100,22 +114,33 @@ def estimate_difference(differences: Floats, clusters: Integers, shares: Floats 
 
 
 def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:
-    """Estimate the difference b - a of two models on different queries; None if a model has fewer than two clusters."""
+    """Estimate the difference b - a of two models on different queries; None if a model has fewer
+    than two clusters.
+    """
     if not a.degrees or not b.degrees:
         return None
-    return student_difference(b.value - a.value, *add_errors(a.standard_error, a.degrees, b.standard_error, b.degrees))
+    return student_difference(
+        b.value - a.value, *add_errors(a.standard_error, a.degrees, b.standard_error, b.degrees)
+    )
 
 
-def add_errors(first: float, first_degrees: float, second: float, second_degrees: float) -> tuple[float, float]:
+def add_errors(
+    first: float, first_degrees: float, second: float, second_degrees: float
+) -> tuple[float, float]:
     """Return standard error and degrees of freedom of a sum of independent estimates.
 
-    Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34, 28-35).
+    Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34,
+    28-35).
     """
     first, second = first**2, second**2
-    return (first + second) ** 0.5, (first + second) ** 2 / (first**2 / first_degrees + second**2 / second_degrees)
+    return (first + second) ** 0.5, (first + second) ** 2 / (
+        first**2 / first_degrees + second**2 / second_degrees
+    )
 
 
-def student_difference(value: float, error: float, degrees: float, limit: float = 1.0) -> Difference:
+def student_difference(
+    value: float, error: float, degrees: float, limit: float = 1.0
+) -> Difference:
     """Return a difference with the interval and p-value of Student's t test.
 
     Least squares within few documents can leave [-limit, limit]; value and interval then end there.
@@ -125,7 +150,9 @@ def student_difference(value: float, error: float, degrees: float, limit: float 
     return Difference(min(max(value, -limit), limit), interval_at(LEVEL), p_value, interval_at)
 
 
-def _student_interval(value: float, error: float, degrees: float, limit: float, level: float) -> Interval:
+def _student_interval(
+    value: float, error: float, degrees: float, limit: float, level: float
+) -> Interval:
     half = float(stdtrit(degrees, (1 + level) / 2)) * error
     return min(max(value - half, -limit), limit), max(min(value + half, limit), -limit)
 
@@ -135,13 +162,19 @@ def _linearize(
 ) -> tuple[float, float, float, float, float]:
     """Return a mean, and four properties of it.
 
-    The largest variance of a single query, that of the Bernoulli distribution with the mean of absolute values; the variance of
-    the mean if queries are independent, and for new clusters; degrees of freedom of that, 0 with fewer than two clusters.
+    The largest variance of a single query, that of the Bernoulli distribution with the mean of
+    absolute values; the variance of the mean if queries are independent, and for new clusters;
+    degrees of freedom of that, 0 with fewer than two clusters.
     """
     count, mean = len(values), float(shares @ values)
-    centers = mean if strata is None else (np.bincount(strata, weights=values) / np.maximum(np.bincount(strata), 1))[strata]
+    centers = (
+        mean
+        if strata is None
+        else (np.bincount(strata, weights=values) / np.maximum(np.bincount(strata), 1))[strata]
+    )
     residuals = shares * (values - centers)
-    # One pseudo-query of maximal variance keeps the error positive where all queries score the same.
+    # One pseudo-query of maximal variance keeps the error positive where all queries score the
+    # same.
     level = (count * float(shares @ np.abs(values)) + 0.5) / (count + 1)
     bound = level * (1 - level)
     pseudo = bound * float(shares.max()) ** 2
@@ -156,24 +189,32 @@ def _linearize(
 
 
 def _expect_variance(gains: Floats, clusters: Integers, shares: Floats, bound: float) -> float:
-    """Return the variance of a mean if queries of all clusters are as alike as those of the clusters with the rarer outcome.
+    """Return the variance of a mean if queries of all clusters are as alike as those of the
+    clusters with the rarer outcome.
 
-    Near 0 or 1 a few clusters have all failures, or all successes; if they are small, large ones seem to have no variance. How
-    alike queries are is the part of a cluster that fails with a query; where nothing fails it is 1, and a cluster one trial.
+    Near 0 or 1 a few clusters have all failures, or all successes; if they are small, large ones
+    seem to have no variance. How alike queries are is the part of a cluster that fails with a
+    query; where nothing fails it is 1, and a cluster one trial.
     """
     sizes = np.bincount(clusters, weights=shares)
     rarer = np.bincount(clusters, weights=shares * (1 - gains if shares @ gains >= 0.5 else gains))
     number = np.count_nonzero(rarer)
     alike = float(rarer @ rarer) / float(sizes @ rarer) if number else 1.0
-    return bound * float(sizes @ sizes) * (number * alike + ALIKE_DOCUMENTS) / (number + ALIKE_DOCUMENTS)
+    return (
+        bound
+        * float(sizes @ sizes)
+        * (number * alike + ALIKE_DOCUMENTS)
+        / (number + ALIKE_DOCUMENTS)
+    )
 
 
 def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:
-    """Return Wilson's score interval of a mean in [0, 1]: the true means that a test does not reject.
+    """Return Wilson's score interval of a mean in [0, 1]: the true means that a test does not
+    reject.
 
-    Wilson 1927, Journal of the American Statistical Association 22, 209-212. It stays within [0, 1] and has a positive width
-    even where all queries score the same. `quantile` is the two-sided one of the standardized mean, `trials` the effective
-    number of Bernoulli trials, above 0.
+    Wilson 1927, Journal of the American Statistical Association 22, 209-212. It stays within [0, 1]
+    and has a positive width even where all queries score the same. `quantile` is the two-sided one
+    of the standardized mean, `trials` the effective number of Bernoulli trials, above 0.
     """
     square = quantile**2 / trials
     center = (mean + square / 2) / (1 + square)

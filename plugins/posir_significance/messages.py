@@ -1,15 +1,32 @@
-"""The words for findings and changes. Every sentence about a result is made here, from numbers and names alone.
+"""The words for findings and changes. Every sentence about a result is made here, from numbers and
+names alone.
 
-Each template belongs to a state, a reason, a step or a quantity. Numbers are points of nDCG@10 unless they say otherwise.
+Each template belongs to a state, a reason, a step or a quantity. Numbers are points of nDCG@10
+unless they say otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from posir_significance.advice import Advice, NextStep, advise, find_larger_task, loses_by_truncation
+from posir_significance.advice import (
+    Advice,
+    NextStep,
+    advise,
+    find_larger_task,
+    loses_by_truncation,
+)
 from posir_significance.decision import Change, MetricChange
-from posir_significance.findings import LEVEL, ChangeState, Finding, GroupFindings, Needed, Quantity, Reason, State
+from posir_significance.findings import (
+    LEVEL,
+    ChangeState,
+    Finding,
+    GroupFindings,
+    Needed,
+    Quantity,
+    Reason,
+    State,
+)
 from posir_tasks.display import numbers
 from posir_tasks.display.wording import pluralize
 from posir_tasks.read_part import Part, ReadKind, ReadPart
@@ -34,34 +51,63 @@ CHANGE_STATES = {
 #: The verdict in a sentence, by state and reason.
 VERDICTS: dict[tuple[State, Reason | None], str] = {
     (State.FAVORS_START, None): (
-        "Favors the start (primacy bias): the same evidence scores {size} points higher in the first third of the {place} than "
+        "Favors the start (primacy bias): the same evidence scores {size} points higher in the "
+        "first third of the {place} than "
         "in the last {ends}."
     ),
     (State.FAVORS_END, None): (
-        "Favors the end (recency bias): the same evidence scores {size} points lower in the first third of the {place} than in "
+        "Favors the end (recency bias): the same evidence scores {size} points lower in the first "
+        "third of the {place} than in "
         "the last {ends}."
     ),
     (State.NO_BIAS, None): "Within the {place}: no bias above {margin}{small}, {points}.",
-    (State.NO_BIAS, Reason.ORDER_BLIND): "No position bias: word order plays no part in its scores.",
+    (
+        State.NO_BIAS,
+        Reason.ORDER_BLIND,
+    ): "No position bias: word order plays no part in its scores.",
     (State.INCONCLUSIVE, Reason.WIDE_INTERVAL): "Inconclusive: {bounds}. {needed}",
-    (State.INCONCLUSIVE, Reason.FEW_DOCUMENTS): "Inconclusive: {found} with evidence at both ends {be} too few. {needed}",
-    (State.INCONCLUSIVE, Reason.NO_ROOM): "Inconclusive: {nearly} evidence is found, wherever it is (nDCG@10 {mean}).",
-    (State.NOT_TESTED, Reason.WINDOW_UNKNOWN): "Not tested within the window, which is unknown: `posir window MODEL`.",
-    (State.NOT_TESTED, Reason.WINDOW_DIFFERS): "Not tested within the window: the subsets were read with different windows.",
-    (State.NOT_TESTED, Reason.NOT_STORED): "Not tested: the result has no rotated versions. Run the model again.",
-    (State.NOT_TESTED, Reason.PARTLY_STORED): "Not tested: some subsets have no rotated versions. Run the model again.",
+    (
+        State.INCONCLUSIVE,
+        Reason.FEW_DOCUMENTS,
+    ): "Inconclusive: {found} with evidence at both ends {be} too few. {needed}",
+    (
+        State.INCONCLUSIVE,
+        Reason.NO_ROOM,
+    ): "Inconclusive: {nearly} evidence is found, wherever it is (nDCG@10 {mean}).",
+    (
+        State.NOT_TESTED,
+        Reason.WINDOW_UNKNOWN,
+    ): "Not tested within the window, which is unknown: `posir window MODEL`.",
+    (
+        State.NOT_TESTED,
+        Reason.WINDOW_DIFFERS,
+    ): "Not tested within the window: the subsets were read with different windows.",
+    (
+        State.NOT_TESTED,
+        Reason.NOT_STORED,
+    ): "Not tested: the result has no rotated versions. Run the model again.",
+    (
+        State.NOT_TESTED,
+        Reason.PARTLY_STORED,
+    ): "Not tested: some subsets have no rotated versions. Run the model again.",
     (State.NOT_TESTED, Reason.NO_TEXTS): (
         "Not tested: a run file has ranks only. `posir score RUN --embedder MODEL` tests it."
     ),
     (State.NOT_TESTED, Reason.SCORES_DIFFER): (
-        "Not tested: the embedder does not give the scores of the run. Name the model that made it with --embedder."
+        "Not tested: the embedder does not give the scores of the run. Name the model that made "
+        "it with --embedder."
     ),
     (State.NOT_TESTED, Reason.ONE_UNIT): "Not tested: no document has two sentences.",
-    (State.NOT_TESTED, Reason.SEVERAL_POSITIONS): "Not tested: each question has several places of evidence.",
+    (
+        State.NOT_TESTED,
+        Reason.SEVERAL_POSITIONS,
+    ): "Not tested: each question has several places of evidence.",
 }
 #: What is needed, by unit.
 NEEDED = {
-    "questions": "About {number} such questions are needed to decide; {tested} of the {all} questions were tested.",
+    "questions": "About {number} such questions are needed to decide; {tested} of the {all} "
+    "questions were "
+    "tested.",
     "documents": "At least {number} are needed.",
 }
 #: Next steps in a sentence.
@@ -78,11 +124,13 @@ STEPS = {
 TRUNCATED = "The same evidence scores {size} points {lower} where it is truncated {ends}."
 TRUNCATION_OPEN = "Whether truncated evidence scores lower is inconclusive: {points}."
 OBSERVED = (
-    "Observed: evidence at the start scores {size} points {higher} {ends}. These are different questions; their difficulty is "
+    "Observed: evidence at the start scores {size} points {higher} {ends}. These are different "
+    "questions; their difficulty is "
     "part of it."
 )
 OBSERVED_ALONE = (
-    "Observed: evidence at the start scores {size} points {higher}. These are different questions; their difficulty is part of "
+    "Observed: evidence at the start scores {size} points {higher}. These are different "
+    "questions; their difficulty is part of "
     "it."
 )
 MIDDLE = "The middle third of the {place} scores {size} points {higher} than its ends {ends}."
@@ -90,27 +138,54 @@ MIDDLE = "The middle third of the {place} scores {size} points {higher} than its
 CHANGES: dict[tuple[ChangeState, Reason | None], str] = {
     (ChangeState.BETTER, None): "{b} is better than {a} in {metric}: {points}.",
     (ChangeState.WORSE, None): "{b} is worse than {a} in {metric}: {points}.",
-    (ChangeState.EQUIVALENT, None): "{a} and {b} are equivalent within {margin} in {metric}: {points}.",
-    (ChangeState.INCONCLUSIVE, Reason.WIDE_INTERVAL): "{metric} of {b} and {a}: inconclusive, {points}.{needed}",
-    (ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS): "{metric} of {b} and {a}: inconclusive, too few documents.{needed}",
+    (
+        ChangeState.EQUIVALENT,
+        None,
+    ): "{a} and {b} are equivalent within {margin} in {metric}: {points}.",
+    (
+        ChangeState.INCONCLUSIVE,
+        Reason.WIDE_INTERVAL,
+    ): "{metric} of {b} and {a}: inconclusive, {points}.{needed}",
+    (
+        ChangeState.INCONCLUSIVE,
+        Reason.FEW_DOCUMENTS,
+    ): "{metric} of {b} and {a}: inconclusive, too few documents.{needed}",
     (ChangeState.INCONCLUSIVE, Reason.DIRECTION_UNKNOWN): (
-        "{metric} of {b} and {a}: inconclusive. It changes by {points}, but which of the two is nearer to 0 is open."
+        "{metric} of {b} and {a}: inconclusive. It changes by {points}, but which of the two is "
+        "nearer to 0 is open."
     ),
     (ChangeState.NOT_TESTED, Reason.WINDOW_DIFFERS): (
-        "{metric} of {b} and {a}: not tested, since their windows differ. nDCG@10 and the effect in whole documents compare "
+        "{metric} of {b} and {a}: not tested, since their windows differ. nDCG@10 and the effect "
+        "in whole documents compare "
         "them."
     ),
-    (ChangeState.NOT_TESTED, Reason.OTHER_DATA): "{metric} of {b} and {a}: not tested on the same versions.",
-    (ChangeState.NOT_TESTED, Reason.WINDOW_UNKNOWN): "{metric} of {b} and {a}: not tested, since a window is unknown.",
-    (ChangeState.NOT_TESTED, Reason.NOT_STORED): "{metric} of {b} and {a}: not tested, since a result has no rotated versions.",
+    (
+        ChangeState.NOT_TESTED,
+        Reason.OTHER_DATA,
+    ): "{metric} of {b} and {a}: not tested on the same versions.",
+    (
+        ChangeState.NOT_TESTED,
+        Reason.WINDOW_UNKNOWN,
+    ): "{metric} of {b} and {a}: not tested, since a window is unknown.",
+    (
+        ChangeState.NOT_TESTED,
+        Reason.NOT_STORED,
+    ): "{metric} of {b} and {a}: not tested, since a result has no rotated versions.",
     (ChangeState.NOT_TESTED, Reason.PARTLY_STORED): (
         "{metric} of {b} and {a}: not tested, since some subsets have no rotated versions."
     ),
-    (ChangeState.NOT_TESTED, Reason.NO_TEXTS): "{metric} of {b} and {a}: not tested, since a run file has ranks only.",
+    (
+        ChangeState.NOT_TESTED,
+        Reason.NO_TEXTS,
+    ): "{metric} of {b} and {a}: not tested, since a run file has ranks only.",
     (ChangeState.NOT_TESTED, Reason.SCORES_DIFFER): (
-        "{metric} of {b} and {a}: not tested, since an embedder does not give the scores of its run."
+        "{metric} of {b} and {a}: not tested, since an embedder does not give the scores of its "
+        "run."
     ),
-    (ChangeState.NOT_TESTED, Reason.ONE_UNIT): "{metric} of {b} and {a}: not tested, since no document has two sentences.",
+    (
+        ChangeState.NOT_TESTED,
+        Reason.ONE_UNIT,
+    ): "{metric} of {b} and {a}: not tested, since no document has two sentences.",
     (ChangeState.NOT_TESTED, Reason.SEVERAL_POSITIONS): (
         "{metric} of {b} and {a}: not tested, since each question has several places of evidence."
     ),
@@ -145,7 +220,9 @@ def label_state(findings: GroupFindings) -> str:
 
 
 def describe_group(findings: GroupFindings) -> str:
-    """Return what is truncated, the verdict and, where the middle differs from the ends, that, as sentences."""
+    """Return what is truncated, the verdict and, where the middle differs from the ends, that, as
+    sentences.
+    """
     parts = (describe_truncation(findings), describe_verdict(findings), describe_middle(findings))
     return " ".join(part for part in parts if part)
 
@@ -172,7 +249,9 @@ def _describe_missing(findings: GroupFindings) -> dict[str, str]:
     needed = findings.verdict.needed
     mean = findings.value(Quantity.NDCG_AT_10) or 0.0
     return {
-        "needed": _describe_needed(findings, needed) if needed else "More questions are needed to decide.",
+        "needed": _describe_needed(findings, needed)
+        if needed
+        else "More questions are needed to decide.",
         "found": pluralize(findings.tested_documents, "document"),
         "be": "is" if findings.tested_documents == 1 else "are",
         "nearly": "nearly all" if mean > 0.5 else "nearly no",
@@ -182,7 +261,9 @@ def _describe_missing(findings: GroupFindings) -> dict[str, str]:
 
 def _describe_needed(findings: GroupFindings, needed: Needed) -> str:
     return NEEDED[needed.unit.value].format(
-        number=f"{needed.number:,}", tested=f"{findings.tested_questions:,}", all=f"{findings.questions:,}"
+        number=f"{needed.number:,}",
+        tested=f"{findings.tested_questions:,}",
+        all=f"{findings.questions:,}",
     )
 
 
@@ -201,7 +282,9 @@ def _bound(interval: Interval | None) -> str:
 
 
 def describe_truncation(findings: GroupFindings) -> str:
-    """Return the window, and how much lower truncated evidence scores; empty if all is read or the window is unknown."""
+    """Return the window, and how much lower truncated evidence scores; empty if all is read or the
+    window is unknown.
+    """
     if findings.read.kind is not ReadKind.PART:
         return ""
     share = findings.value(Quantity.UNREAD_SHARE)
@@ -210,7 +293,11 @@ def describe_truncation(findings: GroupFindings) -> str:
         return f"{reads} No evidence is truncated."
     loss = findings[Quantity.TRUNCATION_LOSS]
     if loss.estimate is None:
-        return reads if share is None else f"{reads} {format_evidence_share(share)} of the evidence is truncated."
+        return (
+            reads
+            if share is None
+            else f"{reads} {format_evidence_share(share)} of the evidence is truncated."
+        )
     if not loss.excludes_zero:
         return f"{reads} {TRUNCATION_OPEN.format(points=format_finding(loss))}"
     lower = "lower" if loss.estimate.value > 0 else "higher"
@@ -218,9 +305,15 @@ def describe_truncation(findings: GroupFindings) -> str:
 
 
 def describe_middle(findings: GroupFindings) -> str:
-    """Return that the middle of the window differs from its ends; empty unless an interval at 99% excludes 0."""
+    """Return that the middle of the window differs from its ends; empty unless an interval at 99%
+    excludes 0.
+    """
     middle = findings[Quantity.MIDDLE_MINUS_ENDS]
-    if middle.estimate is None or not middle.excludes_zero or findings.state in (State.FAVORS_START, State.FAVORS_END):
+    if (
+        middle.estimate is None
+        or not middle.excludes_zero
+        or findings.state in (State.FAVORS_START, State.FAVORS_END)
+    ):
         return ""
     place = DOCUMENT if findings.read.kind is ReadKind.ALL else WINDOW
     higher = "higher" if middle.estimate.value > 0 else "lower"
@@ -228,7 +321,9 @@ def describe_middle(findings: GroupFindings) -> str:
 
 
 def describe_observed(findings: GroupFindings) -> str:
-    """Return the difference between early and late evidence as the data lie, a description; empty if it is undefined."""
+    """Return the difference between early and late evidence as the data lie, a description; empty
+    if it is undefined.
+    """
     observed = findings[Quantity.START_MINUS_END]
     if observed.estimate is None:
         return ""
@@ -238,7 +333,9 @@ def describe_observed(findings: GroupFindings) -> str:
 
 
 def describe_advice(findings: GroupFindings, task: str = "") -> str:
-    """Return the next steps as a sentence; a larger task is named if it has as many questions as are needed."""
+    """Return the next steps as a sentence; a larger task is named if it has as many questions as
+    are needed.
+    """
     steps = [_describe_step(advice, task) for advice in advise(findings)]
     text = ", or ".join(steps)
     return f"Next: {text}." if advise(findings)[0].step is not NextStep.NONE else "Nothing to do."
@@ -251,8 +348,13 @@ def _describe_step(advice: Advice, task: str) -> str:
 
 
 def describe_sample(findings: GroupFindings, task: str, versions: int = 2) -> str:
-    """Return the size of the data and of the test: `PosIR-Mini · 720 queries on 72 documents, each rotated twice`."""
-    size = f"{task} · {pluralize(findings.questions, 'query', 'queries')} on {pluralize(findings.documents, 'document')}"
+    """Return the size of the data and of the test: `PosIR-Mini · 720 queries on 72 documents, each
+    rotated twice`.
+    """
+    size = (
+        f"{task} · {pluralize(findings.questions, 'query', 'queries')} on "
+        f"{pluralize(findings.documents, 'document')}"
+    )
     if not findings.tested_documents:
         return size
     times = "twice" if versions == 2 else f"{versions} times"
@@ -264,9 +366,16 @@ def describe_sample(findings: GroupFindings, task: str, versions: int = 2) -> st
 def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
     """Yield a title about at most two models, in parts of which each second one is a name.
 
-    First a model that truncates evidence, or has a verdict; a model whose scores ignore word order comes last.
+    First a model that truncates evidence, or has a verdict; a model whose scores ignore word order
+    comes last.
     """
-    ranked = sorted(rows, key=lambda row: (not row[1].value(Quantity.UNREAD_SHARE), row[1].reason is Reason.ORDER_BLIND))
+    ranked = sorted(
+        rows,
+        key=lambda row: (
+            not row[1].value(Quantity.UNREAD_SHARE),
+            row[1].reason is Reason.ORDER_BLIND,
+        ),
+    )
     described = ranked[: 1 if len(rows) < 3 else 2]
     yield ""
     for name, findings in described[:-1]:
@@ -278,7 +387,9 @@ def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
 
 
 def phrase_finding(findings: GroupFindings) -> str:
-    """Return what is found of a model as a predicate: `truncates 59% of the evidence; within its window inconclusive`."""
+    """Return what is found of a model as a predicate: `truncates 59% of the evidence; within its
+    window inconclusive`.
+    """
     share = findings.value(Quantity.UNREAD_SHARE)
     state = STATES[findings.state].format(margin=format_margin(findings.margin))
     if findings.reason is Reason.ORDER_BLIND:
@@ -321,17 +432,29 @@ def _describe_reading(read: ReadPart) -> str:
 
 def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
     """Yield what a picture rests on: a name with its definition in parentheses, and a value."""
-    yield "nDCG@10 (100: always ranked first)", format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)
+    yield (
+        "nDCG@10 (100: always ranked first)",
+        format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate),
+    )
     effect = findings[Quantity.POSITION_EFFECT]
-    yield "Position effect (same evidence, first minus last third of the document)", format_finding(effect)
+    yield (
+        "Position effect (same evidence, first minus last third of the document)",
+        format_finding(effect),
+    )
     share = findings.value(Quantity.UNREAD_SHARE)
     if share:
         yield "Truncated", f"{format_evidence_share(share)} of the evidence"
-        yield "Truncation loss (same evidence, read minus truncated)", format_finding(findings[Quantity.TRUNCATION_LOSS])
+        yield (
+            "Truncation loss (same evidence, read minus truncated)",
+            format_finding(findings[Quantity.TRUNCATION_LOSS]),
+        )
     elif findings.read.kind is ReadKind.UNKNOWN:
         yield "Truncated", "unknown"
     within = format_finding(findings.verdict)
-    yield "Bias within the window", "\n".join(part for part in (within, label_state(findings)) if part != numbers.MISSING)
+    yield (
+        "Bias within the window",
+        "\n".join(part for part in (within, label_state(findings)) if part != numbers.MISSING),
+    )
     yield "Next", describe_advice(findings)
 
 
@@ -355,9 +478,23 @@ def format_difference(change: MetricChange) -> str:
 def describe_change(key: str, change: MetricChange, a: str, b: str) -> str:
     """Return the change of the metric with a key from system `a` to system `b` as a sentence."""
     metric = METRICS[key]
-    needed = f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide." if change.needed else ""
-    values = {"a": a, "b": b, "metric": metric, "points": format_difference(change), "needed": needed}
-    reason = change.reason if change.state in (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED) else None
+    needed = (
+        f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide."
+        if change.needed
+        else ""
+    )
+    values = {
+        "a": a,
+        "b": b,
+        "metric": metric,
+        "points": format_difference(change),
+        "needed": needed,
+    }
+    reason = (
+        change.reason
+        if change.state in (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
+        else None
+    )
     text = CHANGES[change.state, reason].format(margin=format_margin(change.margin), **values)
     return _capitalize(text) if reason else text
 
@@ -374,7 +511,9 @@ def describe_ndcg_change(change: Change, a: str, b: str) -> str:
 
 
 def describe_effect_change(change: Change, a: str, b: str) -> str:
-    """Return how a better or worse position effect changes: `B favors the start by 6.7 points more than A [4.2, 9.1], ...`."""
+    """Return how a better or worse position effect changes: `B favors the start by 6.7 points more
+    than A [4.2, 9.1], ...`.
+    """
     metric = change.position_effect
     if metric.state not in (ChangeState.BETTER, ChangeState.WORSE) or not metric.difference:
         return ""
@@ -384,7 +523,9 @@ def describe_effect_change(change: Change, a: str, b: str) -> str:
 
 
 def _absolute(estimate: Estimate, words: str) -> str:
-    return f"{numbers.format_percent(abs(estimate.value))} {words} {_format_ends(estimate)}".rstrip()
+    return (
+        f"{numbers.format_percent(abs(estimate.value))} {words} {_format_ends(estimate)}".rstrip()
+    )
 
 
 def describe_questions(task: str, queries: int, documents: int) -> str:
@@ -414,7 +555,9 @@ def format_score_in_percent(estimate: Estimate | None) -> str:
 
 
 def format_finding(finding: Finding, *, with_level: bool = True) -> str:
-    """Return an effect in points with its interval, and its level unless that is 95%: `+4.2 [+1.0, +7.4]`."""
+    """Return an effect in points with its interval, and its level unless that is 95%: `+4.2 [+1.0,
+    +7.4]`.
+    """
     if finding.estimate is None:
         return numbers.MISSING
     if finding.estimate.interval == (0.0, 0.0):
@@ -435,7 +578,9 @@ def _size(finding: Finding) -> dict[str, str]:
 
 
 def _format_ends(estimate: Estimate) -> str:
-    """Return an interval on the side of its value: `[4.0, 12.2]`; with signs turned if the value is negative."""
+    """Return an interval on the side of its value: `[4.0, 12.2]`; with signs turned if the value is
+    negative.
+    """
     if estimate.interval is None:
         return ""
     sign = 1 if estimate.value >= 0 else -1
@@ -444,7 +589,9 @@ def _format_ends(estimate: Estimate) -> str:
 
 
 def describe_window(read: ReadPart) -> str:
-    """Return where truncated evidence lies: beyond the window, or outside what is read of both ends."""
+    """Return where truncated evidence lies: beyond the window, or outside what is read of both
+    ends.
+    """
     return "beyond the window" if read.part in (Part.FIRST, Part.CHUNKS) else "outside the window"
 
 
@@ -455,7 +602,10 @@ def is_headline(findings: GroupFindings) -> bool:
 
 #: How a plan is told.
 PLAN = "{truth}, '{state}' has a probability of {power:g} on {questions} about {documents}."
-BELOW_MARGIN = "An effect of {size} points is below the margin of {margin}: with many questions the state is '{state}'."
+BELOW_MARGIN = (
+    "An effect of {size} points is below the margin of {margin}: with many questions the state is "
+    "'{state}'."
+)
 
 
 def name_planned_state(state: State | ChangeState, margin: float) -> str:
@@ -465,14 +615,25 @@ def name_planned_state(state: State | ChangeState, margin: float) -> str:
 
 
 def describe_plan(
-    state: State | ChangeState, effect: float | None, questions: int | None, documents: int | None, power: float, margin: float
+    state: State | ChangeState,
+    effect: float | None,
+    questions: int | None,
+    documents: int | None,
+    power: float,
+    margin: float,
 ) -> str:
     """Return how many questions and documents lead to a state, in a sentence."""
     name = name_planned_state(state, margin)
     if questions is None or documents is None:
         size = numbers.format_percent(effect)
-        return BELOW_MARGIN.format(size=size, margin=format_margin(margin), state=name_state(State.NO_BIAS, margin))
-    truth = f"With a position effect of {numbers.format_percent(effect)} points" if effect else "Without an effect"
+        return BELOW_MARGIN.format(
+            size=size, margin=format_margin(margin), state=name_state(State.NO_BIAS, margin)
+        )
+    truth = (
+        f"With a position effect of {numbers.format_percent(effect)} points"
+        if effect
+        else "Without an effect"
+    )
     return PLAN.format(
         truth=truth,
         state=name,
@@ -499,9 +660,16 @@ def title_lengths(first: Estimate, last: Estimate) -> str:
     return "nDCG@10 is {} in the shortest documents, {} in the longest".format(*scores)
 
 
-def describe_ranking(best: tuple[str, Estimate | None], worst: tuple[str, Estimate | None], models: int) -> str:
-    """Return which of several models finds evidence best and which worst, given names and nDCG@10."""
-    scores = [numbers.format_percent(estimate.value if estimate else None) for _, estimate in (best, worst)]
+def describe_ranking(
+    best: tuple[str, Estimate | None], worst: tuple[str, Estimate | None], models: int
+) -> str:
+    """Return which of several models finds evidence best and which worst, given names and
+    nDCG@10.
+    """
+    scores = [
+        numbers.format_percent(estimate.value if estimate else None)
+        for _, estimate in (best, worst)
+    ]
     if models > 2:
         return f"{best[0]} finds it best (nDCG@10 {scores[0]}), {worst[0]} worst ({scores[1]})."
     return f"{best[0]} finds it better (nDCG@10 {scores[0]}) than {worst[0]} ({scores[1]})."
@@ -511,7 +679,9 @@ def count_truncating(truncating: int, models: int) -> str:
     """Return how many models truncate evidence, as a title."""
     if not truncating:
         return f"None of {models} models truncates evidence"
-    return f"{truncating} of {models} models {'truncates' if truncating == 1 else 'truncate'} evidence"
+    return (
+        f"{truncating} of {models} models {'truncates' if truncating == 1 else 'truncate'} evidence"
+    )
 
 
 def count_truncation(shares: Sequence[float], results: int) -> str:
@@ -531,7 +701,10 @@ def count_states(counts: Mapping[str, int]) -> str:
 def describe_false_alarms(decided: int) -> str:
     """Return how many of so many results are expected to favor an end by chance."""
     by_chance = numbers.format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
-    return f"If none of {decided:,} had any bias, about {by_chance} would be expected to favor an end by chance."
+    return (
+        f"If none of {decided:,} had any bias, about {by_chance} would be expected to favor an "
+        "end by chance."
+    )
 
 
 #: What the rows of a model share.
@@ -544,26 +717,45 @@ def name_common_state(state: str) -> str:
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:
-    """Return that there are too few documents, or what else is counted, and how many are needed; empty if there are enough."""
+    """Return that there are too few documents, or what else is counted, and how many are needed;
+    empty if there are enough.
+    """
     if not needed:
         return ""
-    return f"{pluralize(number, f'{counted} is', f'{counted}s are')} too few, at least {needed:,} are needed"
+    return (
+        f"{pluralize(number, f'{counted} is', f'{counted}s are')} too few, at least {needed:,} "
+        "are needed"
+    )
 
 
 #: How recall in two parts of the documents is told; {first} and {last} are the parts.
 RECALL: dict[ChangeState, str] = {
     ChangeState.BETTER: "{of} recall is higher in the {first} than in the {last}: {points}.",
     ChangeState.WORSE: "{of} recall is lower in the {first} than in the {last}: {points}.",
-    ChangeState.EQUIVALENT: "{of} recall: no difference above {margin} between the {first} and the {last}, {points}.",
-    ChangeState.INCONCLUSIVE: "{of} recall in the {first} and the {last}: inconclusive{points}.{needed}",
+    ChangeState.EQUIVALENT: "{of} recall: no difference above {margin} between the {first} and "
+    "the {last}, {points}.",
+    ChangeState.INCONCLUSIVE: "{of} recall in the {first} and the {last}: "
+    "inconclusive{points}.{needed}",
 }
 
 
 def describe_recall_change(of: str, parts: tuple[str, str], change: MetricChange) -> str:
-    """Return how recall, of documents or of chunks, differs between two parts of the documents, as a sentence."""
-    needed = f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide." if change.needed else ""
+    """Return how recall, of documents or of chunks, differs between two parts of the documents, as
+    a sentence.
+    """
+    needed = (
+        f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide."
+        if change.needed
+        else ""
+    )
     points = format_difference(change)
     if change.state is ChangeState.INCONCLUSIVE and points:
         points = f", {points}"
-    values = {"of": _capitalize(of), "first": parts[0], "last": parts[1], "points": points, "needed": needed}
+    values = {
+        "of": _capitalize(of),
+        "first": parts[0],
+        "last": parts[1],
+        "points": points,
+        "needed": needed,
+    }
     return RECALL[change.state].format(margin=format_margin(change.margin), **values)

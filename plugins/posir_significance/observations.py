@@ -1,4 +1,6 @@
-"""The observations that statistics start from: the gain, position bins, document and article of every query."""
+"""The observations that statistics start from: the gain, position bins, document and article of
+every query.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def _unknown() -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Gains of n queries and their m memberships in position bins; a query on a shared boundary has two memberships.
+    """Gains of n queries and their m memberships in position bins; a query on a shared boundary has
+    two memberships.
 
     Queries of different clusters are independent; those of one document share its difficulty.
     """
@@ -58,11 +61,17 @@ class Observations:
     bins: int
     """Number of position bins."""
     thirds: Integers = field(default_factory=_unknown)
-    """Third of the document that has each query's evidence: 0, 1 or 2, shape (n,); (0,) if only its bins are known."""
+    """Third of the document that has each query's evidence: 0, 1 or 2, shape (n,); (0,) if only its
+    bins are known.
+    """
     twelfths: Integers = field(default_factory=_unknown)
-    """Twelfth of what the model reads, 0 to 11, or `posir_tasks.evidence.Unread`, shape (n,); (0,) if unknown."""
+    """Twelfth of what the model reads, 0 to 11, or `posir_tasks.evidence.Unread`, shape (n,); (0,)
+    if unknown.
+    """
     questions: Integers = field(default_factory=_unknown)
-    """Query of each row, if the n rows are places of queries that have several, shape (n,); else shape (0,)."""
+    """Query of each row, if the n rows are places of queries that have several, shape (n,); else
+    shape (0,).
+    """
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     """1/n of each of the n places of a query, shape (n,); (0,) if rows are queries."""
     read: ReadPart = UNKNOWN
@@ -70,10 +79,14 @@ class Observations:
 
     @property
     def document_thirds(self) -> Integers:
-        """Third of the document that has each query's evidence, shape (n,); if unknown, that of the middle of its bins."""
+        """Third of the document that has each query's evidence, shape (n,); if unknown, that of the
+        middle of its bins.
+        """
         if len(self.thirds) or not len(self.query):
             return self.thirds
-        middle = np.bincount(self.query, bin_midpoints(self.bins)[self.position]) / np.bincount(self.query)
+        middle = np.bincount(self.query, bin_midpoints(self.bins)[self.position]) / np.bincount(
+            self.query
+        )
         # Rounded, so that the middle of two bins on a boundary is always on the same side.
         thirds: Integers = np.floor(3 * middle - 1e-9).astype(np.int64)
         return thirds
@@ -95,21 +108,29 @@ class Observations:
     def select(self, queries: NDArray[np.bool_]) -> Observations:
         """Return the observations of these queries alone. `queries` is a mask of shape (n,)."""
         rows, members = np.cumsum(queries) - 1, queries[self.query]
-        selected = {name: column[queries] for name in QUERY_COLUMNS if len(column := getattr(self, name))}
-        return replace(self, **selected, query=rows[self.query[members]], position=self.position[members])
+        selected = {
+            name: column[queries] for name in QUERY_COLUMNS if len(column := getattr(self, name))
+        }
+        return replace(
+            self, **selected, query=rows[self.query[members]], position=self.position[members]
+        )
 
     def select_read(self) -> Observations:
         """Return the observations of the queries whose evidence the model reads whole."""
         return self.select(self.twelfths < TWELFTHS)
 
     def merge_bins(self, size: int) -> Observations:
-        """Return the observations in bins of `size` consecutive ones; a query in two of them is counted once."""
+        """Return the observations in bins of `size` consecutive ones; a query in two of them is
+        counted once.
+        """
         query, position = np.unique(np.stack([self.query, self.position // size]), axis=1)
         return replace(self, query=query, position=position, bins=self.bins // size)
 
     @classmethod
     def from_ranks(cls, ranks: DocumentRanks, read: ReadPart = UNKNOWN) -> Observations:
-        """Return the observations of ranks by document, of a model that reads this part of documents."""
+        """Return the observations of ranks by document, of a model that reads this part of
+        documents.
+        """
         columns = ranks.columns
         sizes = np.array([len(bins) for _, bins in ranks.cell_keys], np.int64)
         positions = [np.array(bins, np.int64) for _, bins in ranks.cell_keys]

@@ -1,7 +1,8 @@
 """Weighted regression within strata, with intervals that hold for few and for unequal clusters.
 
-The covariance is cluster-robust with the correction CR2 and Satterthwaite's degrees of freedom (Bell & McCaffrey 2002, Survey
-Methodology 28, 169-181; Pustejovsky & Tipton 2018, Journal of Business & Economic Statistics 36, 672-683).
+The covariance is cluster-robust with the correction CR2 and Satterthwaite's degrees of freedom
+(Bell & McCaffrey 2002, Survey Methodology 28, 169-181; Pustejovsky & Tipton 2018, Journal of
+Business & Economic Statistics 36, 672-683).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from posir_significance.intervals import student_difference
 from posir_significance.observations import Floats, Integers
 from posir_tasks.scores import Difference
 
-#: Largest share of a cluster in the information on an estimate that its residuals are corrected for.
+#: Largest share of a cluster in the information on an estimate that its residuals are corrected
+#: for.
 MAX_LEVERAGE = 0.98
 #: Eigenvalues below this share of the largest are rounding errors.
 TOLERANCE = 1e-9
@@ -32,7 +34,9 @@ class Contrast(Difference):
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Gains regressed on p columns within strata, which are nested in clusters. x and y are deviations from stratum means."""
+    """Gains regressed on p columns within strata, which are nested in clusters. x and y are
+    deviations from stratum means.
+    """
 
     coefficients: Floats
     """b = M sum x y, shape (p,)."""
@@ -43,14 +47,20 @@ class Regression:
     scores: Floats
     """Sum of x times the residual over each cluster, shape (C, p)."""
     pseudo: float
-    """Variance of a row of the largest variance that the mean gain allows, by the residual degrees of freedom.
+    """Variance of a row of the largest variance that the mean gain allows, by the residual degrees
+    of freedom.
 
     It keeps errors positive where all gains are equal.
     """
 
     @classmethod
     def fit(
-        cls, gains: Floats, columns: Floats, strata: Integers, clusters: Integers, weights: Floats | None = None
+        cls,
+        gains: Floats,
+        columns: Floats,
+        strata: Integers,
+        clusters: Integers,
+        weights: Floats | None = None,
     ) -> Regression | None:
         """Fit the regression; None if no stratum has rows that differ in a column.
 
@@ -91,7 +101,9 @@ class Regression:
 
     @cached_property
     def leverages(self) -> tuple[Floats, Floats, Floats]:
-        """R = M^(1/2), shape (p, p), and eigenvalues and eigenvectors of each cluster's R A_c R, (C, p) and (C, p, p)."""
+        """R = M^(1/2), shape (p, p), and eigenvalues and eigenvectors of each cluster's R A_c R,
+        (C, p) and (C, p, p).
+        """
         root = symmetric_root(self.inverse)
         shares, axes = np.linalg.eigh(root @ self.information @ root)
         return root, np.clip(shares, 0, MAX_LEVERAGE), axes
@@ -106,7 +118,8 @@ class Regression:
             return None
         root, shares, axes = self.leverages
         a = root @ weights
-        # Coordinates of a in the eigenvectors of each cluster's leverage H: F a = V (1 - h)^-1/2 V'a, H F a likewise.
+        # Coordinates of a in the eigenvectors of each cluster's leverage H: F a = V (1 - h)^-1/2
+        # V'a, H F a likewise.
         turned = (axes.transpose(0, 2, 1) @ a) / np.sqrt(1 - shares)
         corrected = (axes @ turned[..., None])[..., 0]
         squares = ((corrected @ root * self.scores).sum(axis=1) ** 2).sum()
@@ -122,13 +135,17 @@ class Regression:
 
 
 def _number_strata(strata: Integers) -> tuple[Integers, Integers]:
-    """Return the number of rows of each stratum, and the stratum of each row from 0 without gaps."""
+    """Return the number of rows of each stratum, and the stratum of each row from 0 without
+    gaps.
+    """
     _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
     return sizes, stratum
 
 
 def pseudoinverse(matrix: Floats) -> tuple[Floats, int]:
-    """Return the Moore-Penrose inverse of a symmetric positive semidefinite matrix, and its rank."""
+    """Return the Moore-Penrose inverse of a symmetric positive semidefinite matrix, and its
+    rank.
+    """
     values, vectors = np.linalg.eigh(matrix)
     used = values > TOLERANCE * max(values.max(), TOLERANCE)
     inverse: Floats = (vectors[:, used] / values[used]) @ vectors[:, used].T
@@ -138,7 +155,8 @@ def pseudoinverse(matrix: Floats) -> tuple[Floats, int]:
 def symmetric_root(matrix: Floats) -> Floats:
     """Return the symmetric root of a positive semidefinite matrix, shape (B, B).
 
-    It is the only one that does not depend on which eigenvectors the linear algebra library returns.
+    It is the only one that does not depend on which eigenvectors the linear algebra library
+    returns.
     """
     values, vectors = np.linalg.eigh(matrix)
     root: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T

@@ -17,7 +17,8 @@ from posir_tasks.profile import NDCG_AT_10, mean_gain
 from posir_tasks.schemes import bin_midpoints
 from posir_tasks.scores import Better, Estimate, QueryGroup, Score, ScoreValue, Unit
 
-#: Bins that a p-value of slope or correlation needs; SciPy's is 0 for a perfect correlation of three.
+#: Bins that a p-value of slope or correlation needs; SciPy's is 0 for a perfect correlation of
+#: three.
 MIN_BINS = 5
 
 
@@ -47,7 +48,9 @@ def _mean_ndcg(group: QueryGroup) -> ScoreValue:
         return _decide(group)[Quantity.NDCG_AT_10].estimate
     computed = group.values.computed
     if "bins" not in computed:
-        computed["bins"] = list(map(_as_estimate, estimate_bins(Observations.from_ranks(group.values.ranks))))
+        computed["bins"] = list(
+            map(_as_estimate, estimate_bins(Observations.from_ranks(group.values.ranks)))
+        )
     mean: Estimate | None = computed["bins"][group.position]
     return mean
 
@@ -68,10 +71,12 @@ def _trend(key: str) -> Callable[[QueryGroup], ScoreValue]:
 
 
 def fit_trend(counts: Integers) -> dict[str, float]:
-    """Return slope and correlations of the scores of the non-empty bins over their midpoints in [0, 1].
+    """Return slope and correlations of the scores of the non-empty bins over their midpoints in [0,
+    1].
 
-    The same as in the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins have the same weight. Nothing
-    is defined with fewer than two non-empty bins, only the slope where all bins score the same, p-values with at least five.
+    The same as in the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins
+    have the same weight. Nothing is defined with fewer than two non-empty bins, only the slope
+    where all bins score the same, p-values with at least five.
 
     Args:
         counts: Queries per position bin and rank column, shape (P, 12).
@@ -88,11 +93,19 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     scores, middle = scores[filled], bin_midpoints(len(counts))[filled]
     if len(scores) < 2 or np.ptp(scores) == 0:
         return {"slope": 0.0} if len(scores) > 1 else {}
-    line, ranks, pairs = linregress(middle, scores), spearmanr(middle, scores), kendalltau(middle, scores)
+    line, ranks, pairs = (
+        linregress(middle, scores),
+        spearmanr(middle, scores),
+        kendalltau(middle, scores),
+    )
     values = {"slope": line.slope, "r_squared": line.rvalue**2, "pearson": line.rvalue}
     values |= {"spearman": ranks.statistic, "kendall": pairs.statistic}
     if len(scores) >= MIN_BINS:
-        values |= {"slope_p_value": line.pvalue, "spearman_p_value": ranks.pvalue, "kendall_p_value": pairs.pvalue}
+        values |= {
+            "slope_p_value": line.pvalue,
+            "spearman_p_value": ranks.pvalue,
+            "kendall_p_value": pairs.pvalue,
+        }
     return {key: float(value) for key, value in values.items()}
 
 
@@ -114,7 +127,9 @@ COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "start_minus_end": _read_estimate(Quantity.START_MINUS_END),
     "psi_by_chance": _read_estimate(Quantity.PSI_BY_CHANCE),
     # Over all lengths the papers report the mean over queries.
-    "ndcg_at_10_as_published": lambda group: None if group.length is None else _as_estimate(_analyze(group).ndcg_as_published),
+    "ndcg_at_10_as_published": lambda group: (
+        None if group.length is None else _as_estimate(_analyze(group).ndcg_as_published)
+    ),
     "documents": lambda group: _decide(group).documents,
     "tested_questions": lambda group: _decide(group).tested_questions,
     "design_effect": lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,
@@ -125,7 +140,9 @@ COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
 def _read_scores() -> Iterator[Score]:
     text = (files("posir_significance") / "scores.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
-        declared: dict[str, Any] = row | {name: bool(row[name]) for name in ("column", "interval", "by_position")}
+        declared: dict[str, Any] = row | {
+            name: bool(row[name]) for name in ("column", "interval", "by_position")
+        }
         declared |= {"unit": Unit(row["unit"]), "better": Better(row["better"])}
         yield Score(**declared, compute=COMPUTE[row["key"]])
 

@@ -1,4 +1,6 @@
-"""The picture of a result: how well evidence is found at each position, what is truncated, and the finding in words."""
+"""The picture of a result: how well evidence is found at each position, what is truncated, and the
+finding in words.
+"""
 
 from __future__ import annotations
 

@@ -26,18 +26,27 @@ logger = logging.getLogger(__name__)
 
 @public(charts=True)
 def stats(
-    data: str | Path, *, tokenizer: str | Path | None = None, repair: bool = True, scope: Scope | None = None
+    data: str | Path,
+    *,
+    tokenizer: str | Path | None = None,
+    repair: bool = True,
+    scope: Scope | None = None,
 ) -> TableResult:
-    """Describe a dataset: its size, lengths of documents and queries, types of queries and positions of the evidence.
+    """Describe a dataset: its size, lengths of documents and queries, types of queries and
+    positions of the evidence.
 
     Args:
-        data: A task, such as PosIR-English; a dataset on the Hub; or any other data of questions with their evidence.
-        tokenizer: Also count the tokens of all texts with this tokenizer: a name on the Hub or a folder.
+        data: A task, such as PosIR-English; a dataset on the Hub; or any other data of questions
+            with their evidence.
+        tokenizer: Also count the tokens of all texts with this tokenizer: a name on the Hub or a
+            folder.
         repair: Whether an answer that is not where its file says is moved to its only match nearby.
-        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
+        scope: Texts of which each question is asked; by default recognized by the format, and by
+            texts that repeat.
 
     Returns:
-        A row for each language and domain and for their totals; lengths in words, characters and tokens, shares in [0, 1].
+        A row for each language and domain and for their totals; lengths in words, characters and
+        tokens, shares in [0, 1].
 
     Raises:
         PosirError: There is no such data with evidence, or no such tokenizer.
@@ -47,7 +56,9 @@ def stats(
         >>> posir.stats("PosIR-Mini").to_polars()["queries"].max()
         720
     """
-    statistics = compute_statistics(str(data), str(tokenizer) if tokenizer else None, repair=repair, scope=scope)
+    statistics = compute_statistics(
+        str(data), str(tokenizer) if tokenizer else None, repair=repair, scope=scope
+    )
 
     def draw() -> Sequence[Figure]:
         # Altair takes a second to import.
@@ -70,7 +81,9 @@ def stats(
 def compute_statistics(
     name: str, tokenizer: str | None = None, *, repair: bool = True, scope: Scope | None = None
 ) -> tables.DatasetStatistics:
-    """Compute a dataset's statistics, one subset at a time; raise PosirError if there is no such valid dataset or tokenizer."""
+    """Compute a dataset's statistics, one subset at a time; raise PosirError if there is no such
+    valid dataset or tokenizer.
+    """
     counter = load_tokenizer(tokenizer) if tokenizer else None
     dataset = open_data(name, repair=repair, scope=scope).with_questions("posir stats")
     revisions, subsets = set(), []

@@ -3,5 +3,10 @@
 from posir_tasks.plugin_api import DATA, Command, declare
 
 posir_commands = declare(
-    Command("stats", "posir_stats.api:stats", "Show a dataset's size, lengths and evidence positions.", DATA)
+    Command(
+        "stats",
+        "posir_stats.api:stats",
+        "Show a dataset's size, lengths and evidence positions.",
+        DATA,
+    )
 )

@@ -25,7 +25,8 @@ from posir_tasks.sources.statistics import (
 
 #: Headings of the spread of lengths.
 LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")
-#: Evidence is not spread evenly if a third of documents has this much more or less of it than its share of the bins.
+#: Evidence is not spread evenly if a third of documents has this much more or less of it than its
+#: share of the bins.
 UNEVEN = 0.05
 #: Characters of the longest bar.
 BAR = 8
@@ -54,7 +55,9 @@ def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
 
 def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
     """Return a record per language, domain and total."""
-    return [build_record(subset) for group in group_by_language(statistics.subsets) for subset in group]
+    return [
+        build_record(subset) for group in group_by_language(statistics.subsets) for subset in group
+    ]
 
 
 def build_record(subset: Statistics) -> dict[str, Any]:
@@ -86,7 +89,10 @@ def summarize_lengths(lengths: LengthCounts | None) -> dict[str, float | None]:
 
 def _type_shares(subset: Statistics) -> list[float | None]:
     """Return the share of queries of each type, in [0, 1]; None if there are no queries."""
-    return [int(count) / subset.queries.texts if subset.queries.texts else None for count in subset.types]
+    return [
+        int(count) / subset.queries.texts if subset.queries.texts else None
+        for count in subset.types
+    ]
 
 
 def describe_data(statistics: DatasetStatistics) -> str:
@@ -94,25 +100,32 @@ def describe_data(statistics: DatasetStatistics) -> str:
     total = group_by_language(statistics.subsets)[-1][-1]
     median = format_number(total.lengths.summary["50"], ",.0f")
     return (
-        f"{statistics.name}: {total.queries.texts:,} queries on {pluralize(total.lengths.texts, 'relevant document')} of "
+        f"{statistics.name}: {total.queries.texts:,} queries on "
+        f"{pluralize(total.lengths.texts, 'relevant document')} of "
         f"{total.documents.texts:,}, median {median} {total.length_unit}. {describe_spread(total)}."
     )
 
 
 def describe_spread(total: Statistics) -> str:
-    """Return where the evidence is, without a final stop: the shares of the thirds of documents, or the largest bucket."""
+    """Return where the evidence is, without a final stop: the shares of the thirds of documents, or
+    the largest bucket.
+    """
     axes, counts = total.positions.axes, np.array(total.histogram()[ALL])
     if not counts.any():
         return "No evidence has a position"
     if not axes.equal_bins:
         place = int(counts.argmax())
-        return f"The most frequent position is {axes.positions[place]}, {format_percent(counts[place] / counts.sum())}%"
+        return (
+            f"The most frequent position is {axes.positions[place]}, "
+            f"{format_percent(counts[place] / counts.sum())}%"
+        )
     thirds = assign_thirds(len(counts))
     shares = np.bincount(thirds, counts, 3) / counts.sum()
     uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > UNEVEN
     first, middle, last = (format_percent(share) for share in shares)
     return (
-        f"Evidence is {'not ' if uneven else ''}spread evenly: {first}% in the first third of documents, {middle}% in the "
+        f"Evidence is {'not ' if uneven else ''}spread evenly: {first}% in the first third of "
+        f"documents, {middle}% in the "
         f"middle, {last}% in the last"
     )
 
@@ -121,15 +134,27 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
     """Return the tables of each language, and of all languages pooled if there are several."""
     tables = []
     for group in group_by_language(statistics.subsets):
-        title = f"{statistics.name} · {'all languages' if group[0].language == ALL else group[0].language}"
-        tables += [_sizes(title, group), _lengths(title, group), _queries(title, group), _positions(title, group[-1])]
+        title = (
+            f"{statistics.name} · "
+            f"{'all languages' if group[0].language == ALL else group[0].language}"
+        )
+        tables += [
+            _sizes(title, group),
+            _lengths(title, group),
+            _queries(title, group),
+            _positions(title, group[-1]),
+        ]
     return tables
 
 
 def _sizes(title: str, group: Sequence[Statistics]) -> Table:
     """Return the numbers and lengths of documents and queries."""
     total = group[-1]
-    unit = "words" if total.queries.words is not None and total.documents.words is not None else "characters"
+    unit = (
+        "words"
+        if total.queries.words is not None and total.documents.words is not None
+        else "characters"
+    )
     counts, lengths = ("Documents", "Queries", "Relevant"), ("25%", "50%", "75%", "longest")
     numbers = (*counts, *lengths, f"{unit}/query", f"{unit}/document")
     return Table(
@@ -140,7 +165,10 @@ def _sizes(title: str, group: Sequence[Statistics]) -> Table:
                 format_count(subset.documents.texts),
                 format_count(subset.queries.texts),
                 format_count(subset.lengths.texts),
-                *(format_number(value, ",.0f") for value in map(subset.lengths.summary.get, ("25", "50", "75", "max"))),
+                *(
+                    format_number(value, ",.0f")
+                    for value in map(subset.lengths.summary.get, ("25", "50", "75", "max"))
+                ),
                 *(
                     format_number(summarize_lengths(lengths)["mean"], ",.1f")
                     for lengths in (subset.queries.units[unit], subset.documents.units[unit])
@@ -148,16 +176,28 @@ def _sizes(title: str, group: Sequence[Statistics]) -> Table:
             )
             for subset in group
         ),
-        title=f"{title} · documents and queries; length of the relevant documents in {total.length_unit}",
+        title=f"{title} · documents and queries; length of the relevant documents in "
+        f"{total.length_unit}",
     )
 
 
 def _lengths(title: str, group: Sequence[Statistics]) -> Table:
-    """Return the spread of the lengths of all documents and queries: in tokens if counted, else in words or characters."""
+    """Return the spread of the lengths of all documents and queries: in tokens if counted, else in
+    words or characters.
+    """
     total = group[-1]
-    known = [unit for unit in ("tokens", "words", "characters") if total.documents.units[unit] and total.queries.units[unit]]
+    known = [
+        unit
+        for unit in ("tokens", "words", "characters")
+        if total.documents.units[unit] and total.queries.units[unit]
+    ]
     rows = [
-        (subset.domain, name, format_count(texts.texts), *(format_number(value, ",.1f") for value in spread.values()))
+        (
+            subset.domain,
+            name,
+            format_count(texts.texts),
+            *(format_number(value, ",.1f") for value in spread.values()),
+        )
         for subset in group
         for name, texts in (("documents", subset.documents), ("queries", subset.queries))
         for spread in [summarize_lengths(texts.units[known[0]])]
@@ -175,17 +215,25 @@ def _queries(title: str, group: Sequence[Statistics]) -> Table:
             (
                 subset.domain,
                 *map(format_count, subset.queries_by_length().values()),
-                *(MISSING if share is None else f"{format_percent(share)}%" for share in _type_shares(subset)),
+                *(
+                    MISSING if share is None else f"{format_percent(share)}%"
+                    for share in _type_shares(subset)
+                ),
             )
             for subset in group
         ),
-        title=f"{title} · queries by {'length of the relevant document and by ' if lengths else ''}type",
+        title=f"{title} · queries by "
+        f"{'length of the relevant document and by ' if lengths else ''}type",
     )
 
 
 def _positions(title: str, total: Statistics) -> Table:
-    """Return the histogram of evidence positions, with a column per length bucket that has queries."""
-    columns = {name: counts for name, counts in total.histogram().items() if name == ALL or any(counts)}
+    """Return the histogram of evidence positions, with a column per length bucket that has
+    queries.
+    """
+    columns = {
+        name: counts for name, counts in total.histogram().items() if name == ALL or any(counts)
+    }
     bars = map(_format_bars, columns.values())
     return Table(
         build_columns(("Position", *columns)),
@@ -195,12 +243,16 @@ def _positions(title: str, total: Statistics) -> Table:
 
 
 def _format_bars(counts: Sequence[int]) -> list[str]:
-    """Return each count with a bar in eighths of a character, the longest for the largest; only a count of 0 has none."""
+    """Return each count with a bar in eighths of a character, the longest for the largest; only a
+    count of 0 has none.
+    """
     most, width = max(*counts, 1), max(len(f"{count:,}") for count in counts)
     lines = []
     for count in counts:
         whole, rest = divmod(max(round(count / most * BAR * len(EIGHTHS)), count > 0), len(EIGHTHS))
-        lines.append(f"{count:>{width},} {EIGHTHS[-1] * whole}{EIGHTHS[rest - 1] * (rest > 0)}".rstrip())
+        lines.append(
+            f"{count:>{width},} {EIGHTHS[-1] * whole}{EIGHTHS[rest - 1] * (rest > 0)}".rstrip()
+        )
     return lines
 
 
@@ -208,15 +260,23 @@ def describe_tables(statistics: DatasetStatistics) -> str:
     """Return an explanation of the tables."""
     unit = statistics.subsets[0].length_unit
     return (
-        f"Lengths: of the distinct relevant documents, in {unit}{' as stated in the data' if unit == 'tokens' else ''}. Types, "
-        "by a rule of posir: question, if it ends in a question mark; keywords, if it does not and has at most "
-        f"{KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without spaces); otherwise statement."
+        "Lengths: of the distinct relevant documents, in "
+        f"{unit}{' as stated in the data' if unit == 'tokens' else ''}. Types, "
+        "by a rule of posir: question, if it ends in a question mark; keywords, if it does not "
+        "and has at most "
+        f"{KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without "
+        "spaces); otherwise statement."
     )
 
 
 def describe_source(statistics: DatasetStatistics) -> str:
     """Return where the data is from, and how to read the histogram of positions."""
     note = f"Source: {statistics.source}. Bars are scaled to the largest bin of their column."
-    if any(subset.positions.counts.sum() != subset.positions.queries for subset in statistics.subsets):
-        note += " A query in several position buckets is counted in each of them; a query in none is not shown."
+    if any(
+        subset.positions.counts.sum() != subset.positions.queries for subset in statistics.subsets
+    ):
+        note += (
+            " A query in several position buckets is counted in each of them; a query in none is "
+            "not shown."
+        )
     return note

@@ -37,38 +37,49 @@ def train(
     resume: bool = False,
     **settings: Any,
 ) -> TrainingReport | TableResult:
-    """Train a model on evidence at chosen positions, and compare it with the base model on held-out articles.
+    """Train a model on evidence at chosen positions, and compare it with the base model on held-out
+    articles.
 
-    The folder is an ordinary model, for `mteb run -m FOLDER` and all commands here. Its report is in `training/`, and so are
-    the settings of the run: `--config FOLDER/training/settings.yaml` repeats it.
+    The folder is an ordinary model, for `mteb run -m FOLDER` and all commands here. Its report is
+    in `training/`, and so are the settings of the run: `--config FOLDER/training/settings.yaml`
+    repeats it.
 
     Args:
-        model: A registered model or a local folder: dense, of sentence-transformers. Not needed if `config` has it.
-        data: A task, or any file, folder or Hub dataset of questions with evidence. Not needed if `config` has it.
-        output: Folder for the model, which must be empty; checkpoints, report and settings are in its `training/`.
-        positions: `begin`, `middle`, `end`, `uniform` (the default), or three weights such as `2,1,1`.
+        model: A registered model or a local folder: dense, of sentence-transformers. Not needed if
+            `config` has it.
+        data: A task, or any file, folder or Hub dataset of questions with evidence. Not needed if
+            `config` has it.
+        output: Folder for the model, which must be empty; checkpoints, report and settings are in
+            its `training/`.
+        positions: `begin`, `middle`, `end`, `uniform` (the default), or three weights such as
+            `2,1,1`.
         pooling: `mean`, `cls`, `lasttoken` or `max`; by default the model's.
         per_article: Questions about one article in a row of a batch; 4 by default.
         guard: Data of a forgetting check: a task of mteb, or what `data` takes.
-        seeds: Models to train, each with a seed of its own, on the same articles, for intervals over seeds.
+        seeds: Models to train, each with a seed of its own, on the same articles, for intervals
+            over seeds.
         config: YAML file with settings; the other arguments take precedence.
         resume: Continue a run of the same settings that was interrupted.
-        settings: Further fields by name, such as `learning_rate` (default 2e-5), `epochs` (3), `window` in tokens, and
-            `held_out`, a share of the articles in [0, 1]; `posir train --settings-help` lists them all.
+        settings: Further fields by name, such as `learning_rate` (default 2e-5), `epochs` (3),
+            `window` in tokens, and `held_out`, a share of the articles in [0, 1]; `posir train
+            --settings-help` lists them all.
 
     Returns:
-        The changes by training: nDCG@10 and start to end in [-1, 1], PSI in [0, 1] and the cosine of unrelated texts, before
-        and after, with 95% intervals; `folder` of the model; `notes`, warnings first. Of several seeds, the change with each,
-        and its mean.
+        The changes by training: nDCG@10 and start to end in [-1, 1], PSI in [0, 1] and the cosine
+        of unrelated texts, before and after, with 95% intervals; `folder` of the model; `notes`,
+        warnings first. Of several seeds, the change with each, and its mean.
 
     Raises:
-        PosirError: accelerate is not installed; there is no such model or data; a setting is wrong; `output` is not empty; or
-            training failed.
+        PosirError: accelerate is not installed; there is no such model or data; a setting is wrong;
+            `output` is not empty; or training failed.
 
     Examples:
         >>> import posir
-        >>> quick = {"max_steps": 1, "batch_size": 4, "held_out": 0.4, "budget": "most", "drop_beyond": True}
-        >>> report = posir.train("./my-model", data="squad.json", positions="begin", output="my-tuned-model", **quick)
+        >>> quick = {"max_steps": 1, "batch_size": 4, "held_out": 0.4}
+        >>> quick |= {"budget": "most", "drop_beyond": True, "positions": "begin"}
+        >>> report = posir.train(
+        ...     "./my-model", data="squad.json", output="my-tuned-model", **quick
+        ... )
         >>> report.folder.name, report.to_polars()["score"][0]
         ('my-tuned-model', 'nDCG@10')
     """
@@ -80,7 +91,9 @@ def train(
         "per_article": per_article,
         "guard": [str(check) for check in to_list(guard)],
     }
-    loaded = load_settings(TrainingSettings, Path(config) if config is not None else None, settings, options)
+    loaded = load_settings(
+        TrainingSettings, Path(config) if config is not None else None, settings, options
+    )
     if find_spec("accelerate") is None:
         raise PosirError("`posir train` needs accelerate: pip install 'accelerate>=1.1'")
     folder = Path(output)
@@ -90,7 +103,9 @@ def train(
         seed: loaded.model_copy(update={"seed": seed, "split_seed": loaded.division})
         for seed in range(loaded.seed, loaded.seed + seeds)
     }
-    reports = {seed: _train(run, folder / f"seed-{seed}", resume=resume) for seed, run in runs.items()}
+    reports = {
+        seed: _train(run, folder / f"seed-{seed}", resume=resume) for seed, run in runs.items()
+    }
     from posir_train.report import compare_seeds
 
     return compare_seeds(reports)
@@ -113,7 +128,11 @@ def _train(loaded: TrainingSettings, folder: Path, *, resume: bool) -> TrainingR
         with track("Comparing with the base model"):
             report = build_report(loaded, folder, trained, forgetting_checks)
     except KeyboardInterrupt:
-        advice = "with --resume to continue" if (folder / RECORD).exists() else "again: nothing was saved yet"
+        advice = (
+            "with --resume to continue"
+            if (folder / RECORD).exists()
+            else "again: nothing was saved yet"
+        )
         print(f"Interrupted: run the same command {advice}.", file=sys.stderr)
         raise
     write_report(report, trained.model)
@@ -133,10 +152,12 @@ def compose(
     config: str | Path | None = None,
     **settings: Any,
 ) -> TableResult:
-    """Compose documents with the evidence at the beginning, in the middle or at the end, in the PosIR layout.
+    """Compose documents with the evidence at the beginning, in the middle or at the end, in the
+    PosIR layout.
 
-    Questions whose evidence cannot be placed are skipped and counted. The titles are those of the articles that the
-    documents are from, or of the groups of mosaics; `posir train` holds complete ones out.
+    Questions whose evidence cannot be placed are skipped and counted. The titles are those of the
+    articles that the documents are from, or of the groups of mosaics; `posir train` holds complete
+    ones out.
 
     Args:
         data: A task, or any file, folder or Hub dataset of questions with evidence.
@@ -145,7 +166,8 @@ def compose(
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
         kind: `windows` (the default), `moved` or `mosaics`.
         tokens: Tokens of a composed document; 126 by default.
-        positions: `each` (the default), `begin`, `middle`, `end`, `uniform`, or three weights such as `2,1,1`.
+        positions: `each` (the default), `begin`, `middle`, `end`, `uniform`, or three weights such
+            as `2,1,1`.
         config: YAML file with settings; the other arguments take precedence.
         settings: Further fields by name: `tokenizer`, `groups` and `seed`.
 
@@ -153,11 +175,13 @@ def compose(
         The folder of each corpus, and its number of questions.
 
     Raises:
-        PosirError: There is no such data, a setting is wrong, a folder exists already, or no question can be composed.
+        PosirError: There is no such data, a setting is wrong, a folder exists already, or no
+            question can be composed.
 
     Examples:
         >>> import posir
-        >>> composed = posir.compose("PosIR-Mini", language="eng-Latn", domain="mini", output="windows", tokens=60)
+        >>> target = {"language": "eng-Latn", "domain": "mini", "output": "windows"}
+        >>> composed = posir.compose("PosIR-Mini", tokens=60, **target)
         >>> len(composed.rows)
         3
     """
@@ -166,25 +190,39 @@ def compose(
     from posir_train import examples
 
     options = {"kind": kind, "tokens": tokens, "positions": positions}
-    loaded = load_settings(ComposeSettings, Path(config) if config is not None else None, settings, options)
-    targets = examples.list_targets(language, domain, Path(output), 1 if loaded.weights else len(Position))
+    loaded = load_settings(
+        ComposeSettings, Path(config) if config is not None else None, settings, options
+    )
+    targets = examples.list_targets(
+        language, domain, Path(output), 1 if loaded.weights else len(Position)
+    )
     tokenizer = load_tokenizer(loaded.tokenizer)
     dataset = open_data(data, language=language).with_questions("posir compose")
-    sources = examples.tokenize_examples(examples.pool_corpora(examples.read_examples(dataset)), tokenizer)
+    sources = examples.tokenize_examples(
+        examples.pool_corpora(examples.read_examples(dataset)), tokenizer
+    )
     chosen = sources
     match loaded.kind:
         case "windows":
             compose: examples.Composer = partial(examples.compose_window, tokens=loaded.tokens)
         case "mosaics":
-            compose = examples.build_mosaic_composer(sources, loaded.tokens, loaded.groups, loaded.seed)
+            compose = examples.build_mosaic_composer(
+                sources, loaded.tokens, loaded.groups, loaded.seed
+            )
         case "moved":
-            compose, chosen = partial(examples.compose_moved, language=language), examples.choose_one_each(sources)
+            compose, chosen = (
+                partial(examples.compose_moved, language=language),
+                examples.choose_one_each(sources),
+            )
     shares = loaded.weights.shares if loaded.weights else None
     corpora, skipped = examples.compose_examples(chosen, compose, loaded.seed, shares)
     skipped += Counter({"another question about its document": len(sources) - len(chosen)})
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
     if not corpora[0]:
-        raise PosirError(f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer documents.")
+        raise PosirError(
+            f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer "
+            "documents."
+        )
     rows, lines = [], []
     for target, composed in zip(targets, corpora, strict=True):
         examples.write_examples(composed, (), target, tokenizer)
@@ -193,4 +231,6 @@ def compose(
     if skipped:
         lines.append(f"skipped: {pluralize(skipped.total(), 'question')} ({reasons})")
     values = {"corpora": rows, "skipped": dict(skipped)}
-    return TableResult(title=f"Documents composed of {data}", rows=rows, tables=(), values=values, last=lines)
+    return TableResult(
+        title=f"Documents composed of {data}", rows=rows, tables=(), values=values, last=lines
+    )

@@ -1,4 +1,6 @@
-"""Retrieval by position, exactly as `mteb run` does it, in any trainer; `PositionEvaluator` and its callback."""
+"""Retrieval by position, exactly as `mteb run` does it, in any trainer; `PositionEvaluator` and its
+callback.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,15 @@ from posir_significance.decision import decide
 from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
-from posir_tasks.display.charts import COLORS, NULL, build_chart, build_positions, curve, null_band, with_percentages
+from posir_tasks.display.charts import (
+    COLORS,
+    NULL,
+    build_chart,
+    build_positions,
+    curve,
+    null_band,
+    with_percentages,
+)
 from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.context import EncodingContext
@@ -84,7 +94,9 @@ class Measurement:
 
 
 def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) -> Measurement:
-    """Rank the documents of every corpus for its questions, as `mteb run` does: no document is left out."""
+    """Rank the documents of every corpus for its questions, as `mteb run` does: no document is left
+    out.
+    """
     wrapped, size = _wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
     values, samples = [], []
     articles: list[str] = []
@@ -92,8 +104,16 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
         data = subset.read()
         values.append(rank_subset(wrapped, dataset, subset, data, batch_size, read_sample_size()))
         rows = random.Random(0).sample(range(len(data.corpus)), min(size, len(data.corpus)))
-        article_of = dict(zip(data.evidence.document_ids, data.evidence.clusters or data.evidence.document_ids, strict=True))
-        articles += [article_of.get(name) or name for name in (data.corpus["id"][row] for row in rows)]
+        article_of = dict(
+            zip(
+                data.evidence.document_ids,
+                data.evidence.clusters or data.evidence.document_ids,
+                strict=True,
+            )
+        )
+        articles += [
+            article_of.get(name) or name for name in (data.corpus["id"][row] for row in rows)
+        ]
         context = build_request(dataset, subset, data, batch_size).context
         encoded = context.encode(wrapped, data.corpus.select(rows), PromptType.document)
         samples.append(unit_vectors(np.asarray(encoded, np.float32)))
@@ -125,7 +145,9 @@ def rank_subset(
 
     placed = find_read(data.queries, data.evidence, documents)
     name = f"{subset.language}-{subset.domain}"
-    ranks = DocumentRanks.from_ranks(dataset.scheme, data.evidence, ranked.ranks, placed, name, select_texts(documents))
+    ranks = DocumentRanks.from_ranks(
+        dataset.scheme, data.evidence, ranked.ranks, placed, name, select_texts(documents)
+    )
     ordinary = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     test = RotationTest(model, request, results, ordinary, sample_size, len(dataset.subsets))
     rotations = test.rank(dataset.scheme, data.evidence, documents, ranks, find_read, placed.read)
@@ -133,23 +155,34 @@ def rank_subset(
 
 
 def _wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
-    with warnings.catch_warnings(action="ignore"):  # mteb's, on prompts and on arguments that it passes itself
+    with warnings.catch_warnings(
+        action="ignore"
+    ):  # mteb's, on prompts and on arguments that it passes itself
         return SentenceTransformerEncoderWrapper(model)
 
 
-def _search(model: SentenceTransformerEncoderWrapper, request: SearchRequest) -> tuple[Results, RankedQueries]:
+def _search(
+    model: SentenceTransformerEncoderWrapper, request: SearchRequest
+) -> tuple[Results, RankedQueries]:
     """Search and rank as `mteb run` does; raise ScoreError if the model returns NaN."""
     try:
         return search_and_rank(model, request)
     except ScoreError as error:
-        raise ScoreError("The model returns NaN, so nothing can be ranked. Lower learning_rate.") from error
+        raise ScoreError(
+            "The model returns NaN, so nothing can be ranked. Lower learning_rate."
+        ) from error
 
 
-def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_size: int) -> SearchRequest:
+def build_request(
+    dataset: Dataset, subset: Subset, data: PositionData, batch_size: int
+) -> SearchRequest:
     """Return the search of a subset's questions in its corpus, as mteb describes it to models."""
     languages = list(dict.fromkeys([subset.query_language, subset.corpus_language]))
     metadata = build_metadata(
-        legible_name(dataset.name), dataset=dataset.location, revision=LOCAL, languages={subset.domain: languages}
+        legible_name(dataset.name),
+        dataset=dataset.location,
+        revision=LOCAL,
+        languages={subset.domain: languages},
     )
     return SearchRequest(
         corpus=data.corpus,
@@ -157,7 +190,9 @@ def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_si
         positives=data.evidence.positives(),
         top_ranked=None,
         top_k=max(K_VALUES),
-        context=EncodingContext(metadata, SPLIT, subset.domain, {"batch_size": batch_size, "show_progress_bar": False}),
+        context=EncodingContext(
+            metadata, SPLIT, subset.domain, {"batch_size": batch_size, "show_progress_bar": False}
+        ),
         timer=TimingStack(),
     )
 
@@ -176,28 +211,38 @@ def _draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
     cells = pool_lengths(ranks, merged=is_sparse(profile.axes, profile.counts.sum(axis=(0, 2))))
     positions = build_positions(profile.axes)
     base = with_percentages(build_chart([cell.columns() for cell in cells]))
-    layers = [null_band(base, NULL, positions), *curve(base, positions, alt.ColorValue(COLORS[0]), "rule")]
+    layers = [
+        null_band(base, NULL, positions),
+        *curve(base, positions, alt.ColorValue(COLORS[0]), "rule"),
+    ]
     picture = io.BytesIO()
-    alt.layer(*layers).properties(width=480, height=240, background="white").save(picture, format="png")
+    alt.layer(*layers).properties(width=480, height=240, background="white").save(
+        picture, format="png"
+    )
     return np.asarray(Image.open(picture).convert("RGB"))
 
 
-#: Name of the score that `posir train` compares checkpoints by, which sentence-transformers' trainer prefixes with `eval_`.
+#: Name of the score that `posir train` compares checkpoints by, which sentence-transformers'
+#: trainer prefixes with `eval_`.
 CRITERION = "position_criterion"
-#: Scores with an interval, which has two keys of its own: `position_effect_low` and `position_effect_high`, for example.
+#: Scores with an interval, which has two keys of its own: `position_effect_low` and
+#: `position_effect_high`, for example.
 ESTIMATES = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
 THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
 
 
 class PositionEvaluator(BaseEvaluator):
-    """Evaluate how well a model retrieves, and how much that depends on the position of the evidence.
+    """Evaluate how well a model retrieves, and how much that depends on the position of the
+    evidence.
 
-    For `SentenceTransformerTrainer(evaluator=...)`, or to be called with a model. The scores are those of `mteb run` on the
-    same data, in [0, 1]: every question is searched in the whole corpus; several subsets are pooled as in `posir report`. Keys
-    are `ndcg_at_10`, `position_effect` (the same evidence in the first third of its document minus in the last),
-    `position_effect_in_window` and `start_minus_end` (as the data lie), each with its 95% interval (`_low`, `_high`), and
-    `ndcg_at_10_begin`, `_middle` and `_end`; NaN where undefined. Effects are measured by rotating documents, at the last call
-    alone, outside of a training, or at every call with `rotated`. A name is put before the keys.
+    For `SentenceTransformerTrainer(evaluator=...)`, or to be called with a model. The scores are
+    those of `mteb run` on the same data, in [0, 1]: every question is searched in the whole corpus;
+    several subsets are pooled as in `posir report`. Keys are `ndcg_at_10`, `position_effect` (the
+    same evidence in the first third of its document minus in the last), `position_effect_in_window`
+    and `start_minus_end` (as the data lie), each with its 95% interval (`_low`, `_high`), and
+    `ndcg_at_10_begin`, `_middle` and `_end`; NaN where undefined. Effects are measured by rotating
+    documents, at the last call alone, outside of a training, or at every call with `rotated`. A
+    name is put before the keys.
     """
 
     def __init__(
@@ -218,37 +263,56 @@ class PositionEvaluator(BaseEvaluator):
             primary_metric: Key of the score that checkpoints are chosen by, without the name.
             name: Put before the keys, and into the name of the CSV file.
             batch_size: Texts that are encoded at a time.
-            write_csv: Whether to append a row for each evaluation to a CSV file in the folder that the trainer gives.
-            rotated: Documents of each length that are rotated at every call; None to rotate the usual sample at a call outside
-                of a training, which is the last one.
-            baseline: Values of a model on the same data. The scores then have `position_criterion`, which is higher for a
-                model with less bias among those that keep the baseline's nDCG@10: 1 - the size of the position effect. If
-                nDCG@10 is below the baseline's by its interval, it is their difference minus 1, which is below 0.
+            write_csv: Whether to append a row for each evaluation to a CSV file in the folder that
+                the trainer gives.
+            rotated: Documents of each length that are rotated at every call; None to rotate the
+                usual sample at a call outside of a training, which is the last one.
+            baseline: Values of a model on the same data. The scores then have `position_criterion`,
+                which is higher for a model with less bias among those that keep the baseline's
+                nDCG@10: 1 - the size of the position effect. If nDCG@10 is below the baseline's by
+                its interval, it is their difference minus 1, which is below 0.
 
         Raises:
             PosirError: There is no such data, or no such metric; or `rotated` is below 1.
             DataError: The data is invalid, or has no question with evidence.
         """
         super().__init__()  # type: ignore[no-untyped-call]
-        self.dataset = data if isinstance(data, Dataset) else open_data(data).with_questions("PositionEvaluator")
+        self.dataset = (
+            data
+            if isinstance(data, Dataset)
+            else open_data(data).with_questions("PositionEvaluator")
+        )
         if rotated is not None and rotated < 1:
-            raise PosirError(f"rotated {rotated}: must be at least 1. Omit it to rotate documents at the last call alone.")
+            raise PosirError(
+                f"rotated {rotated}: must be at least 1. Omit it to rotate documents at the last "
+                "call alone."
+            )
         self.name = name
         self.batch_size = batch_size
         self.write_csv = write_csv
         self.rotated = rotated
         self.baseline = baseline
         self.csv_file = f"Position_evaluation{f'_{name}' if name else ''}_results.csv"
-        keys = [*(key for name in ESTIMATES for key in _name_ends(name)), *THIRDS, *([CRITERION] if baseline else [])]
+        keys = [
+            *(key for name in ESTIMATES for key in _name_ends(name)),
+            *THIRDS,
+            *([CRITERION] if baseline else []),
+        ]
         if primary_metric not in keys:
-            raise PosirError(f"primary_metric '{primary_metric}': no such score. Choose from {', '.join(keys)}.")
+            raise PosirError(
+                f"primary_metric '{primary_metric}': no such score. Choose from {', '.join(keys)}."
+            )
         self.primary_metric = primary_metric
-        self.greater_is_better = not primary_metric.startswith(("position_effect", "start_minus_end"))
+        self.greater_is_better = not primary_metric.startswith(
+            ("position_effect", "start_minus_end")
+        )
         #: Values of evaluated models, by step of the training; -1 outside of one.
         self.values: dict[int, ResultValues] = {}
         self._data = [(subset, subset.read()) for subset in self.dataset.subsets]
 
-    def __call__(self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
         """Return the scores of a model by key.
 
         Args:
@@ -264,10 +328,15 @@ class PositionEvaluator(BaseEvaluator):
         is_last = steps < 0
         sample_size = self.rotated or (read_sample_size() if is_last else 0)
         self.values[steps] = pool(
-            rank_subset(wrapped, dataset, subset, data, self.batch_size, sample_size) for subset, data in self._data
+            rank_subset(wrapped, dataset, subset, data, self.batch_size, sample_size)
+            for subset, data in self._data
         )
         scores = compute_scores(self.values[steps], self.baseline)
-        logger.info("Position evaluation on %s: %s", self.dataset.name, {key: round(scores[key], 4) for key in ESTIMATES})
+        logger.info(
+            "Position evaluation on %s: %s",
+            self.dataset.name,
+            {key: round(scores[key], 4) for key in ESTIMATES},
+        )
         if output_path is not None and self.write_csv:
             row, folder = {"epoch": epoch, "steps": steps, **scores}, Path(output_path)
             folder.mkdir(parents=True, exist_ok=True)
@@ -284,7 +353,9 @@ class PositionEvaluator(BaseEvaluator):
 
 
 class PositionCurveCallback(TrainerCallback):
-    """Draws the curve of each evaluation: nDCG@10 over position, with 95% intervals and the band of no position effect."""
+    """Draws the curve of each evaluation: nDCG@10 over position, with 95% intervals and the band of
+    no position effect.
+    """
 
     def __init__(self, evaluator: PositionEvaluator, writer: SummaryWriter | None = None) -> None:
         """Remember the evaluator of the trainer.
@@ -300,8 +371,16 @@ class PositionCurveCallback(TrainerCallback):
             raise PosirError("PositionCurveCallback needs TensorBoard: pip install tensorboard")
         self._evaluator, self._writer = evaluator, writer
 
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
-        """Draw the curve of the evaluation that has just ended, if it was the evaluator's and on the first process."""
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **_: Any,
+    ) -> None:
+        """Draw the curve of the evaluation that has just ended, if it was the evaluator's and on
+        the first process.
+        """
         values = self._evaluator.values.get(state.global_step)
         if values is None or not state.is_world_process_zero:
             return
@@ -311,7 +390,9 @@ class PositionCurveCallback(TrainerCallback):
             # Beside the folders of the trainer's own logs.
             self._writer = SummaryWriter(str(Path(args.output_dir or "") / "runs" / "position"))
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
-        self._writer.add_image(tag, _draw_picture(values.ranks), state.global_step, dataformats="HWC")
+        self._writer.add_image(
+            tag, _draw_picture(values.ranks), state.global_step, dataformats="HWC"
+        )
 
 
 def _name_ends(name: str) -> tuple[str, str, str]:
@@ -334,5 +415,7 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
         change = estimate_difference(paired.gains, paired.clusters)
         lost = change is not None and change.high is not None and change.high < 0
         effect = findings.value(Quantity.POSITION_EFFECT)
-        scores[CRITERION] = change.value - 1 if change and lost else 0.0 if effect is None else 1 - abs(effect)
+        scores[CRITERION] = (
+            change.value - 1 if change and lost else 0.0 if effect is None else 1 - abs(effect)
+        )
     return {key: float("nan") if value is None else float(value) for key, value in scores.items()}

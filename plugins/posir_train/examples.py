@@ -1,9 +1,11 @@
-"""Training data: questions with the span of their evidence, and the corpus that they are searched in.
+"""Training data: questions with the span of their evidence, and the corpus that they are searched
+in.
 
-Documents are composed so that the evidence is at a chosen place; spans stay true. Natural windows are cut from longer
-documents, so that the answer lies in one third of the window. Where evidence is moved within its document, the position alone
-differs. Mosaics put the passage with the answer between passages of other articles, which exaggerates effects: a model learns
-to tell unrelated passages apart.
+Documents are composed so that the evidence is at a chosen place; spans stay true. Natural windows
+are cut from longer documents, so that the answer lies in one third of the window. Where evidence is
+moved within its document, the position alone differs. Mosaics put the passage with the answer
+between passages of other articles, which exaggerates effects: a model learns to tell unrelated
+passages apart.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, TokenSpans
 from posir_tasks.text.words import find_words, is_unspaced
 from posir_train.settings import Position, find_position
 
-#: Characters before and after the evidence by which another text with the same passage is recognized.
+#: Characters before and after the evidence by which another text with the same passage is
+#: recognized.
 CONTEXT = 32
 #: Places of a window that are tried before a question is skipped.
 TRIES = 20
@@ -63,8 +66,9 @@ class TrainingDocument:
     corpus: str
     """Documents of one corpus are ranked against each other."""
     article: str
-    """The article that it is part of: its title, if it has one. Questions about one article are never divided between
-    training and held-out data."""
+    """The article that it is part of: its title, if it has one. Questions about one article are
+    never divided between training and held-out data.
+    """
     tokens: int = 0
     """Its length as the data states it; 0 if unknown."""
 
@@ -92,12 +96,19 @@ class Example:
         return self.document.text[self.start : self.end]
 
     def is_answered_by(self, text: str) -> bool:
-        """Return whether another text has the passage with the evidence, or a part of it that an end of the text cuts off."""
+        """Return whether another text has the passage with the evidence, or a part of it that an
+        end of the text cuts off.
+        """
         own = self.document.text
-        before, after = own[max(0, self.start - CONTEXT) : self.start], own[self.end : self.end + CONTEXT]
+        before, after = (
+            own[max(0, self.start - CONTEXT) : self.start],
+            own[self.end : self.end + CONTEXT],
+        )
         if not (before.strip() or after.strip()):
             return self.evidence in text
-        return _continues(text, before, self.evidence) or _continues(text[::-1], after[::-1], self.evidence[::-1])
+        return _continues(text, before, self.evidence) or _continues(
+            text[::-1], after[::-1], self.evidence[::-1]
+        )
 
 
 def _continues(text: str, context: str, evidence: str) -> bool:
@@ -124,7 +135,11 @@ class Examples:
         """Return some of the examples; the corpus stays complete."""
         chosen = tuple(examples)
         asked = {example.document for example in chosen}
-        return replace(self, examples=chosen, others=tuple(document for document in self.corpus if document not in asked))
+        return replace(
+            self,
+            examples=chosen,
+            others=tuple(document for document in self.corpus if document not in asked),
+        )
 
     @cached_property
     def corpus(self) -> tuple[TrainingDocument, ...]:
@@ -143,16 +158,21 @@ class Examples:
 
 
 def read_examples(dataset: Dataset) -> Examples:
-    """Read training data; raise PosirError without spans of evidence, or with texts in another language than questions."""
+    """Read training data; raise PosirError without spans of evidence, or with texts in another
+    language than questions.
+    """
     parts = [_read_subset(subset) for subset in progress(dataset.subsets, "Reading")]
     examples = merge_articles([example for part in parts for example in part.examples])
     if not examples:
         raise PosirError(
-            f"{dataset.name}: the evidence of its questions is missing. Training needs the span of each answer: give a task or "
+            f"{dataset.name}: the evidence of its questions is missing. Training needs the span "
+            "of each answer: give a task or "
             "folder in the PosIR layout, or SQuAD-format JSON."
         )
     others = tuple(document for part in parts for document in part.others)
-    return Examples(dataset.name, combine_revisions([part.revision for part in parts]), tuple(examples), others)
+    return Examples(
+        dataset.name, combine_revisions([part.revision for part in parts]), tuple(examples), others
+    )
 
 
 def _read_subset(subset: Subset) -> Examples:
@@ -161,90 +181,150 @@ def _read_subset(subset: Subset) -> Examples:
     if not data.has_spans:
         return Examples(corpus, data.revision, ())
     if subset.query_language != subset.corpus_language:
-        raise PosirError(f"{corpus}: spans are in texts of another language than the corpus. Give data in one language.")
+        raise PosirError(
+            f"{corpus}: spans are in texts of another language than the corpus. Give data in one "
+            "language."
+        )
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     tokens = evidence.tokens.tolist() or [0] * len(evidence)
     documents = {
         name: TrainingDocument(name, texts[name], corpus, article, length)
-        for name, article, length in zip(evidence.document_ids, name_articles(subset, evidence), tokens, strict=True)
+        for name, article, length in zip(
+            evidence.document_ids, name_articles(subset, evidence), tokens, strict=True
+        )
     }
-    rows = zip(evidence.query_ids, data.queries["text"], evidence.document_ids, data.place_spans(), strict=True)
+    rows = zip(
+        evidence.query_ids,
+        data.queries["text"],
+        evidence.document_ids,
+        data.place_spans(),
+        strict=True,
+    )
     examples = tuple(Example(name, text, documents[of], *span) for name, text, of, span in rows)
     others = tuple(
-        TrainingDocument(name, text, corpus, f"{corpus}/{name}") for name, text in texts.items() if name not in documents
+        TrainingDocument(name, text, corpus, f"{corpus}/{name}")
+        for name, text in texts.items()
+        if name not in documents
     )
     return Examples(corpus, data.revision, examples, others)
 
 
 def name_articles(subset: Subset, evidence: Evidence) -> list[str]:
-    """Return the article of each question's document: its title, or a name of its own if it has none."""
+    """Return the article of each question's document: its title, or a name of its own if it has
+    none.
+    """
     titles = evidence.clusters or [""] * len(evidence)
     return [
-        title or f"{subset.language}/{subset.domain}/{name}" for name, title in zip(evidence.document_ids, titles, strict=True)
+        title or f"{subset.language}/{subset.domain}/{name}"
+        for name, title in zip(evidence.document_ids, titles, strict=True)
     ]
 
 
 def merge_articles(examples: Sequence[Example]) -> list[Example]:
-    """Return the examples with one article for all documents of the same text, so that no text is in two articles."""
+    """Return the examples with one article for all documents of the same text, so that no text is
+    in two articles.
+    """
     documents = list(dict.fromkeys(example.document for example in examples))
     rows = pl.DataFrame(
-        [(row.article, row.text) for row in documents], dict.fromkeys(("article", "text"), pl.String), orient="row"
+        [(row.article, row.text) for row in documents],
+        dict.fromkeys(("article", "text"), pl.String),
+        orient="row",
     )
-    linked = rows.with_columns(component=link_documents(rows.select(pl.all().rank("dense")).to_numpy().T))
+    linked = rows.with_columns(
+        component=link_documents(rows.select(pl.all().rank("dense")).to_numpy().T)
+    )
     articles = linked.select(pl.col("article").min().over("component"))["article"]
-    merged = {document: replace(document, article=article) for document, article in zip(documents, articles, strict=True)}
+    merged = {
+        document: replace(document, article=article)
+        for document, article in zip(documents, articles, strict=True)
+    }
     return [replace(example, document=merged[example.document]) for example in examples]
 
 
 def pool_corpora(data: Examples) -> Examples:
-    """Return the examples as one corpus; where there were several, ids of questions and documents begin with theirs."""
+    """Return the examples as one corpus; where there were several, ids of questions and documents
+    begin with theirs.
+    """
     corpora = {document.corpus for document in data.documents}
     if len(corpora) == 1:
         return data
-    pooled = {document: replace(document, id=f"{document.corpus}/{document.id}", corpus=data.name) for document in data.corpus}
+    pooled = {
+        document: replace(document, id=f"{document.corpus}/{document.id}", corpus=data.name)
+        for document in data.corpus
+    }
     examples = (
-        replace(example, id=f"{example.document.corpus}/{example.id}", document=pooled[example.document])
+        replace(
+            example, id=f"{example.document.corpus}/{example.id}", document=pooled[example.document]
+        )
         for example in data.examples
     )
-    return replace(data, examples=tuple(examples), others=tuple(pooled[document] for document in data.others))
+    return replace(
+        data, examples=tuple(examples), others=tuple(pooled[document] for document in data.others)
+    )
 
 
 def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
-    """Return examples to train on, and those about a share of the articles, by a hash; both have the whole corpus."""
+    """Return examples to train on, and those about a share of the articles, by a hash; both have
+    the whole corpus.
+    """
     count = round(share * len(data.articles))
     if min(count, len(data.articles) - count) < 2:
         raise PosirError(
-            f"{data.name}: its questions are about {len(data.articles)} separate document(s) or article(s); of these, "
-            f"held_out {share:g} leaves {len(data.articles) - count} to train on and {count} to measure with, and both need "
+            f"{data.name}: its questions are about {len(data.articles)} separate document(s) or "
+            "article(s); of these, "
+            f"held_out {share:g} leaves {len(data.articles) - count} to train on and {count} to "
+            "measure with, and both need "
             "at least 2. Give more data, or another held_out."
         )
-    ordered = sorted(data.articles, key=lambda name: blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest())
+    ordered = sorted(
+        data.articles,
+        key=lambda name: blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest(),
+    )
     held_out = set(ordered[:count])
     rest = [example for example in data.examples if example.document.article not in held_out]
-    return data.select(rest), data.select(example for example in data.examples if example.document.article in held_out)
+    return data.select(rest), data.select(
+        example for example in data.examples if example.document.article in held_out
+    )
 
 
 def write_examples(
-    examples: Sequence[Example], others: Sequence[TrainingDocument], target: Target, tokenizer: Tokenizer
+    examples: Sequence[Example],
+    others: Sequence[TrainingDocument],
+    target: Target,
+    tokenizer: Tokenizer,
 ) -> None:
-    """Write examples of one corpus, and its documents that none of them is about, as one domain, completely or not at all.
+    """Write examples of one corpus, and its documents that none of them is about, as one domain,
+    completely or not at all.
 
-    The tokenizer counts the tokens of documents whose length is unknown. What the loader would reject is a PosirError.
+    The tokenizer counts the tokens of documents whose length is unknown. What the loader would
+    reject is a PosirError.
     """
     documents = list(dict.fromkeys(example.document for example in examples))
     uncounted = [document for document in documents if not document.tokens]
-    counted = dict(zip(uncounted, map(len, tokenizer.find_tokens([document.text for document in uncounted])), strict=True))
+    counted = dict(
+        zip(
+            uncounted,
+            map(len, tokenizer.find_tokens([document.text for document in uncounted])),
+            strict=True,
+        )
+    )
     data = PositionData.from_questions(
         {document.id: document.text for document in chain(documents, others)},
-        {item.id: (item.question, item.document.id, Span(item.start, item.end)) for item in examples},
+        {
+            item.id: (item.question, item.document.id, Span(item.start, item.end))
+            for item in examples
+        },
         titles={document.id: document.article for document in documents},
-        tokens={document.id: document.tokens or max(1, counted[document]) for document in documents},
+        tokens={
+            document.id: document.tokens or max(1, counted[document]) for document in documents
+        },
     )
     write_domain(data, target.folder)
 
 
 def write_dataset(data: Examples, folder: Path) -> Dataset:
-    """Write examples of any number of corpora, named `<language>/<domain>`, as a folder for `POSIR_DATA`.
+    """Write examples of any number of corpora, named `<language>/<domain>`, as a folder for
+    `POSIR_DATA`.
 
     It replaces an earlier dataset; raise PosirError if there are other files in the folder.
     """
@@ -259,7 +339,9 @@ def write_dataset(data: Examples, folder: Path) -> Dataset:
 
 
 def _remove_dataset(folder: Path) -> None:
-    """Remove a folder of written examples; raise PosirError if a file in it is not of the layout."""
+    """Remove a folder of written examples; raise PosirError if a file in it is not of the
+    layout.
+    """
     if not folder.exists():
         return
     layout = re.compile(rf"[^/]+/[^/]+/[^/]+/({'|'.join(map(re.escape, (*FILES, PLACES_FILE)))})")
@@ -267,7 +349,9 @@ def _remove_dataset(folder: Path) -> None:
         name = path.relative_to(folder).as_posix()
         is_written = path.is_dir() or layout.fullmatch(name) or is_unfinished(path)
         if path.is_symlink() or not (is_written or any(map(is_unfinished, path.parents))):
-            raise PosirError(f"{path}: was not written by posir, and is not removed. Move it elsewhere.")
+            raise PosirError(
+                f"{path}: was not written by posir, and is not removed. Move it elsewhere."
+            )
     shutil.rmtree(folder)
 
 
@@ -279,7 +363,9 @@ def list_tasks(dataset: Dataset) -> list[str]:
 
 
 def list_targets(language: str, domain: str, output: Path, count: int) -> list[Target]:
-    """Return a target for each of several corpora: the domain itself, or numbered domains; PosirError if one is not allowed."""
+    """Return a target for each of several corpora: the domain itself, or numbered domains;
+    PosirError if one is not allowed.
+    """
     names = [domain] if count == 1 else [f"{domain}_{number}" for number in range(1, count + 1)]
     targets = [Target(language, name, output) for name in names]
     for target in targets:
@@ -314,9 +400,11 @@ def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExa
 Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Example | str]
 
 
-def compose_window(source: TokenizedExample, position: Position, rng: random.Random, *, tokens: int) -> Example | str:
-    """Return the question with a natural window of at most so many tokens, cut at word borders, whose third at the position has
-    the whole evidence, or why there is none.
+def compose_window(
+    source: TokenizedExample, position: Position, rng: random.Random, *, tokens: int
+) -> Example | str:
+    """Return the question with a natural window of at most so many tokens, cut at word borders,
+    whose third at the position has the whole evidence, or why there is none.
     """
     third, total = tokens / len(Position), len(source.tokens)
     if source.last - source.first > third:
@@ -329,19 +417,35 @@ def compose_window(source: TokenizedExample, position: Position, rng: random.Ran
         window = _cut_window(source.example, int(low), int(high))
         if window is None:
             continue
-        spans = (window.start, window.end), (window.start, window.start + 1), (window.end - 1, window.end)
+        spans = (
+            (window.start, window.end),
+            (window.start, window.start + 1),
+            (window.end - 1, window.end),
+        )
         if {find_position(*span, len(window.document.text)) for span in spans} == {position}:
             return window
     return NO_ROOM
 
 
 def _cut_window(example: Example, low: int, high: int) -> Example | None:
-    """Return an example with the words of its document between two characters; None if that cuts its evidence off."""
+    """Return an example with the words of its document between two characters; None if that cuts
+    its evidence off.
+    """
     text = example.document.text
     # Words that an end divides are left out.
-    while 0 < low < len(text) and not text[low - 1].isspace() and not text[low].isspace() and low < example.start:
+    while (
+        0 < low < len(text)
+        and not text[low - 1].isspace()
+        and not text[low].isspace()
+        and low < example.start
+    ):
         low += 1
-    while high < len(text) and not text[high].isspace() and not text[high - 1].isspace() and high > example.end:
+    while (
+        high < len(text)
+        and not text[high].isspace()
+        and not text[high - 1].isspace()
+        and high > example.end
+    ):
         high -= 1
     window = text[low:high]
     low += len(window) - len(window.lstrip())
@@ -349,7 +453,10 @@ def _cut_window(example: Example, low: int, high: int) -> Example | None:
     if not low <= example.start < example.end <= high:
         return None
     document = TrainingDocument(
-        f"{example.document.id}:{low}-{high}", text[low:high], example.document.corpus, example.document.article
+        f"{example.document.id}:{low}-{high}",
+        text[low:high],
+        example.document.corpus,
+        example.document.article,
     )
     return Example(example.id, example.question, document, example.start - low, example.end - low)
 
@@ -363,14 +470,18 @@ def compose_mosaic(
     fillers: Mapping[str, Sequence[tuple[str, str]]],
     groups: Mapping[str, str],
 ) -> Example | str:
-    """Return the question with a mosaic of three passages of equal length, one with the evidence, or why there is none.
+    """Return the question with a mosaic of three passages of equal length, one with the evidence,
+    or why there is none.
 
-    The others are of other articles of the same group; `fillers` has article and text of the passages of each group.
+    The others are of other articles of the same group; `fillers` has article and text of the
+    passages of each group.
     """
     size, document = tokens // len(Position), source.example.document
     if source.last - source.first > size:
         return TOO_LONG
-    start = rng.randint(max(0, source.last - size), max(0, min(source.first, len(source.tokens) - size)))
+    start = rng.randint(
+        max(0, source.last - size), max(0, min(source.first, len(source.tokens) - size))
+    )
     end = min(start + size, len(source.tokens)) - 1
     passage = _cut_window(source.example, int(source.tokens[start][0]), int(source.tokens[end][1]))
     if passage is None:
@@ -384,12 +495,22 @@ def compose_mosaic(
     shift = sum(len(part) + len(SEPARATOR) for part in parts[:position])
     name = f"{passage.document.id}:{position.title}:{rng.getrandbits(32):08x}"
     mosaic = TrainingDocument(name, SEPARATOR.join(parts), document.corpus, group)
-    composed = Example(source.example.id, source.example.question, mosaic, passage.start + shift, passage.end + shift)
+    composed = Example(
+        source.example.id,
+        source.example.question,
+        mosaic,
+        passage.start + shift,
+        passage.end + shift,
+    )
     return composed if composed.position == position else NO_ROOM
 
 
-def compose_moved(source: TokenizedExample, position: Position, _: random.Random, *, language: str) -> Example | str:
-    """Return the question with the sentences of its evidence before, among or behind the others, or why there is none."""
+def compose_moved(
+    source: TokenizedExample, position: Position, _: random.Random, *, language: str
+) -> Example | str:
+    """Return the question with the sentences of its evidence before, among or behind the others, or
+    why there is none.
+    """
     example, text = source.example, source.example.document.text
     sentences = find_sentences(text, language)
     own = [span for span in sentences if span.start < example.end and example.start < span.end]
@@ -403,17 +524,24 @@ def compose_moved(source: TokenizedExample, position: Position, _: random.Random
     shift = (ends[place] + len(space) if place else 0) - own[0].start
     name = f"{example.document.id}:{position.title}"
     document = replace(example.document, id=name, text=space.join(parts), tokens=0)
-    moved = Example(example.id, example.question, document, example.start + shift, example.end + shift)
+    moved = Example(
+        example.id, example.question, document, example.start + shift, example.end + shift
+    )
     return moved if moved.position == position else NOT_MOVED
 
 
 def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:
-    """Return the first question about each document: several copies of a document would answer each other's questions."""
+    """Return the first question about each document: several copies of a document would answer each
+    other's questions.
+    """
     return list({source.example.document: source for source in reversed(sources)}.values())[::-1]
 
 
-def build_mosaic_composer(sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int) -> Composer:
-    """Divide the articles into groups, and their documents into passages that fill mosaics of the same group.
+def build_mosaic_composer(
+    sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int
+) -> Composer:
+    """Divide the articles into groups, and their documents into passages that fill mosaics of the
+    same group.
 
     Training and held-out data are divided by group, so that no passage is in both.
     """
@@ -428,7 +556,9 @@ def build_mosaic_composer(sources: Sequence[TokenizedExample], tokens: int, grou
 
 
 def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
-    """Yield consecutive passages of about so many tokens, at word borders; the short rest is left out."""
+    """Yield consecutive passages of about so many tokens, at word borders; the short rest is left
+    out.
+    """
     words = [start for start, _ in find_words(text)]
     for first in range(0, len(tokens) - size + 1, size):
         ends = tokens[[first, first + size - 1], 0]
@@ -437,12 +567,17 @@ def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
 
 
 def compose_examples(
-    sources: Sequence[TokenizedExample], compose: Composer, seed: int, shares: Sequence[float] | None = None
+    sources: Sequence[TokenizedExample],
+    compose: Composer,
+    seed: int,
+    shares: Sequence[float] | None = None,
 ) -> tuple[list[list[Example]], Counter[str]]:
-    """Compose every question once with its evidence at a random position, drawn by shares, or without them at each position.
+    """Compose every question once with its evidence at a random position, drawn by shares, or
+    without them at each position.
 
-    These are corpora of a Latin square: each has every question once, and each position equally often; over the corpora a
-    question has all positions. Questions that cannot be composed with some position are skipped, and counted by reason.
+    These are corpora of a Latin square: each has every question once, and each position equally
+    often; over the corpora a question has all positions. Questions that cannot be composed with
+    some position are skipped, and counted by reason.
     """
     corpora: list[list[Example]] = [[] for _ in (Position if shares is None else (None,))]
     skipped: Counter[str] = Counter()

@@ -1,4 +1,6 @@
-"""The report of a training run: what training changed on held-out documents and forgetting checks, paired by question."""
+"""The report of a training run: what training changed on held-out documents and forgetting checks,
+paired by question.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,14 @@ from posir_tasks.tasks.base import PositionTask
 from posir_train.evaluation import Measurement, measure, select_third
 from posir_train.examples import list_tasks, name_articles
 from posir_train.preparation import load_base
-from posir_train.settings import HELD_OUT, WORK, Position, TrainingSettings, display_name, open_dataset
+from posir_train.settings import (
+    HELD_OUT,
+    WORK,
+    Position,
+    TrainingSettings,
+    display_name,
+    open_dataset,
+)
 from posir_train.training import TrainedModel
 
 if TYPE_CHECKING:
@@ -60,23 +69,31 @@ NDCG = METRIC_NAMES["ndcg_at_10"]
 EFFECTS = (METRIC_NAMES["position_effect"], METRIC_NAMES["position_effect_in_window"])
 COSINE = "cosine of unrelated texts"
 #: The fields of a `Change` by score.
-METRICS = {METRIC_NAMES[key]: key for key in ("ndcg_at_10", "position_effect", "position_effect_in_window")}
+METRICS = {
+    METRIC_NAMES[key]: key for key in ("ndcg_at_10", "position_effect", "position_effect_in_window")
+}
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 BRIEF = (
-    "On held-out articles. nDCG@10 and position effects (the same evidence in the first third minus in the last) x 100. "
+    "On held-out articles. nDCG@10 and position effects (the same evidence in the first third "
+    "minus in the last) x 100. "
     "Intervals: 95% for new articles; of a difference with a change, 95% for the three together."
 )
 LEGEND = (
-    "Searched in the whole corpus; differences are paired by query, position effects by rotated version. Better: a higher "
-    "nDCG@10, a position effect nearer to 0; equivalent: within a margin. nDCG@10 of the positions has an interval only: "
-    "different questions. Cosine of unrelated texts: mean over documents of different articles; near 1, all texts are alike."
+    "Searched in the whole corpus; differences are paired by query, position effects by rotated "
+    "version. Better: a higher "
+    "nDCG@10, a position effect nearer to 0; equivalent: within a margin. nDCG@10 of the "
+    "positions has an interval only: "
+    "different questions. Cosine of unrelated texts: mean over documents of different articles; "
+    "near 1, all texts are alike."
 )
 TRAINED = "The trained model"
 #: How a trained model is deployed; what was trained is in its weights alone.
 DEPLOYMENT = (
-    "Deployment: the folder is an ordinary model of sentence-transformers, for `SentenceTransformer(FOLDER)` and servers of "
-    "such models; encode all documents anew, since the vectors of the base model do not fit its queries."
+    "Deployment: the folder is an ordinary model of sentence-transformers, for "
+    "`SentenceTransformer(FOLDER)` and servers of "
+    "such models; encode all documents anew, since the vectors of the base model do not fit its "
+    "queries."
 )
 CARD_FILE, HEADING = "README.md", "## Position of the evidence"
 
@@ -100,7 +117,11 @@ class TrainingChange:
     @property
     def title(self) -> str:
         """The score and its data."""
-        return self.score if self.forgetting_check is None else f"forgetting check {self.forgetting_check}, {self.score}"
+        return (
+            self.score
+            if self.forgetting_check is None
+            else f"forgetting check {self.forgetting_check}, {self.score}"
+        )
 
     @property
     def label(self) -> str:
@@ -117,19 +138,31 @@ class TrainingChange:
 
 
 def compare_measurements(before: Measurement, after: Measurement) -> list[TrainingChange]:
-    """Return all changes on the same questions: nDCG@10, over all and by position, position effects and the cosine."""
+    """Return all changes on the same questions: nDCG@10, over all and by position, position effects
+    and the cosine.
+    """
     first, other = (analyze(measured.values).overall for measured in (before, after))
     findings = [decide(group) for group in (first, other)]
     change = compare_groups(first, other, paired=True)
     observed = [Observations.from_ranks(measured.values.ranks) for measured in (before, after)]
     paired, thirds = subtract_observations(*observed), []
     for position in Position:
-        first_mean, other_mean = (estimate_mean(*select_third(observations, position)) for observations in observed)
+        first_mean, other_mean = (
+            estimate_mean(*select_third(observations, position)) for observations in observed
+        )
         difference = estimate_difference(*select_third(paired, position))
-        thirds.append(TrainingChange(f"{NDCG}, {position.title}", first_mean, other_mean, difference))
-    cosines = before.unrelated_cosine, after.unrelated_cosine, after.unrelated_cosine - before.unrelated_cosine
+        thirds.append(
+            TrainingChange(f"{NDCG}, {position.title}", first_mean, other_mean, difference)
+        )
+    cosines = (
+        before.unrelated_cosine,
+        after.unrelated_cosine,
+        after.unrelated_cosine - before.unrelated_cosine,
+    )
     # Without two articles there are no unrelated texts.
-    cosine_before, cosine_after, risen = (Estimate(value) if np.isfinite(cosines[-1]) else None for value in cosines)
+    cosine_before, cosine_after, risen = (
+        Estimate(value) if np.isfinite(cosines[-1]) else None for value in cosines
+    )
     return [
         _build_change(NDCG, first.ndcg, other.ndcg, change),
         *thirds,
@@ -138,19 +171,27 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Traini
     ]
 
 
-def _build_effect_change(name: str, findings: Sequence[GroupFindings], change: Change) -> TrainingChange:
+def _build_effect_change(
+    name: str, findings: Sequence[GroupFindings], change: Change
+) -> TrainingChange:
     quantity = Quantity(METRICS[name])
     before, after = (result[quantity].estimate for result in findings)
     return _build_change(name, before, after, change)
 
 
 def _build_change(
-    score: str, before: Estimate | None, after: Estimate | None, change: Change, forgetting_check: str | None = None
+    score: str,
+    before: Estimate | None,
+    after: Estimate | None,
+    change: Change,
+    forgetting_check: str | None = None,
 ) -> TrainingChange:
     metric: MetricChange = getattr(change, METRICS[score])
     sentence = describe_change(METRICS[score], metric, "the base model", "the trained model")
     sentence = sentence[0].upper() + sentence[1:]
-    return TrainingChange(score, before, after, metric.difference, metric, sentence, forgetting_check)
+    return TrainingChange(
+        score, before, after, metric.difference, metric, sentence, forgetting_check
+    )
 
 
 def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:
@@ -159,7 +200,9 @@ def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:
 
 
 def list_truncation(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
-    """Return sentences on the evidence beyond the window of each model, by its label, as `posir report` has them."""
+    """Return sentences on the evidence beyond the window of each model, by its label, as `posir
+    report` has them.
+    """
     return list(truncation_notes(labels, list(map(summarize_measurement, labels, (before, after)))))
 
 
@@ -170,7 +213,10 @@ def find_warnings(changes: Sequence[TrainingChange]) -> list[str]:
         f"{format_number(change.after.value, '.2f')}: the embeddings are "
         "collapsing. Embeddings that are all alike do not depend on position, which is no cure."
         for change in changes
-        if change.score == COSINE and change.before and change.after and change.after.value - change.before.value > COLLAPSE
+        if change.score == COSINE
+        and change.before
+        and change.after
+        and change.after.value - change.before.value > COLLAPSE
     ]
     losses = [
         f"{change.title}: worse than the base model's."
@@ -181,9 +227,13 @@ def find_warnings(changes: Sequence[TrainingChange]) -> list[str]:
 
 
 def describe_changes(changes: Sequence[TrainingChange]) -> Iterator[str]:
-    """Yield a paragraph for the held-out articles and for each forgetting check: how nDCG@10 and position effects change."""
+    """Yield a paragraph for the held-out articles and for each forgetting check: how nDCG@10 and
+    position effects change.
+    """
     for name in dict.fromkeys(change.forgetting_check for change in changes):
-        own = (change for change in changes if change.forgetting_check == name and change.difference)
+        own = (
+            change for change in changes if change.forgetting_check == name and change.difference
+        )
         if sentences := [change.sentence for change in own if change.sentence]:
             yield " ".join(sentences if name is None else [f"Forgetting check {name}:", *sentences])
 
@@ -193,23 +243,33 @@ def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[s
     rows = []
     for change in changes:
         indexed = change.score == COSINE
-        score, difference = (format_psi, format_psi_difference) if indexed else (format_percent, format_points)
+        score, difference = (
+            (format_psi, format_psi_difference) if indexed else (format_percent, format_points)
+        )
         scores = (change.before, change.after)
-        own = (format_estimate(value, format_points if change.score in EFFECTS else score) for value in scores)
-        rows.append((change.title, *own, format_estimate(change.difference, difference), change.label))
+        own = (
+            format_estimate(value, format_points if change.score in EFFECTS else score)
+            for value in scores
+        )
+        rows.append(
+            (change.title, *own, format_estimate(change.difference, difference), change.label)
+        )
     headings = ("Score", "Before", "After", "After - before", "Change")
     return Table(build_columns(headings, headings[1:4]), tuple(rows), title, tuple(notes))
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
-    """Return the data of a forgetting check: what `open_data` takes, or a retrieval task of mteb."""
+    """Return the data of a forgetting check: what `open_data` takes, or a retrieval task of
+    mteb.
+    """
     path = Path(name).expanduser()
     # What no task is named.
     if "/" in name or path.suffix or path.exists():
         return open_dataset(name)
     if (task := find_retrieval_task(name)) is None:
         raise PosirError(
-            f"--guard {name}: no file or folder, and mteb has no such retrieval task. Choose one, such as SciFact; "
+            f"--guard {name}: no file or folder, and mteb has no such retrieval task. Choose one, "
+            "such as SciFact; "
             "`posir tasks` lists some."
         )
     return open_dataset(name) if isinstance(task, PositionTask) else task
@@ -221,16 +281,20 @@ def check_forgetting(
     labels: tuple[str, str],
     trained_on: Collection[str],
 ) -> tuple[list[TrainingChange], list[str]]:
-    """Compare the base model and the trained one, by their labels, on the data of a forgetting check.
+    """Compare the base model and the trained one, by their labels, on the data of a forgetting
+    check.
 
-    With positions of the evidence, these are all scores that held-out questions have, in the whole corpus, paired by query, and
-    intervals are for new articles. Another task has nDCG@10, and its queries count as independent. There are notes on articles
-    of the data that were trained on, and on what the models truncate.
+    With positions of the evidence, these are all scores that held-out questions have, in the whole
+    corpus, paired by query, and intervals are for new articles. Another task has nDCG@10, and its
+    queries count as independent. There are notes on articles of the data that were trained on, and
+    on what the models truncate.
     """
     if isinstance(data, AbsTaskRetrieval):
         name = data.metadata.name
         change = compare_queries(name, *(_measure_queries(data, model) for model in models))
-        return [change], [f"Forgetting check {name}: a task of mteb, whose queries count as independent."]
+        return [change], [
+            f"Forgetting check {name}: a task of mteb, whose queries count as independent."
+        ]
     before, after = (measure(model, data) for model in models)
     named = [name_articles(subset, subset.read().evidence) for subset in data.subsets]
     articles = {name for names in named for name in names}
@@ -239,15 +303,28 @@ def check_forgetting(
     warning = f" {common} of these were trained on." if common else ""
     notes = [f"{counts[0]} about {counts[1]}.{warning}", *list_truncation(before, after, labels)]
     return (
-        [replace(change, forgetting_check=data.name) for change in compare_measurements(before, after)],
+        [
+            replace(change, forgetting_check=data.name)
+            for change in compare_measurements(before, after)
+        ],
         [f"Forgetting check {data.name}: {note}" for note in notes],
     )
 
 
 def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict[str, float]:
     # mteb warns of its own use of older names in sentence-transformers.
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore", category=FutureWarning):
-        mteb.evaluate(model, task, cache=None, prediction_folder=folder, show_progress_bar=False, co2_tracker=False)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(action="ignore", category=FutureWarning),
+    ):
+        mteb.evaluate(
+            model,
+            task,
+            cache=None,
+            prediction_folder=folder,
+            show_progress_bar=False,
+            co2_tracker=False,
+        )
         (file,) = Path(folder).rglob("*.json")
         predictions = read_json(file)
     task.load_data()
@@ -256,11 +333,16 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
         for split, results in predictions[subset].items():
             relevant = task.dataset[subset][split]["relevant_docs"]
             scores = score_each_query(results, relevant, (1, 10))["ndcg_at_10"]
-            gains |= {f"{subset}/{split}/{query}": score for query, score in zip(relevant, scores, strict=True)}
+            gains |= {
+                f"{subset}/{split}/{query}": score
+                for query, score in zip(relevant, scores, strict=True)
+            }
     return gains
 
 
-def compare_queries(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> TrainingChange:
+def compare_queries(
+    name: str, before: Mapping[str, float], after: Mapping[str, float]
+) -> TrainingChange:
     """Return the change of nDCG@10 of a task, paired by query; queries count as independent."""
     queries = sorted(before)
     values = [np.array([scores[query] for query in queries]) for scores in (before, after)]
@@ -275,17 +357,23 @@ def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
     tasks = " ".join(f"-t {name}" for name in list_tasks(trained.held_out))
     shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
     sampled = (
-        f"Positions in batches: {settings.positions} (begin, middle, end: {shares}), balanced within length bins; "
+        f"Positions in batches: {settings.positions} (begin, middle, end: {shares}), balanced "
+        "within length bins; "
         f"{settings.loss}, scale {settings.scale:g}."
         if settings.objective == "retrieval"
         else f"Objective: {settings.objective}; positions of the evidence play no part in it."
     )
     return [
-        f"Trained on {training.description}. {sampled} Batches of {settings.batch_size}, learning rate "
-        f"{settings.learning_rate:g}, seed {settings.seed}; the weights are those of step {trained.steps:,}.",
-        f"Measured with {pluralize(len(held_out.examples), 'question')} about {pluralize(len(held_out.articles), 'article')} "
-        f"that were not trained on, searched in the whole corpus of {pluralize(len(held_out.corpus), 'document')}. They are in "
-        f"`{HELD_OUT}` in this folder, where `POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` repeats the figures.",
+        f"Trained on {training.description}. {sampled} Batches of {settings.batch_size}, learning "
+        "rate "
+        f"{settings.learning_rate:g}, seed {settings.seed}; the weights are those of step "
+        f"{trained.steps:,}.",
+        f"Measured with {pluralize(len(held_out.examples), 'question')} about "
+        f"{pluralize(len(held_out.articles), 'article')} "
+        "that were not trained on, searched in the whole corpus of "
+        f"{pluralize(len(held_out.corpus), 'document')}. They are in "
+        f"`{HELD_OUT}` in this folder, where `POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` "
+        "repeats the figures.",
     ]
 
 
@@ -293,7 +381,8 @@ def add_to_card(folder: Path, report: str, base: str | None) -> None:
     """Add a report in Markdown to the model card in a folder, in place of an earlier one."""
     card = folder / CARD_FILE
     text = card.read_text(encoding="utf-8").partition(HEADING)[0] if card.exists() else ""
-    # sentence-transformers links to the base model on the Hub; the name of a folder is no such link.
+    # sentence-transformers links to the base model on the Hub; the name of a folder is no such
+    # link.
     if base and "/" not in base:
         text = text.replace(f"[{base}](https://huggingface.co/{base})", base)
     write_text(card, f"{text.rstrip()}\n\n{HEADING}\n\n{report}\n")
@@ -311,7 +400,9 @@ class TrainingReport(Presentable):
     steps: int
     """The step whose weights the model has."""
     changes: tuple[TrainingChange, ...]
-    """Each score of the base model and of the trained model, on held-out articles first, then on the data of `guard`."""
+    """Each score of the base model and of the trained model, on held-out articles first, then on
+    the data of `guard`.
+    """
     notes: tuple[str, ...]
     """Warnings first, then what was left out, and what was trained on and measured with."""
     commands: tuple[str, ...]
@@ -328,12 +419,19 @@ class TrainingReport(Presentable):
     def pictures(self) -> tuple[Strip, ...]:
         """The pictures of the answer before and after training."""
         named = zip(("before", "after"), self.measured, strict=True)
-        return tuple(build_strip(summary.findings[0], analyze(summary.values).overall, name) for name, summary in named)
+        return tuple(
+            build_strip(summary.findings[0], analyze(summary.values).overall, name)
+            for name, summary in named
+        )
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the tables."""
         findings = to_paragraphs(describe_changes(self.changes))
-        return (*findings, DisplaySection(tables=self.tables, strips=self.pictures), DisplaySection(sentences=(DEPLOYMENT,)))
+        return (
+            *findings,
+            DisplaySection(tables=self.tables, strips=self.pictures),
+            DisplaySection(sentences=(DEPLOYMENT,)),
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each score and data."""
@@ -345,7 +443,10 @@ class TrainingReport(Presentable):
 
     def closing(self) -> tuple[str, ...]:
         """Return the folder of the model, and the commands that repeat the figures."""
-        opening = f"{self.folder}: the trained model, of step {self.steps:,}. To repeat the figures with mteb:"
+        opening = (
+            f"{self.folder}: the trained model, of step {self.steps:,}. To repeat the figures "
+            "with mteb:"
+        )
         return (opening, "\n".join(self.commands))
 
     def legend(self) -> tuple[str, ...]:
@@ -358,9 +459,14 @@ class TrainingReport(Presentable):
 
 
 def build_report(
-    settings: TrainingSettings, folder: Path, trained: TrainedModel, forgetting_checks: Sequence[Dataset | AbsTaskRetrieval]
+    settings: TrainingSettings,
+    folder: Path,
+    trained: TrainedModel,
+    forgetting_checks: Sequence[Dataset | AbsTaskRetrieval],
 ) -> TrainingReport:
-    """Compare the trained model with the base model on held-out articles and on the data of forgetting checks."""
+    """Compare the trained model with the base model on held-out articles and on the data of
+    forgetting checks.
+    """
     labels, articles = (display_name(settings.model), TRAINED), trained.data.articles
     changes = compare_measurements(trained.before, trained.after)
     forgetting_notes: list[str] = []
@@ -372,9 +478,14 @@ def build_report(
             forgetting_notes += said
     truncated = list_truncation(trained.before, trained.after, labels)
     retrieval = settings.objective == "retrieval"
-    results, tasks = folder / WORK / "results", [part for name in list_tasks(trained.held_out) for part in ("-t", name)]
+    results, tasks = (
+        folder / WORK / "results",
+        [part for name in list_tasks(trained.held_out) for part in ("-t", name)],
+    )
     # mteb knows no other pooling, window or prompt of the base model.
-    altered = settings.model_dump(include={"revision", "pooling", "window", "query_prompt"}, exclude_none=True)
+    altered = settings.model_dump(
+        include={"revision", "pooling", "window", "query_prompt"}, exclude_none=True
+    )
     base = [] if altered else [settings.model]
     runs = [
         f"POSIR_DATA={shlex.quote(str(folder / HELD_OUT))} "
@@ -382,7 +493,8 @@ def build_report(
         for model in [*base, str(folder)]
     ]
     return TrainingReport(
-        title=f"{labels[0]}, trained {f'on {settings.positions}' if retrieval else f'with {settings.objective}'}",
+        title=f"{labels[0]}, trained "
+        f"{f'on {settings.positions}' if retrieval else f'with {settings.objective}'}",
         settings=settings.to_json(),
         folder=folder,
         steps=trained.steps,
@@ -395,42 +507,76 @@ def build_report(
             *describe(settings, trained),
         ),
         commands=(*runs, shlex.join(["posir", "compare" if base else "report", str(results)])),
-        measured=(summarize_measurement(labels[0], trained.before), summarize_measurement(TRAINED, trained.after)),
+        measured=(
+            summarize_measurement(labels[0], trained.before),
+            summarize_measurement(TRAINED, trained.after),
+        ),
     )
 
 
 def compare_seeds(reports: Mapping[int, TrainingReport]) -> TableResult:
-    """Return the changes by trainings that differ in their seed alone, and their means with 95% intervals for new seeds."""
+    """Return the changes by trainings that differ in their seed alone, and their means with 95%
+    intervals for new seeds.
+    """
     rows, cells, sentences = [], [], []
     for changes in zip(*(report.changes for report in reports.values()), strict=True):
-        first, form = changes[0], format_psi_difference if changes[0].score == COSINE else format_points
+        first, form = (
+            changes[0],
+            format_psi_difference if changes[0].score == COSINE else format_points,
+        )
         values = [change.difference.value for change in changes if change.difference]
         mean = None
         if len(values) == len(changes):
             half = float(t.ppf(0.975, len(values) - 1) * sem(values))
-            mean = Estimate(float(np.mean(values)), (float(np.mean(values)) - half, float(np.mean(values)) + half))
-            sentences += (
-                [f"Over {len(values)} seeds, {first.title} changes by {format_estimate(mean, form)}."] if first.metric else []
+            mean = Estimate(
+                float(np.mean(values)),
+                (float(np.mean(values)) - half, float(np.mean(values)) + half),
             )
-        own = {f"seed_{seed}": change.difference for seed, change in zip(reports, changes, strict=True)}
-        rows.append({"score": first.score, "forgetting_check": first.forgetting_check, "mean": mean, **own})
-        cells.append((first.title, *(format_estimate(change, form) for change in (*own.values(), mean))))
+            sentences += (
+                [
+                    f"Over {len(values)} seeds, {first.title} changes by "
+                    f"{format_estimate(mean, form)}."
+                ]
+                if first.metric
+                else []
+            )
+        own = {
+            f"seed_{seed}": change.difference for seed, change in zip(reports, changes, strict=True)
+        }
+        rows.append(
+            {"score": first.score, "forgetting_check": first.forgetting_check, "mean": mean, **own}
+        )
+        cells.append(
+            (first.title, *(format_estimate(change, form) for change in (*own.values(), mean)))
+        )
     headings = ("Score", *(f"Seed {seed}" for seed in reports), "Over seeds")
     table = Table(build_columns(headings, headings[1:]), tuple(cells))
     note = (
-        "After - before on the same held-out articles. Of a seed: the interval is for new articles. Over seeds: the mean, and "
+        "After - before on the same held-out articles. Of a seed: the interval is for new "
+        "articles. Over seeds: the mean, and "
         "its interval for new seeds on these articles, by Student's t."
     )
-    title, folders = next(iter(reports.values())).title, [str(report.folder) for report in reports.values()]
-    return TableResult(title=title, rows=rows, tables=[table], sentences=sentences, notes=[note], last=folders)
+    title, folders = (
+        next(iter(reports.values())).title,
+        [str(report.folder) for report in reports.values()],
+    )
+    return TableResult(
+        title=title, rows=rows, tables=[table], sentences=sentences, notes=[note], last=folders
+    )
 
 
 def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
-    """Write the report into the work folder, and into the model card with its curve before and after training."""
+    """Write the report into the work folder, and into the model card with its curve before and
+    after training.
+    """
     work_folder = report.folder / WORK
     sentences = list(describe_changes(report.changes))
     markdown = "\n\n".join([*sentences, *map(to_markdown, report.tables)])
-    for name, text in {"report.json": report.to_json(), "report.md": markdown, "report.html": report.to_html()}.items():
+    for name, text in {
+        "report.json": report.to_json(),
+        "report.md": markdown,
+        "report.html": report.to_html(),
+    }.items():
         write_text(work_folder / name, text)
     Picture(draw_strips(report.pictures)).save(work_folder / "curve.png")
     image = f"![{' '.join(strip.description for strip in report.pictures)}]({WORK}/curve.png)"

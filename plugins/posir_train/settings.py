@@ -31,7 +31,9 @@ class Position(IntEnum):
 
 
 def find_position(start: int, end: int, characters: int) -> Position:
-    """Return the third of a document of so many characters that contains the midpoint of a span; borders as in PosIR."""
+    """Return the third of a document of so many characters that contains the midpoint of a span;
+    borders as in PosIR.
+    """
     return Position(sum((start + end) * 3 > 2 * border * characters for border in (1, 2)))
 
 
@@ -45,8 +47,13 @@ class PositionWeights:
 
     @classmethod
     def parse(cls, text: str) -> PositionWeights:
-        """Read `begin`, `middle`, `end`, `uniform` or three weights separated by commas; ValueError for anything else."""
-        named = {position.title: tuple(float(position == other) for other in Position) for position in Position}
+        """Read `begin`, `middle`, `end`, `uniform` or three weights separated by commas; ValueError
+        for anything else.
+        """
+        named = {
+            position.title: tuple(float(position == other) for other in Position)
+            for position in Position
+        }
         named["uniform"] = (1.0, 1.0, 1.0)
         try:
             begin, middle, end = named.get(text) or tuple(map(float, text.split(",")))
@@ -54,14 +61,21 @@ class PositionWeights:
             raise ValueError(f"{text!r} is not allowed. Use {ALLOWED}.") from None
         total = begin + middle + end
         if not (min(begin, middle, end) >= 0 and 0 < total < float("inf")):
-            raise ValueError(f"{text!r}: weights must be at least 0, and one of them above 0. Use {ALLOWED}.")
+            raise ValueError(
+                f"{text!r}: weights must be at least 0, and one of them above 0. Use {ALLOWED}."
+            )
         return cls((begin / total, middle / total, end / total), text)
 
     def apportion(self, filled: Mapping[Position, int], places: int) -> dict[Position, int]:
-        """Divide places among the positions: with those already filled, they have their shares (Webster's method)."""
+        """Divide places among the positions: with those already filled, they have their shares
+        (Webster's method).
+        """
         given = dict.fromkeys(Position, 0)
         for _ in range(places):
-            counts = {position: filled.get(position, 0) + given[position] + 0.5 for position in self.needed}
+            counts = {
+                position: filled.get(position, 0) + given[position] + 0.5
+                for position in self.needed
+            }
             given[min(counts, key=lambda position: counts[position] / self.shares[position])] += 1
         return given
 
@@ -72,30 +86,44 @@ class PositionWeights:
 
 
 def display_name(name: str) -> str:
-    """Return the name of a task or model, or of a file or folder without the folders that it is in."""
+    """Return the name of a task or model, or of a file or folder without the folders that it is
+    in.
+    """
     path = Path(name).expanduser()
     return path.resolve().name if path.exists() else name
 
 
 def open_dataset(name: str) -> Dataset:
-    """Open what `open_data` takes; raise PosirError if there is no such data, or it has no question with evidence."""
+    """Open what `open_data` takes; raise PosirError if there is no such data, or it has no question
+    with evidence.
+    """
     return open_data(name).with_questions("posir train")
 
 
-#: In the folder of a trained model: what is kept of its training, the checkpoints, the held-out questions and the corpus as a
-#: folder for `POSIR_DATA`, and the settings in which a continued run must agree.
-WORK, CHECKPOINTS, HELD_OUT, RECORD = "training", "training/checkpoints", "training/held-out", "training/run.json"
+#: In the folder of a trained model: what is kept of its training, the checkpoints, the held-out
+#: questions and the corpus as a folder for `POSIR_DATA`, and the settings in which a continued run
+#: must agree.
+WORK, CHECKPOINTS, HELD_OUT, RECORD = (
+    "training",
+    "training/checkpoints",
+    "training/held-out",
+    "training/run.json",
+)
 #: Value of `positions` for a corpus of each position.
 EACH = "each"
-#: Settings of the published code of PADS, with Adam and, as here, three epochs and a learning rate of 2e-5.
+#: Settings of the published code of PADS, with Adam and, as here, three epochs and a learning rate
+#: of 2e-5.
 PADS_DEFAULTS = {"batch_size": 1, "schedule": "constant", "warmup": 0, "select": "last"}
-#: The checkpoint that becomes the model: the one with the smallest position effect of those whose nDCG@10 is not below the
-#: base model's by an interval without 0, the one with the highest nDCG@10, or the last one.
+#: The checkpoint that becomes the model: the one with the smallest position effect of those whose
+#: nDCG@10 is not below the base model's by an interval without 0, the one with the highest nDCG@10,
+#: or the last one.
 Select: TypeAlias = Literal["balanced", "ndcg", "last"]
-#: Questions from each length bin: the same from every bin and for all positions, as many as the scarcest cell has (arXiv
-#: 2605.26578, section 3.2.2), or bin by bin as many as the scarcest position that is trained on allows.
+#: Questions from each length bin: the same from every bin and for all positions, as many as the
+#: scarcest cell has (arXiv 2605.26578, section 3.2.2), or bin by bin as many as the scarcest
+#: position that is trained on allows.
 QuestionBudget: TypeAlias = Literal["equal", "most"]
-#: Questions and the documents that answer them; PADS with labels -1 of negative pairs, or with 0, as in the published code.
+#: Questions and the documents that answer them; PADS with labels -1 of negative pairs, or with 0,
+#: as in the published code.
 Objective: TypeAlias = Literal["retrieval", "pads", "pads-published"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -108,7 +136,9 @@ class TrainingSettings(Section):
     """The model to train: a registered one or a local folder."""
     data: Annotated[str, Field(min_length=1)]
     """A task, or any file, folder or Hub dataset of questions with evidence."""
-    positions: Annotated[str, AfterValidator(lambda text: PositionWeights.parse(text).name)] = "uniform"
+    positions: Annotated[str, AfterValidator(lambda text: PositionWeights.parse(text).name)] = (
+        "uniform"
+    )
     """begin, middle, end, uniform, or three weights such as 2,1,1."""
     revision: str | None = None
     """Revision of the model."""
@@ -119,14 +149,18 @@ class TrainingSettings(Section):
     query_prompt: str | None = None
     """Put before queries, in training and in the trained model."""
     budget: QuestionBudget | Count = "equal"
-    """Questions of each of five length bins: equal, as many in every bin and for all positions (arXiv 2605.26578); most, as
-    many as the scarcest position that is trained on allows, bin by bin; or a number."""
+    """Questions of each of five length bins: equal, as many in every bin and for all positions
+    (arXiv 2605.26578); most, as many as the scarcest position that is trained on allows, bin by
+    bin; or a number.
+    """
     objective: Objective = "retrieval"
-    """PADS, with labels -1 or, as published, 0, uses no questions; unless set, batch_size is then 1, the learning rate constant
-    without warmup, and the last checkpoint chosen."""
+    """PADS, with labels -1 or, as published, 0, uses no questions; unless set, batch_size is then
+    1, the learning rate constant without warmup, and the last checkpoint chosen.
+    """
     texts: str | None = None
-    """Plain texts that PADS trains on, any data with documents; without them, the documents of `data` that are not held out.
-    With them, all of `data` is measured with."""
+    """Plain texts that PADS trains on, any data with documents; without them, the documents of
+    `data` that are not held out. With them, all of `data` is measured with.
+    """
     loss: Literal[
         "MultipleNegativesRankingLoss",
         "CachedMultipleNegativesRankingLoss",
@@ -149,7 +183,13 @@ class TrainingSettings(Section):
     warmup: Annotated[float, Field(ge=0)] = 0.1
     """Share of the steps, or from 1 their number."""
     schedule: Literal[
-        "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"
+        "linear",
+        "cosine",
+        "cosine_with_restarts",
+        "polynomial",
+        "constant",
+        "constant_with_warmup",
+        "inverse_sqrt",
     ] = "linear"
     """Schedule of the learning rate, by transformers' names."""
     seed: Annotated[int, Field(ge=0)] = 42
@@ -159,20 +199,25 @@ class TrainingSettings(Section):
     held_out: Share = 0.2
     """Share of the articles to measure with."""
     per_article: Count = 4
-    """Questions about one article in a row of a batch; 1 for random order, as in arXiv 2605.26578."""
+    """Questions about one article in a row of a batch; 1 for random order, as in arXiv
+    2605.26578.
+    """
     hard_negatives: bool = False
     """Add the document's other parts as negatives."""
     rerankers: tuple[str, ...] = ()
     """Models of the margin filter; without any, nothing is filtered."""
     margin: float = 0.3
-    """Least difference by which the third with the evidence must beat the others in every reranker."""
+    """Least difference by which the third with the evidence must beat the others in every
+    reranker.
+    """
     drop_beyond: bool = False
     """Leave out evidence beyond the window, instead of refusing it."""
     evaluations: Count = 5
     """Times that the model is measured and saved during training."""
     select: Select | None = None
-    """Checkpoint to choose: balanced (smallest position effect with nDCG@10 kept), ndcg (highest), or last. By default
-    balanced for uniform positions, else last."""
+    """Checkpoint to choose: balanced (smallest position effect with nDCG@10 kept), ndcg (highest),
+    or last. By default balanced for uniform positions, else last.
+    """
     guard: tuple[str, ...] = ()
     """Data of forgetting checks: tasks of mteb, or what `data` takes."""
     trackers: tuple[str, ...] = ()
@@ -193,7 +238,9 @@ class TrainingSettings(Section):
         if self.objective == "retrieval" and self.batch_size < 2:
             raise ValueError("batch_size: in-batch negatives need at least 2")
         if self.objective == "retrieval" and self.texts is not None:
-            raise ValueError("texts: only PADS trains on texts without questions; set objective: pads")
+            raise ValueError(
+                "texts: only PADS trains on texts without questions; set objective: pads"
+            )
         return self
 
     @property
@@ -212,24 +259,34 @@ class TrainingSettings(Section):
         return self.select or ("balanced" if self.positions == "uniform" else "last")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the trained model depends on as plain JSON; of paths, which name a user's folders, the last name."""
+        """Return what the trained model depends on as plain JSON; of paths, which name a user's
+        folders, the last name.
+        """
         names = {"model": display_name(self.model), "data": display_name(self.data)}
         names |= {"texts": display_name(self.texts)} if self.texts is not None else {}
         rerankers = [display_name(name) for name in self.rerankers]
-        return self.model_dump(mode="json", exclude=set(self.INDEPENDENT)) | names | {"rerankers": rerankers}
+        return (
+            self.model_dump(mode="json", exclude=set(self.INDEPENDENT))
+            | names
+            | {"rerankers": rerankers}
+        )
 
 
 class ComposeSettings(Section):
     """Settings of the composition of documents."""
 
     kind: Literal["windows", "moved", "mosaics"] = "windows"
-    """windows: cut from the documents themselves; moved: whole documents, in which the sentences with the evidence are moved;
-    mosaics: passages of other articles around the evidence."""
+    """windows: cut from the documents themselves; moved: whole documents, in which the sentences
+    with the evidence are moved; mosaics: passages of other articles around the evidence.
+    """
     tokens: Annotated[int, Field(ge=9)] = 126
     """Tokens of a composed document."""
-    positions: Annotated[str, AfterValidator(lambda text: text if text == EACH else PositionWeights.parse(text).name)] = EACH
-    """each: every question with its evidence in each third, in three domains NAME_1 to NAME_3; or begin, middle, end, uniform
-    or three weights: every question once, in one domain."""
+    positions: Annotated[
+        str, AfterValidator(lambda text: text if text == EACH else PositionWeights.parse(text).name)
+    ] = EACH
+    """each: every question with its evidence in each third, in three domains NAME_1 to NAME_3; or
+    begin, middle, end, uniform or three weights: every question once, in one domain.
+    """
     tokenizer: str | None = None
     """Name or folder of a tokenizer; null for one token per 4 bytes of UTF-8."""
     groups: Annotated[int, Field(ge=4)] = 8

@@ -70,7 +70,9 @@ class PositionTrainer(SentenceTransformerTrainer):
         self._plan = plan
         super().__init__(**options)
 
-    def get_batch_sampler(self, dataset: PairDataset, batch_size: int, *args: Any, **options: Any) -> BatchSampler | None:
+    def get_batch_sampler(
+        self, dataset: PairDataset, batch_size: int, *args: Any, **options: Any
+    ) -> BatchSampler | None:
         """Return the sampler of the plan; without a plan, sentence-transformers' own."""
         if self._plan is None:
             return super().get_batch_sampler(dataset, batch_size, *args, **options)
@@ -81,13 +83,18 @@ class PositionTrainer(SentenceTransformerTrainer):
         computed = super().compute_loss(*args, **options)
         loss = computed[0] if isinstance(computed, tuple) else computed
         if not math.isfinite(loss.item()):
-            raise PosirError(f"the loss is {loss.item()} in step {self.state.global_step + 1}. Lower learning_rate.")
+            raise PosirError(
+                f"the loss is {loss.item()} in step {self.state.global_step + 1}. Lower "
+                "learning_rate."
+            )
         return computed
 
 
 def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
     """Train from a checkpoint, None for the beginning; one of the last step is loaded."""
-    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)) if checkpoint else None
+    state = (
+        TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)) if checkpoint else None
+    )
     if state is None or state.global_step < state.max_steps:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         return
@@ -98,14 +105,17 @@ def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> Non
 
 
 def _read_step(checkpoint: Path | None) -> int:
-    """Return the step of a checkpoint, 0 for none; raise OSError, ValueError or TypeError if it is incomplete."""
+    """Return the step of a checkpoint, 0 for none; raise OSError, ValueError or TypeError if it is
+    incomplete.
+    """
     if checkpoint is None:
         return 0
     return int(TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)).global_step)
 
 
 def find_checkpoint(folder: Path) -> Path | None:
-    """Return the last complete checkpoint in a folder, None if there is none; remove those without state, written last.
+    """Return the last complete checkpoint in a folder, None if there is none; remove those without
+    state, written last.
 
     Only folders that are named `checkpoint-STEP` count.
     """
@@ -122,9 +132,11 @@ def find_checkpoint(folder: Path) -> Path | None:
 
 
 def _place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
-    """Write into the checkpoints in a folder that the best of them is in `parent`; `Path()` for its name alone.
+    """Write into the checkpoints in a folder that the best of them is in `parent`; `Path()` for its
+    name alone.
 
-    transformers writes its path, which is wrong once the folder is moved, and says how folders of the user are named.
+    transformers writes its path, which is wrong once the folder is moved, and says how folders of
+    the user are named.
     """
     for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE_NAME}"):
         state = TrainerState.load_from_json(str(file))
@@ -144,23 +156,33 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
         elif isinstance(error, torch.OutOfMemoryError):
             reason = (
                 "the GPU has not enough memory. Lower mini_batch_size (for steps, with the loss "
-                "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or choose a lower batch_size or "
+                "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or "
+                "choose a lower batch_size or "
                 "window, and another --output."
             )
         elif _is_disk_full(error, checkpoints):
-            reason = f"{checkpoints}: not enough disk space. Free some, and run the same command with --resume."
+            reason = (
+                f"{checkpoints}: not enough disk space. Free some, and run the same command with "
+                "--resume."
+            )
         else:
             raise
         last = find_checkpoint(checkpoints)
-        kept = f"The last checkpoint, {last}, is complete." if last else "There is no checkpoint yet."
+        kept = (
+            f"The last checkpoint, {last}, is complete." if last else "There is no checkpoint yet."
+        )
         raise PosirError(f"Training stopped: {reason} {kept}") from error
 
 
 def _is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Return whether an error is one of a full disk; PyTorch and safetensors do not keep the system's error number."""
+    """Return whether an error is one of a full disk; PyTorch and safetensors do not keep the
+    system's error number.
+    """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in DISK_FULL
-    if any(f"{text} {number}" in str(error) for text in ("os error", "code:") for number in DISK_FULL):
+    if any(
+        f"{text} {number}" in str(error) for text in ("os error", "code:") for number in DISK_FULL
+    ):
         return True
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     return "write" in str(error).lower() and shutil.disk_usage(existing).free < ALMOST_FULL
@@ -187,8 +209,12 @@ class TrainedModel:
     """The step whose weights it has."""
 
 
-def train_model(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool = False) -> TrainedModel:
-    """Train a model, measure it, and write it into the output folder; or continue an unfinished run of the same settings."""
+def train_model(
+    settings: TrainingSettings, output: Path, data: Examples, *, resume: bool = False
+) -> TrainedModel:
+    """Train a model, measure it, and write it into the output folder; or continue an unfinished run
+    of the same settings.
+    """
     _check_run(settings, output, data, resume=resume)
     work_folder, checkpoints = output / WORK, output / CHECKPOINTS
     # None of the libraries' own bars, and of their messages errors only.
@@ -223,8 +249,12 @@ def train_model(settings: TrainingSettings, output: Path, data: Examples, *, res
     trainer = _build_trainer(settings, checkpoints, prepared, model, evaluator)
     checkpoint = find_checkpoint(checkpoints)
     with _explain_failures(checkpoints):
-        with track("Training", _count_steps(settings, prepared) - _read_step(checkpoint)) as advance:
-            trainer.add_callback(type("StepCounter", (TrainerCallback,), {"on_step_end": lambda *_, **__: advance()}))
+        with track(
+            "Training", _count_steps(settings, prepared) - _read_step(checkpoint)
+        ) as advance:
+            trainer.add_callback(
+                type("StepCounter", (TrainerCallback,), {"on_step_end": lambda *_, **__: advance()})
+            )
             _place_best_checkpoint(checkpoints, checkpoints)
             _continue_training(trainer, checkpoint)
         best = trainer.state.best_global_step if settings.chosen in METRICS else None
@@ -233,7 +263,8 @@ def train_model(settings: TrainingSettings, output: Path, data: Examples, *, res
         save_model(model, output)
         # Checkpoints can still be continued, and name no folders of the user.
         _place_best_checkpoint(checkpoints, Path())
-        # The arguments of the run, output folder included, which nothing reads: they are built from the settings.
+        # The arguments of the run, output folder included, which nothing reads: they are built from
+        # the settings.
         for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
             file.unlink()
     return TrainedModel(model, prepared, held_out, before, after, step)
@@ -249,7 +280,9 @@ def _record_settings(settings: TrainingSettings, data: Examples) -> dict[str, An
 
 
 def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool) -> None:
-    """Raise PosirError unless the trackers are installed, and the folder is empty, or that of a run of the same settings."""
+    """Raise PosirError unless the trackers are installed, and the folder is empty, or that of a run
+    of the same settings.
+    """
     try:
         for callback in get_reporting_integration_callbacks(list(settings.trackers)):  # type: ignore[no-untyped-call]
             callback()
@@ -263,18 +296,27 @@ def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resu
             raise PosirError(f"{output}: not empty.{unfinished} another --output.")
     elif file.exists():
         stated, known = _record_settings(settings, data), read_json(file)
-        changed = sorted(name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name))
+        changed = sorted(
+            name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name)
+        )
         if changed:
             raise PosirError(
-                f"{output}: cannot be continued, since it was started with other values of {', '.join(changed)}. "
+                f"{output}: cannot be continued, since it was started with other values of "
+                f"{', '.join(changed)}. "
                 "Give the same settings and data, or choose another --output."
             )
     elif any(not is_unfinished(path) for path in output.rglob("*") if not path.is_dir()):
-        raise PosirError(f"{output}: has files, but no run to continue ({RECORD}). Choose another --output.")
+        raise PosirError(
+            f"{output}: has files, but no run to continue ({RECORD}). Choose another --output."
+        )
 
 
 def _build_trainer(
-    settings: TrainingSettings, folder: Path, data: PreparedData, model: SentenceTransformer, evaluator: PositionEvaluator
+    settings: TrainingSettings,
+    folder: Path,
+    data: PreparedData,
+    model: SentenceTransformer,
+    evaluator: PositionEvaluator,
 ) -> PositionTrainer:
     arguments = _build_arguments(settings, folder, _count_steps(settings, data), model)
     options: dict[str, Any] = {"scale": settings.scale}
@@ -299,7 +341,11 @@ def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
     if settings.max_steps:
         return settings.max_steps
     size = settings.batch_size
-    epoch = len(data.plan.form_batches(size, settings.seed, 0)) if data.plan else math.ceil(len(data.dataset) / size)
+    epoch = (
+        len(data.plan.form_batches(size, settings.seed, 0))
+        if data.plan
+        else math.ceil(len(data.dataset) / size)
+    )
     return max(1, math.ceil(epoch * settings.epochs))
 
 
@@ -307,7 +353,10 @@ def _build_arguments(
     settings: TrainingSettings, folder: Path, steps: int, model: SentenceTransformer
 ) -> SentenceTransformerTrainingArguments:
     every = math.ceil(steps / settings.evaluations)
-    prompts = {"anchor": model.prompts.get("query") or "", "positive": model.prompts.get("document") or ""}
+    prompts = {
+        "anchor": model.prompts.get("query") or "",
+        "positive": model.prompts.get("document") or "",
+    }
     best = settings.chosen in METRICS
     return SentenceTransformerTrainingArguments(
         output_dir=str(folder),
@@ -337,7 +386,9 @@ def _build_arguments(
 
 
 def save_model(model: SentenceTransformer, folder: Path) -> None:
-    """Write a model into a folder; an interrupted attempt leaves no folder that is taken for a model."""
+    """Write a model into a folder; an interrupted attempt leaves no folder that is taken for a
+    model.
+    """
     with tempfile.TemporaryDirectory(dir=folder, prefix=".model.", suffix=PART_SUFFIX) as temporary:
         model.save_pretrained(temporary)
         # What makes the folder a model is moved last.

@@ -1,4 +1,6 @@
-"""`posir.doctor`, `posir.tasks` and `posir.rescore`: the installation, the tasks, and the scores of saved results."""
+"""`posir.doctor`, `posir.tasks` and `posir.rescore`: the installation, the tasks, and the scores of
+saved results.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ from posir_tasks.display.progress import progress, track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, suggest_name
 from posir_tasks.errors import PosirError, UsageError, summarize_error
-from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY, describe_untested, failures
+from posir_tasks.host.private_names import (
+    PRIVATE_NAMES,
+    TASKS_REGISTRY,
+    describe_untested,
+    failures,
+)
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, list_protocols
 from posir_tasks.plugin_api import loaded_plugins
@@ -40,8 +47,10 @@ AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
 AUTOLOAD_FILE = "posir.start" if sys.version_info >= (3, 15) else "posir.pth"
 #: When Python does not run this file; the documentation of the module `site` has the rules.
 SKIPPED_WHEN = (
-    "Python skips autoload when it runs with -S, when the package is in a folder that is only on PYTHONPATH or was installed "
-    "with `pip install --target`, when it is in the user site and Python runs with -s, -I or in a virtual environment, and "
+    "Python skips autoload when it runs with -S, when the package is in a folder that is only on "
+    "PYTHONPATH or was installed "
+    "with `pip install --target`, when it is in the user site and Python runs with -s, -I or in a "
+    "virtual environment, and "
     "in zip applications. In these cases, add `import posir_tasks` before mteb is used."
 )
 
@@ -88,11 +97,13 @@ class Diagnosis(Presentable):
 
 @public()
 def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Diagnosis:
-    """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails.
+    """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any
+    check fails.
 
-    With a protocol: the text that reaches the tokenizer of each of a paper's models for a query and a document, window and
-    precision, the difference from what the authors set, and what mteb's class sets without the protocol. Without a model, or
-    its weights on this machine, mteb's class for it gets tiny random ones, and nothing is downloaded.
+    With a protocol: the text that reaches the tokenizer of each of a paper's models for a query and
+    a document, window and precision, the difference from what the authors set, and what mteb's
+    class sets without the protocol. Without a model, or its weights on this machine, mteb's class
+    for it gets tiny random ones, and nothing is downloaded.
 
     Args:
         model: A model of the paper, by its full or bare name; by default all.
@@ -109,20 +120,30 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
         >>> print(posir.doctor())  # doctest: +SKIP
         ✓ tasks: mteb knows 26 of 26
         >>> print(posir.doctor("bge-m3", protocol="posq"))  # doctest: +SKIP
-        ✓ BAAI/bge-m3 (tiny random weights): query "<s>Where does the river rise?</s>", ...; no difference
+        ✓ BAAI/bge-m3 (tiny random weights): query "<s>Where does the river rise?</s>", ...; no
+        difference
     """
     if protocol is not None:
         rows = list_protocols(protocol) if model is None else [find_protocol(protocol, model)]
-        return Diagnosis(tuple(_check_protocols(rows, own_weights=model is not None)), f"Protocol {protocol}")
+        return Diagnosis(
+            tuple(_check_protocols(rows, own_weights=model is not None)), f"Protocol {protocol}"
+        )
     if model is not None:
-        raise PosirError(f"doctor {model}: a model is checked against a paper's protocol. Add --protocol, such as posq.")
+        raise PosirError(
+            f"doctor {model}: a model is checked against a paper's protocol. Add --protocol, such "
+            "as posq."
+        )
     python = f"Python {platform.python_version()} ({sys.executable})"
     findings = [CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")]
-    for check in progress((check_autoload, check_mteb, check_tasks, check_plugins, check_data), "Checking"):
+    for check in progress(
+        (check_autoload, check_mteb, check_tasks, check_plugins, check_data), "Checking"
+    ):
         try:
             findings += check()
         except Exception as error:
-            findings.append(CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})"))
+            findings.append(
+                CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})")
+            )
     return Diagnosis(tuple(findings))
 
 
@@ -140,18 +161,32 @@ def check_autoload() -> Iterator[CheckResult]:
     """Check that a new Python process loads posir with mteb."""
     code = "import sys; raise SystemExit('posir_autoload' not in sys.modules)"
     if os.environ.get(AUTOLOAD_VARIABLE) == "0":
-        yield CheckResult(None, f"autoload: disabled by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks")
-    elif subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL).returncode == 0:
+        yield CheckResult(
+            None,
+            f"autoload: disabled by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the "
+            "tasks",
+        )
+    elif (
+        subprocess.run(
+            [sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL
+        ).returncode
+        == 0
+    ):
         files = (file for folder in sys.path if (file := Path(folder) / AUTOLOAD_FILE).exists())
         yield CheckResult(True, f"autoload: {next(files, 'active')}")
     else:
         folders = ", ".join((*site.getsitepackages(), site.getusersitepackages()))
-        yield CheckResult(False, f"autoload: Python did not run {AUTOLOAD_FILE}, which must be in one of {folders}")
+        yield CheckResult(
+            False,
+            f"autoload: Python did not run {AUTOLOAD_FILE}, which must be in one of {folders}",
+        )
     yield CheckResult(None, SKIPPED_WHEN)
 
 
 def check_mteb() -> Iterator[CheckResult]:
-    """Report which of mteb's internals posir could not patch or find, and what does not work without them."""
+    """Report which of mteb's internals posir could not patch or find, and what does not work
+    without them.
+    """
     import mteb  # noqa: F401
 
     if newer := describe_untested():
@@ -160,7 +195,9 @@ def check_mteb() -> Iterator[CheckResult]:
         yield CheckResult(False, f"mteb could not be patched: {failure}")
     for name in PRIVATE_NAMES:
         if name.is_missing():
-            yield CheckResult(False, f"mteb {version('mteb')} has no {name.path}; not available: {name.used_by}")
+            yield CheckResult(
+                False, f"mteb {version('mteb')} has no {name.path}; not available: {name.used_by}"
+            )
 
 
 def check_tasks() -> Iterator[CheckResult]:
@@ -169,11 +206,19 @@ def check_tasks() -> Iterator[CheckResult]:
 
     others = language_tasks()
     classes, registry = (*builtin_task_classes(), *others.values()), TASKS_REGISTRY.resolve()
-    missing = [task.metadata.name for task in classes if registry.get(task.metadata.name) is not task]
+    missing = [
+        task.metadata.name for task in classes if registry.get(task.metadata.name) is not task
+    ]
     names = f"; missing: {', '.join(missing)}" if missing else ""
-    yield CheckResult(not missing, f"tasks: mteb knows {len(classes) - len(missing)} of {len(classes)}{names}")
+    yield CheckResult(
+        not missing, f"tasks: mteb knows {len(classes) - len(missing)} of {len(classes)}{names}"
+    )
     if others:
-        yield CheckResult(None, f"tasks of languages beyond the papers' ten, from the data and plugins: {', '.join(others)}")
+        yield CheckResult(
+            None,
+            "tasks of languages beyond the papers' ten, from the data and plugins: "
+            f"{', '.join(others)}",
+        )
 
 
 def check_plugins() -> Iterator[CheckResult]:
@@ -185,7 +230,9 @@ def check_plugins() -> Iterator[CheckResult]:
         yield CheckResult(not plugin.problem, f"plugin {plugin.name} ({plugin.origin}){problem}")
     tasks, problems = checked_plugin_tasks()
     for name, (owner, task) in tasks.items():
-        yield CheckResult(True, f"task {name} (plugin {owner}: {task.__module__}.{task.__qualname__})")
+        yield CheckResult(
+            True, f"task {name} (plugin {owner}: {task.__module__}.{task.__qualname__})"
+        )
     yield from (CheckResult(False, problem) for problem in (*problems, *plugin_languages()[1]))
 
 
@@ -194,7 +241,12 @@ def check_data() -> Iterator[CheckResult]:
     from huggingface_hub import HfApi
 
     from posir_tasks.sources.declared import FINEWEB, REPO_ID, SQUAD
-    from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, locate_dataset
+    from posir_tasks.sources.repository import (
+        DATA_VARIABLE,
+        check_environment,
+        data_folder,
+        locate_dataset,
+    )
 
     try:
         check_environment()
@@ -206,27 +258,42 @@ def check_data() -> Iterator[CheckResult]:
         location = "reachable on the Hub"
         if folder is not None:
             local = locate_dataset(folder, repo_id)
-            location = f"{local} ({'found' if local.is_dir() else 'not found'}; {DATA_VARIABLE} is set)"
+            location = (
+                f"{local} ({'found' if local.is_dir() else 'not found'}; {DATA_VARIABLE} is set)"
+            )
         else:
             try:
                 HfApi().dataset_info(repo_id, timeout=5)
             except Exception as error:
                 name = type(error).__name__
-                location = f"not reachable on the Hub ({name}); set {DATA_VARIABLE}=/path to read a local folder"
+                location = (
+                    f"not reachable on the Hub ({name}); set {DATA_VARIABLE}=/path to read a "
+                    "local folder"
+                )
         yield CheckResult(None, f"data {repo_id}: {location}")
 
 
 COLUMNS = build_columns(("Task", "Language", "Documents", "Questions"), ("Documents", "Questions"))
-NOTE = "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of one. {about} Blank: not published."
+NOTE = (
+    "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of one. {about} Blank: "
+    "not published."
+)
 ABOUT = "About: the average of PosIR's ten languages (arXiv 2601.08363)."
 ADVICE = """mteb run -m MODEL -t {task}          # one task
 posir run --plan -m MODEL -t {task}  # how long it takes"""
 BENCHMARKS = """
 mteb run -m MODEL -b PosIR                       # or "PosIR(nano)", PosQ"""
-#: Titles of groups of tasks in their order, each with what they are for, and what the names have in common.
+#: Titles of groups of tasks in their order, each with what they are for, and what the names have in
+#: common.
 GROUPS = (
-    ("Small, to start with: PosIR-Mini needs no download, a Nano about 15 minutes", r"-(Mini|Nano|Tiny)$"),
-    ("PosIR in one language: English is about 15 hours with MiniLM on two CPU cores", r"^PosIR-[^-]+$"),
+    (
+        "Small, to start with: PosIR-Mini needs no download, a Nano about 15 minutes",
+        r"-(Mini|Nano|Tiny)$",
+    ),
+    (
+        "PosIR in one language: English is about 15 hours with MiniLM on two CPU cores",
+        r"^PosIR-[^-]+$",
+    ),
     ("PosIR across languages: questions in LANGUAGE, documents in English", r"^PosIR-"),
     ("PosQ: by the position of the answer in a passage", r"-PosQ"),
     ("Others: after posir import", ""),
@@ -246,9 +313,18 @@ def _tabulate_task(task: DeclaredTask) -> tuple[dict[str, Any], tuple[str, ...]]
     subsets = task.languages.values() if isinstance(task.languages, Mapping) else [task.languages]
     (codes, *others), count = dict.fromkeys(map(tuple, subsets)), len(subsets)
     names = {language.code: language.name for language in LANGUAGES}
-    language = f"{1 + len(others)} languages" if others else ", ".join(names.get(code, code) for code in dict.fromkeys(codes))
+    language = (
+        f"{1 + len(others)} languages"
+        if others
+        else ", ".join(names.get(code, code) for code in dict.fromkeys(codes))
+    )
     spoken = (f"{1 + len(others)} languages", "the same") if others else (codes[0], codes[-1])
-    row = {"task": task.name, "query_language": spoken[0], "document_language": spoken[1], "subsets": count}
+    row = {
+        "task": task.name,
+        "query_language": spoken[0],
+        "document_language": spoken[1],
+        "subsets": count,
+    }
     row |= {"documents": task.documents, "questions": task.questions, "benchmark": task.benchmark}
     sizes = map(format_size, (task.documents, task.questions))
     return row | {"data": f"{task.repository}@{task.revision[:12]}"}, (task.name, language, *sizes)
@@ -267,8 +343,8 @@ def tasks(word: str | None = None) -> TableResult:
         word: Part of a task's name or language.
 
     Returns:
-        A row for each task, small ones first: its name, languages of queries and documents, number of subsets, of documents
-        and of questions as far as they are published, benchmark and data.
+        A row for each task, small ones first: its name, languages of queries and documents, number
+        of subsets, of documents and of questions as far as they are published, benchmark and data.
 
     Raises:
         UsageError: No task has the word.
@@ -281,11 +357,19 @@ def tasks(word: str | None = None) -> TableResult:
     rows, cells = list[dict[str, Any]](), list[tuple[str, ...]]()
     ten = {language.name for language in LANGUAGES}
     listed = sorted(
-        declare_tasks(), key=lambda task: (_find_group(task), task.name != MINI.name, "-PosQ" in task.name, task.name)
+        declare_tasks(),
+        key=lambda task: (
+            _find_group(task),
+            task.name != MINI.name,
+            "-PosQ" in task.name,
+            task.name,
+        ),
     )
     for group, members in groupby(listed, key=_find_group):
         tabulated = [
-            (row, shown) for row, shown in map(_tabulate_task, members) if (word or "").lower() in " ".join(shown).lower()
+            (row, shown)
+            for row, shown in map(_tabulate_task, members)
+            if (word or "").lower() in " ".join(shown).lower()
         ]
         rows += [row for row, _ in tabulated]
         shown = [shown for _, shown in tabulated]
@@ -298,17 +382,29 @@ def tasks(word: str | None = None) -> TableResult:
             several = f"{sum(line[0] == name for line in alike)} languages"
             cells.append((name, spoken.replace(ANY, several), *sizes))
     if not rows:
-        near = suggest_name(word or "", (name for task in listed for name in _tabulate_task(task)[1][:2]))
-        raise UsageError(f"{word}: no task has this in its name or language.{near} `posir tasks` lists all.")
+        near = suggest_name(
+            word or "", (name for task in listed for name in _tabulate_task(task)[1][:2])
+        )
+        raise UsageError(
+            f"{word}: no task has this in its name or language.{near} `posir tasks` lists all."
+        )
     about = ABOUT if any("about" in str(row.values()) for row in rows) else ""
     few = f"{len(rows)} of {len(listed)} tasks; `posir tasks` lists all. {about}".strip()
     notes = [few if word else NOTE.format(languages=", ".join(sorted(ten)), about=about)]
-    advice = ADVICE.format(task=rows[0]["task"]) if word else ADVICE.format(task="PosIR-English-Nano") + BENCHMARKS
-    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=notes, last=[advice])
+    advice = (
+        ADVICE.format(task=rows[0]["task"])
+        if word
+        else ADVICE.format(task="PosIR-English-Nano") + BENCHMARKS
+    )
+    return TableResult(
+        title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=notes, last=[advice]
+    )
 
 
 def _fold_language(languages: Collection[str], cells: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the cells of a task as those of all tasks that differ in one of the languages alone."""
+    """Return the cells of a task as those of all tasks that differ in one of the languages
+    alone.
+    """
     name, spoken, *sizes = cells
     own = next((part for part in name.split("-")[1:2] if part in languages), None)
     return (name.replace(own, ANY, 1), spoken.replace(own, ANY, 1), *sizes) if own else cells
@@ -316,7 +412,8 @@ def _fold_language(languages: Collection[str], cells: tuple[str, ...]) -> tuple[
 
 @public()
 def rescore(results: str | Path) -> TableResult:
-    """Recompute the plugins' scores in saved results, from their position profiles; no model is needed.
+    """Recompute the plugins' scores in saved results, from their position profiles; no model is
+    needed.
 
     Args:
         results: The --output-folder of mteb run.
@@ -340,6 +437,13 @@ def rescore(results: str | Path) -> TableResult:
             logger.warning("skipped: %s", error)
     rows = [{"file": str(file), "profiles": count} for file, count in counts.items() if count]
     if not rows:
-        raise PosirError(f"{results}: no result with a position profile below it; nothing was written.")
+        raise PosirError(
+            f"{results}: no result with a position profile below it; nothing was written."
+        )
     rescored = f"{pluralize(sum(counts.values()), 'profile')} in {pluralize(len(rows), 'file')}"
-    return TableResult(title="Rescored results", rows=rows, tables=[], sentences=[f"{results}: rescored {rescored}"])
+    return TableResult(
+        title="Rescored results",
+        rows=rows,
+        tables=[],
+        sentences=[f"{results}: rescored {rescored}"],
+    )

@@ -1,6 +1,7 @@
 """The `posir` command: its own subcommands, and those that plugins add.
 
-The module imports nothing slow, so that Ctrl-C ends the command without a traceback while the rest is imported.
+The module imports nothing slow, so that Ctrl-C ends the command without a traceback while the rest
+is imported.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ def build_app() -> typer.Typer:
     from posir_tasks.command.lazy import LazyGroup, posir
     from posir_tasks.public import describe_function
 
-    app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)
+    app = typer.Typer(
+        cls=LazyGroup,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings=SETTINGS,
+    )
     app.callback(help=describe_function(posir))(posir)
     return app
 

@@ -1,4 +1,6 @@
-"""Calls of `posir` and `mteb` in lines of a shell: expanded as a shell does, and parsed without being run."""
+"""Calls of `posir` and `mteb` in lines of a shell: expanded as a shell does, and parsed without
+being run.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,15 @@ class Call:
     arguments: tuple[str, ...]
 
     def __str__(self) -> str:
-        return shlex.join([*(f"{name}={value}" for name, value in self.environment.items()), *self.arguments])
+        return shlex.join(
+            [*(f"{name}={value}" for name, value in self.environment.items()), *self.arguments]
+        )
 
 
 def expand_line(line: str, variables: Mapping[str, str]) -> Iterator[Call]:
-    """Yield the calls of a line: several for a loop, none for a comment. Raise PosirError for a variable that is not given."""
+    """Yield the calls of a line: several for a loop, none for a comment. Raise PosirError for a
+    variable that is not given.
+    """
     if line.startswith("#"):
         return
     if loop := LOOP.fullmatch(line):
@@ -55,7 +61,9 @@ def _substitute(text: str, variables: Mapping[str, str]) -> str:
 
 
 def check_call(arguments: Sequence[str]) -> str | None:
-    """Return why a program does not take these arguments; None if it does, or is neither `posir` nor `mteb`."""
+    """Return why a program does not take these arguments; None if it does, or is neither `posir`
+    nor `mteb`.
+    """
     program, *rest = arguments
     if program not in PROGRAMS:
         return f"'{program}' is none of the programs {' and '.join(PROGRAMS)}"
@@ -95,4 +103,6 @@ def _parse_posir(arguments: list[str]) -> None:
         context = command.make_context(name, arguments, parent=context)
         if not hasattr(context.command, "commands"):
             return
-        name, command, arguments = context.command.resolve_command(context, [*context._protected_args, *context.args])
+        name, command, arguments = context.command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )

@@ -19,10 +19,24 @@ from posir_tasks.public import DECLARATION
 logger = logging.getLogger(__name__)
 
 OWN_COMMANDS = (
-    Command("tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", BIAS),
-    Command("mteb", "posir_tasks.command.lazy:app", "Score a model: `mteb run -t TASK -m MODEL`.", BIAS),
-    Command("doctor", "posir_tasks.command.api:doctor", "Check the installation, plugins and access to data.", EXTEND),
-    Command("rescore", "posir_tasks.command.api:rescore", "Recompute scores of saved results without the model.", EXTEND),
+    Command(
+        "tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", BIAS
+    ),
+    Command(
+        "mteb", "posir_tasks.command.lazy:app", "Score a model: `mteb run -t TASK -m MODEL`.", BIAS
+    ),
+    Command(
+        "doctor",
+        "posir_tasks.command.api:doctor",
+        "Check the installation, plugins and access to data.",
+        EXTEND,
+    ),
+    Command(
+        "rescore",
+        "posir_tasks.command.api:rescore",
+        "Recompute scores of saved results without the model.",
+        EXTEND,
+    ),
 )
 
 
@@ -38,19 +52,26 @@ DEFAULTS = {"build": "run"}
 
 
 class LazyCommand(TyperCommand):
-    """Stands for a declared command in help, and is replaced by the command itself when it is called."""
+    """Stands for a declared command in help, and is replaced by the command itself when it is
+    called.
+    """
 
     def __init__(self, declared: Command) -> None:
-        super().__init__(declared.name.rpartition(" ")[2], help=declared.summary, rich_help_panel=declared.panel)
+        super().__init__(
+            declared.name.rpartition(" ")[2], help=declared.summary, rich_help_panel=declared.panel
+        )
         self.declared = declared
 
     def load(self) -> Any:
-        """Import the command of Click, or group of them, that the declaration stands for; raise PosirError if that fails."""
+        """Import the command of Click, or group of them, that the declaration stands for; raise
+        PosirError if that fails.
+        """
         try:
             target = resolve_name(self.declared.target)
         except (ImportError, AttributeError) as error:
             raise PosirError(
-                f"`posir {self.declared.name}` cannot be imported from {self.declared.target}: {summarize_error(error)}. "
+                f"`posir {self.declared.name}` cannot be imported from {self.declared.target}: "
+                f"{summarize_error(error)}. "
                 "Install the package that it is part of again."
             ) from error
         if isinstance(target, typer.Typer):
@@ -64,7 +85,9 @@ class LazyCommand(TyperCommand):
             app.command(self.declared.name)(target)
         return typer.main.get_command(app)
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
         """Parse arguments with the imported command, which its context then runs."""
         return self.load().make_context(info_name, args, parent, **extra)
 
@@ -75,20 +98,29 @@ class NestedGroup(HelpLayout, TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Name the default command if the first argument is none, and not a request for help."""
         args = args or ["--help"]
-        if self.name in DEFAULTS and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+        if (
+            self.name in DEFAULTS
+            and args[0] not in self.commands
+            and args[0] not in ctx.help_option_names
+        ):
             args = [DEFAULTS[self.name], *args]
         return super().parse_args(ctx, args)
 
 
 class LazyGroup(HelpLayout, TyperGroup):
-    """The commands of posir and of all plugins, in the order of their panels; `study correlate` is a command of a group."""
+    """The commands of posir and of all plugins, in the order of their panels; `study correlate` is
+    a command of a group.
+    """
 
     def __init__(self, **attributes: Any) -> None:
         commands: dict[str, Any] = {}
         for command in declared_commands():
             group, _, name = command.name.rpartition(" ")
             if group and group not in commands:
-                options: dict[str, Any] = {"help": GROUPS.get(group), "rich_help_panel": command.panel}
+                options: dict[str, Any] = {
+                    "help": GROUPS.get(group),
+                    "rich_help_panel": command.panel,
+                }
                 commands[group] = NestedGroup(name=group, **options)
             members = commands[group].commands if group else commands
             members[name] = LazyCommand(command)
@@ -96,17 +128,28 @@ class LazyGroup(HelpLayout, TyperGroup):
 
 
 def declared_commands() -> list[Command]:
-    """Return the commands of posir and of all plugins by panel; warn about each that cannot be used."""
+    """Return the commands of posir and of all plugins by panel; warn about each that cannot be
+    used.
+    """
     commands = {command.name: command for command in OWN_COMMANDS}
     for owner, command in collect_items("posir_commands", "commands"):
         if not isinstance(command, Command):
-            logger.warning("posir plugin '%s' declared %r, which is no posir_tasks.plugin_api.Command; omitted", owner, command)
+            logger.warning(
+                "posir plugin '%s' declared %r, which is no posir_tasks.plugin_api.Command; "
+                "omitted",
+                owner,
+                command,
+            )
         elif command.name in commands:
             taken = command.name, commands[command.name].target
-            logger.warning("posir plugin '%s' declared a command '%s', which is %s; omitted", owner, *taken)
+            logger.warning(
+                "posir plugin '%s' declared a command '%s', which is %s; omitted", owner, *taken
+            )
         else:
             commands[command.name] = command
-    return sorted(commands.values(), key=lambda command: [*PANELS, command.panel].index(command.panel))
+    return sorted(
+        commands.values(), key=lambda command: [*PANELS, command.panel].index(command.panel)
+    )
 
 
 def show_version(wanted: bool) -> None:
@@ -116,7 +159,12 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=show_version, help="Show the version and exit.")]
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version", is_eager=True, callback=show_version, help="Show the version and exit."
+    ),
+]
 
 
 def posir(*, _: Version = False) -> None:

@@ -1,4 +1,6 @@
-"""The end of a command by an error: a message and an exit status, of their own for a check that cannot be decided."""
+"""The end of a command by an error: a message and an exit status, of their own for a check that
+cannot be decided.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ import typer
 UNDECIDED = 2
 
 #: Errors of the operating system for a file or folder that the user named.
-REFUSED = frozenset({errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
+REFUSED = frozenset(
+    {
+        errno.ENAMETOOLONG,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+    }
+)
 #: Most characters of its name that are shown.
 MAX_NAME = 300
 
@@ -27,7 +39,9 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def undecided_on_error() -> Iterator[None]:
-    """Exit with the status of what cannot be said if anything fails: status 1 says that the check fails."""
+    """Exit with the status of what cannot be said if anything fails: status 1 says that the check
+    fails.
+    """
     try:
         with report_errors(UNDECIDED):
             yield
@@ -40,7 +54,9 @@ def undecided_on_error() -> Iterator[None]:
 
 @contextmanager
 def report_errors(status: int = 1) -> Iterator[None]:
-    """Report a user's mistake, a file that cannot be used and a full disk on the error stream, and exit with a status."""
+    """Report a user's mistake, a file that cannot be used and a full disk on the error stream, and
+    exit with a status.
+    """
     from posir_tasks.errors import PosirError, UsageError
     from posir_tasks.files import DISK_FULL
 
@@ -60,19 +76,29 @@ def report_errors(status: int = 1) -> Iterator[None]:
         except PackageNotFoundError:
             raise error from None
         exit_with(
-            f"this needs {error.name}, which posir-gate does not have. Run `pip install posir` in another environment.", status
+            f"this needs {error.name}, which posir-gate does not have. Run `pip install posir` in "
+            "another environment.",
+            status,
         )
     except OSError as error:
         if error.filename and error.errno in REFUSED:
             # A name may be a text that was given in its place.
             name = str(error.filename)
             shown = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..."
-            exit_with(f"{shown}: {error.strerror}. Give another file or folder, or change its permissions.", status)
+            exit_with(
+                f"{shown}: {error.strerror}. Give another file or folder, or change its "
+                "permissions.",
+                status,
+            )
         if error.errno not in DISK_FULL:
             raise
         # Python flushes standard output at exit, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        exit_with(f"{error.filename or 'standard output'}: not enough disk space ({error.strerror}). Free some space.", status)
+        exit_with(
+            f"{error.filename or 'standard output'}: not enough disk space ({error.strerror}). "
+            "Free some space.",
+            status,
+        )
     except Exception as error:  # Click has its own errors, and typer may hold a copy of Click
         if not hasattr(error, "format_message"):
             raise
@@ -80,7 +106,9 @@ def report_errors(status: int = 1) -> Iterator[None]:
 
 
 def describe_usage_error(error: Any) -> str:
-    """Return what is wrong with arguments, the nearest name or what is missing, and where help is."""
+    """Return what is wrong with arguments, the nearest name or what is missing, and where help
+    is.
+    """
     from posir_tasks.display.wording import suggest_name
 
     said, context = error.format_message().replace("Value error, ", ""), getattr(error, "ctx", None)
@@ -90,7 +118,11 @@ def describe_usage_error(error: Any) -> str:
         said = f"{error.message.removesuffix('.')}.{near.replace('mean ', 'mean --')}"
     elif not error.message:
         said = f"{said.removesuffix('.')}: {error.param.help}"
-        if context and (example := re.search(rf"^ *({context.command_path} .*)", context.command.help or "", re.MULTILINE)):
+        if context and (
+            example := re.search(
+                rf"^ *({context.command_path} .*)", context.command.help or "", re.MULTILINE
+            )
+        ):
             said = f"{said.removesuffix('.')}. Example: `{example[1]}`"
     end = "" if said.endswith(("?", ".")) else "."
     return f"{said}{end}\n{_name_help(context)}"
@@ -98,7 +130,9 @@ def describe_usage_error(error: Any) -> str:
 
 def _name_help(context: Any) -> str:
     """Return where help is, of a command that has no context left."""
-    return f"See `{context.command_path if context else ' '.join(['posir', *sys.argv[1:2]])} --help`."
+    return (
+        f"See `{context.command_path if context else ' '.join(['posir', *sys.argv[1:2]])} --help`."
+    )
 
 
 def exit_with(message: str, status: int) -> None:
@@ -108,15 +142,24 @@ def exit_with(message: str, status: int) -> None:
 
 
 def say(message: str, kind: str = "") -> None:
-    """Print a message on the error stream, after its kind in red, in lines as wide as a terminal; a log has it as it is."""
+    """Print a message on the error stream, after its kind in red, in lines as wide as a terminal; a
+    log has it as it is.
+    """
     from rich.console import Console
     from rich.text import Text
 
     from posir_tasks.display.tables import wrap
     from posir_tasks.display.wording import escape_controls
 
-    console, lines = Console(stderr=True), escape_controls(f"{kind}: {message}" if kind else message).split("\n")
-    lines = [part for line in lines for part in wrap(line, console.width)] if console.is_terminal else lines
+    console, lines = (
+        Console(stderr=True),
+        escape_controls(f"{kind}: {message}" if kind else message).split("\n"),
+    )
+    lines = (
+        [part for line in lines for part in wrap(line, console.width)]
+        if console.is_terminal
+        else lines
+    )
     printed = Text("\n".join(lines))
     printed.stylize("bold red", 0, len(kind))
     console.print(printed, soft_wrap=True)

@@ -1,8 +1,10 @@
-"""Parts that the charts of report, dataset statistics and leaderboard share: axes, layers, tooltips, panels.
+"""Parts that the charts of report, dataset statistics and leaderboard share: axes, layers,
+tooltips, panels.
 
-Curves have a row per cell with `position`, `start`, `middle`, `end`, `ndcg_at_10`, its interval `ndcg_at_10_low` and
-`ndcg_at_10_high`, and its null band `null_low` and `null_high`. Other charts have a row per model with the fields of
-`posir_report.summary.ReportRow`. Scores are in [0, 1]; nDCG@10 is printed x 100, as in the papers.
+Curves have a row per cell with `position`, `start`, `middle`, `end`, `ndcg_at_10`, its interval
+`ndcg_at_10_low` and `ndcg_at_10_high`, and its null band `null_low` and `null_high`. Other charts
+have a row per model with the fields of `posir_report.summary.ReportRow`. Scores are in [0, 1];
+nDCG@10 is printed x 100, as in the papers.
 """
 
 import io
@@ -17,7 +19,8 @@ import altair as alt
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.schemes import Axes
 
-#: Okabe & Ito 2008 (Color Universal Design), dark ones first; their yellow is too pale for a line on white.
+#: Okabe & Ito 2008 (Color Universal Design), dark ones first; their yellow is too pale for a line
+#: on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 #: Patterns of lines: lengths of strokes and of gaps; the first is solid.
@@ -28,7 +31,8 @@ NUMBER = "number"
 WINDOW_END: dict[str, Any] = {"strokeDash": [4, 3], "strokeWidth": 1.3}
 #: The null band, and text.
 NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
-#: Characters per line of a title, and of the text above and below a chart; a chart is about 800 pixels wide.
+#: Characters per line of a title, and of the text above and below a chart; a chart is about 800
+#: pixels wide.
 TITLE_WIDTH, TEXT_WIDTH = 84, 138
 LayeredChart = alt.LayerChart | alt.FacetChart
 #: Encodings that tell lines and points apart.
@@ -37,12 +41,36 @@ FRAME = alt.Config(
     font="DejaVu Sans, Verdana, sans-serif",
     padding=12,
     background="white",
-    locale={"number": {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "minus": "-"}},
+    locale={
+        "number": {
+            "decimal": ".",
+            "thousands": ",",
+            "grouping": [3],
+            "currency": ["$", ""],
+            "minus": "-",
+        }
+    },
     view=alt.ViewConfig(stroke="#bbbbbb"),
-    axis=alt.AxisConfig(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", labelColor=INK, gridColor="#eeeeee"),
-    header=alt.HeaderConfig(labelFontSize=12, labelFontWeight="bold", labelAnchor="start", labelColor=INK, labelPadding=6),
-    title=alt.TitleConfig(fontSize=15, subtitleFontSize=12, subtitleColor=FAINT, subtitlePadding=6, color=INK),
-    legend=alt.LegendConfig(labelFontSize=12, titleFontSize=12, labelLimit=640, titleFontWeight="normal", symbolSize=90),
+    axis=alt.AxisConfig(
+        labelFontSize=12,
+        titleFontSize=12,
+        titleFontWeight="normal",
+        labelColor=INK,
+        gridColor="#eeeeee",
+    ),
+    header=alt.HeaderConfig(
+        labelFontSize=12,
+        labelFontWeight="bold",
+        labelAnchor="start",
+        labelColor=INK,
+        labelPadding=6,
+    ),
+    title=alt.TitleConfig(
+        fontSize=15, subtitleFontSize=12, subtitleColor=FAINT, subtitlePadding=6, color=INK
+    ),
+    legend=alt.LegendConfig(
+        labelFontSize=12, titleFontSize=12, labelLimit=640, titleFontWeight="normal", symbolSize=90
+    ),
 )
 
 
@@ -66,16 +94,25 @@ class FramedChart(alt.VConcatChart):
 
 
 def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
-    """Return a chart of rows without marks; any number of rows, since Altair limits only data frames (to 5,000)."""
+    """Return a chart of rows without marks; any number of rows, since Altair limits only data
+    frames (to 5,000).
+    """
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
 
 def add_frame(
-    chart: LayeredChart | alt.VConcatChart, title: str, subject: str, explanation: str, source: str, seen: str = ""
+    chart: LayeredChart | alt.VConcatChart,
+    title: str,
+    subject: str,
+    explanation: str,
+    source: str,
+    seen: str = "",
 ) -> alt.VConcatChart:
-    """Return a chart with a title of two lines and an explanation of its marks above, and its source below.
+    """Return a chart with a title of two lines and an explanation of its marks above, and its
+    source below.
 
-    A page, where text wraps by itself, takes the four texts from `usermeta` and draws the chart without them.
+    A page, where text wraps by itself, takes the four texts from `usermeta` and draws the chart
+    without them.
 
     Args:
         chart: Its marks and axes.
@@ -86,15 +123,25 @@ def add_frame(
         seen: The numbers in a sentence, for readers who do not see the marks.
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
-    headed = alt.vconcat(chart, title=alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14))
-    cited: dict[str, Any] = {"orient": "bottom", "anchor": "start", "offset": 12, "fontSize": 12, "fontWeight": "normal"}
+    headed = alt.vconcat(
+        chart, title=alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
+    )
+    cited: dict[str, Any] = {
+        "orient": "bottom",
+        "anchor": "start",
+        "offset": 12,
+        "fontSize": 12,
+        "fontWeight": "normal",
+    }
     # All at once: Altair copies the whole chart at every `properties` and `configure`.
     return FramedChart(
         vconcat=[headed],
         title=alt.TitleParams(_wrap(source), color=FAINT, **cited),
         config=FRAME,
         usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
-        description=" ".join(filter(None, (f"{title}.", subject and f"{subject}.", seen, explanation))),
+        description=" ".join(
+            filter(None, (f"{title}.", subject and f"{subject}.", seen, explanation))
+        ),
     )
 
 
@@ -104,7 +151,9 @@ def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int
 
 
 def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> Looks:
-    """Return color, shape and line pattern of each label, which one legend shows, so that they differ in gray, too."""
+    """Return color, shape and line pattern of each label, which one legend shows, so that they
+    differ in gray, too.
+    """
     shared: dict[str, Any] = {"title": None, "legend": legend}
     return (
         alt.Color(f"{field}:N", scale=cycle_scale(labels, COLORS), **shared),
@@ -118,12 +167,20 @@ PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinSte
 UNIT = alt.Scale(domain=[0, 1])
 #: Fields of rows that tooltips print x 100.
 PERCENT_FIELDS = (
-    *(f"{name}{end}" for name in ("ndcg_at_10", "position_effect") for end in ("", "_low", "_high")),
+    *(
+        f"{name}{end}"
+        for name in ("ndcg_at_10", "position_effect")
+        for end in ("", "_low", "_high")
+    ),
     *("null_low", "null_high"),
 )
 SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
 #: Titles of a mean and its interval in tooltips.
-MEAN_TITLES = {"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "95% interval, from", "ndcg_at_10_high": "95% interval, to"}
+MEAN_TITLES = {
+    "ndcg_at_10": "nDCG@10",
+    "ndcg_at_10_low": "95% interval, from",
+    "ndcg_at_10_high": "95% interval, to",
+}
 MODEL = alt.Tooltip("model:N", title="Model")
 LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
@@ -140,7 +197,9 @@ Color = alt.Color | alt.ColorValue
 
 @dataclass(frozen=True)
 class Positions:
-    """Position bins as horizontal axis: continuous over the document if they divide it equally, otherwise a step per bin."""
+    """Position bins as horizontal axis: continuous over the document if they divide it equally,
+    otherwise a step per bin.
+    """
 
     title: str | None
     names: Sequence[str] | None
@@ -151,21 +210,34 @@ class Positions:
     def axis(self) -> alt.X:
         """The encoding of marks at the middle of their bin."""
         if self.equal_bins:
-            return alt.X("middle:Q", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES, grid=True))
-        return alt.X("position:O", title=self.title, sort=list(self.names) if self.names else None, axis=alt.Axis(labelAngle=0))
+            return alt.X(
+                "middle:Q", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES, grid=True)
+            )
+        return alt.X(
+            "position:O",
+            title=self.title,
+            sort=list(self.names) if self.names else None,
+            axis=alt.Axis(labelAngle=0),
+        )
 
     @property
     def extent(self) -> dict[str, alt.X | str]:
         """The encodings of marks as wide as their bin."""
         if self.equal_bins:
-            start = alt.X("start:Q", bin="binned", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES))
+            start = alt.X(
+                "start:Q", bin="binned", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES)
+            )
             return {"x": start, "x2": "end:Q"}
         return {"x": self.axis}
 
 
 def build_positions(axes: Axes) -> Positions:
     """Return the horizontal axis of position bins."""
-    return Positions("position (0: start, 1: end)" if axes.equal_bins else axes.position_title, axes.positions, axes.equal_bins)
+    return Positions(
+        "position (0: start, 1: end)" if axes.equal_bins else axes.position_title,
+        axes.positions,
+        axes.equal_bins,
+    )
 
 
 def ndcg_axis(field: str, scale: alt.Scale = UNIT) -> alt.Y:
@@ -173,9 +245,13 @@ def ndcg_axis(field: str, scale: alt.Scale = UNIT) -> alt.Y:
     return alt.Y(f"{field}:Q", title=SCORE, scale=scale, axis=PERCENT)
 
 
-def null_band(base: alt.Chart, shade: Shade, positions: Positions, scale: alt.Scale = UNIT) -> alt.Chart:
+def null_band(
+    base: alt.Chart, shade: Shade, positions: Positions, scale: alt.Scale = UNIT
+) -> alt.Chart:
     """Return the band of 95% of the bin means if position has no effect."""
-    band: alt.Chart = base.mark_rect(color=shade).encode(**positions.extent, y=ndcg_axis("null_low", scale), y2="null_high:Q")
+    band: alt.Chart = base.mark_rect(color=shade).encode(
+        **positions.extent, y=ndcg_axis("null_low", scale), y2="null_high:Q"
+    )
     return band
 
 
@@ -189,24 +265,33 @@ def curve(
     line: Mapping[str, Any] | None = None,
     point: Mapping[str, Any] | None = None,
 ) -> list[alt.Chart]:
-    """Return intervals if there are any, line and points of nDCG@10 over positions; `line` and `point` are encodings."""
+    """Return intervals if there are any, line and points of nDCG@10 over positions; `line` and
+    `point` are encodings.
+    """
     base = base.encode(x=positions.axis)
-    marks = {"area": base.mark_area(opacity=0.16), "rule": base.mark_rule(opacity=0.55, strokeWidth=2.2)}
+    marks = {
+        "area": base.mark_area(opacity=0.16),
+        "rule": base.mark_rule(opacity=0.55, strokeWidth=2.2),
+    }
     ends = {"y": ndcg_axis("ndcg_at_10_low", scale), "y2": "ndcg_at_10_high:Q"}
     intervals = [marks[interval].encode(**ends, color=color)] if interval else []
     mean = ndcg_axis("ndcg_at_10", scale)
     return [
         *intervals,
         base.mark_line(strokeWidth=1.8).encode(y=mean, color=color, **(line or {})),
-        base.mark_point(size=34, opacity=1, strokeWidth=1.8).encode(y=mean, color=color, **(point or {})),
+        base.mark_point(size=34, opacity=1, strokeWidth=1.8).encode(
+            y=mean, color=color, **(point or {})
+        ),
     ]
 
 
 def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
-    """Return the rows of curves, the first in each panel of which most evidence is beyond the window with `beyond_label`.
+    """Return the rows of curves, the first in each panel of which most evidence is beyond the
+    window with `beyond_label`.
 
     Args:
-        rows: Of cells in order, with the name of their `panel` if there are several, and `beyond_share` in [0, 1] or None.
+        rows: Of cells in order, with the name of their `panel` if there are several, and
+            `beyond_share` in [0, 1] or None.
         window: Tokens of a text that the model reads; None if unknown.
     """
     labeled: set[Any] = set()
@@ -220,7 +305,9 @@ def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[d
 
 
 def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
-    """Return a dashed line from which on most evidence is beyond the model's window, and its name; rows of `mark_beyond`."""
+    """Return a dashed line from which on most evidence is beyond the model's window, and its name;
+    rows of `mark_beyond`.
+    """
     named = base.transform_filter("isValid(datum.beyond_label)")
     x = {"x": alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)}
     ends = {"y": alt.value(0), "y2": alt.value("height")}
@@ -240,12 +327,17 @@ def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str
     """Return a sentence that follows others if a chart has the line of `mark_window`."""
     is_marked = any(row.get("beyond_label") for row in rows)
     return (
-        f" Dashes: from here on most of the evidence is beyond the {window:,} tokens that the model reads." if is_marked else ""
+        f" Dashes: from here on most of the evidence is beyond the {window:,} tokens that the "
+        "model reads."
+        if is_marked
+        else ""
     )
 
 
 def describe_scores(name: str, scores: Iterable[float | None]) -> str:
-    """Return the scores of a line in words, for readers who do not see it: `nDCG@10 from start to end: 62, 39, 27.`"""
+    """Return the scores of a line in words, for readers who do not see it: `nDCG@10 from start to
+    end: 62, 39, 27.`
+    """
     shown = ", ".join(format_percent(score, ".0f") for score in scores)
     return f"{name} from start to end: {shown}."
 
@@ -257,9 +349,15 @@ def heat_color(scale: alt.Scale) -> alt.Color:
 
 
 def interval_rule(
-    base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color, scale: alt.Scale | None = None
+    base: alt.Chart,
+    field: str,
+    channel: Literal["x", "y"],
+    color: Color,
+    scale: alt.Scale | None = None,
 ) -> alt.Chart:
-    """Return the 95% intervals of a score as thin lines along a channel, on its scale if it is given."""
+    """Return the 95% intervals of a score as thin lines along a channel, on its scale if it is
+    given.
+    """
     encode = {"x": alt.X, "y": alt.Y}[channel]
     low = encode(f"{field}_low:Q", scale=scale) if scale is not None else encode(f"{field}_low:Q")
     ends = {channel: low, f"{channel}2": f"{field}_high:Q"}
@@ -267,8 +365,12 @@ def interval_rule(
     return rule
 
 
-def facet_panels(layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any) -> alt.FacetChart:
-    """Return layers in a panel for each title, two in a row, each with its own axes; rows name their title as `panel`."""
+def facet_panels(
+    layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any
+) -> alt.FacetChart:
+    """Return layers in a panel for each title, two in a row, each with its own axes; rows name
+    their title as `panel`.
+    """
     panels: alt.FacetChart = (
         alt.layer(*layers, width=width, height=height)
         .facet(facet=alt.Facet("panel:N", title=None, sort=list(titles)), columns=2, **facet)
@@ -278,19 +380,29 @@ def facet_panels(layers: Iterable[alt.Chart], titles: Iterable[str], width: int,
 
 
 def with_percentages(base: alt.Chart) -> alt.Chart:
-    """Return a chart whose rows have scores, intervals and null band x 100 too, for tooltips that agree with the axes."""
+    """Return a chart whose rows have scores, intervals and null band x 100 too, for tooltips that
+    agree with the axes.
+    """
     percentages: alt.Chart = base.transform_calculate(
-        **{f"{name}_x_100": f"isValid(datum.{name}) ? datum.{name} * 100 : null" for name in PERCENT_FIELDS}
+        **{
+            f"{name}_x_100": f"isValid(datum.{name}) ? datum.{name} * 100 : null"
+            for name in PERCENT_FIELDS
+        }
     )
     return percentages
 
 
 def percent_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
     """Return tooltips of fields of `with_percentages`, x 100 with one decimal, by their titles."""
-    return [alt.Tooltip(f"{field}_x_100:Q", title=title, format=".1f") for field, title in titles.items()]
+    return [
+        alt.Tooltip(f"{field}_x_100:Q", title=title, format=".1f")
+        for field, title in titles.items()
+    ]
 
 
 def cell_tooltips() -> list[alt.Tooltip]:
-    """Return tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null band."""
+    """Return tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null
+    band.
+    """
     titles = {"null_low": "By chance, from", "null_high": "By chance, to"}
     return [POSITION, QUERIES, *percent_tooltips(MEAN_TITLES | titles)]

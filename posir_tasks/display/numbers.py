@@ -13,7 +13,9 @@ Format = Callable[[float | None], str]
 
 
 def format_number(value: float | None, spec: str) -> str:
-    """Format a value by a format specification such as `,.1f`; `MISSING` for None. What rounds to 0 has no sign."""
+    """Format a value by a format specification such as `,.1f`; `MISSING` for None. What rounds to 0
+    has no sign.
+    """
     if value is None:
         return MISSING
     text = format(value, spec)
@@ -41,8 +43,14 @@ def format_p_value(value: float | None) -> str:
 
 
 def format_estimate(estimate: Estimate | None, form: Format) -> str:
-    """Format an estimate followed by its interval if it has one: `58.3 [55.1, 61.4]`; `MISSING` for None."""
-    return f"{form(estimate.value)} {format_interval(estimate, form)}".rstrip() if estimate else MISSING
+    """Format an estimate followed by its interval if it has one: `58.3 [55.1, 61.4]`; `MISSING` for
+    None.
+    """
+    return (
+        f"{form(estimate.value)} {format_interval(estimate, form)}".rstrip()
+        if estimate
+        else MISSING
+    )
 
 
 def format_interval(estimate: Estimate | None, form: Format) -> str:
@@ -51,7 +59,9 @@ def format_interval(estimate: Estimate | None, form: Format) -> str:
 
 
 def format_score(unit: Unit, value: ScoreValue) -> str:
-    """Format the value of a score: `58.3 [55.1, 61.4]` for an estimate in percent; `MISSING` for None."""
+    """Format the value of a score: `58.3 [55.1, 61.4]` for an estimate in percent; `MISSING` for
+    None.
+    """
     if isinstance(value, Estimate):
         return format_estimate(value, FORMATS[unit])
     return value if isinstance(value, str) else FORMATS[unit](value)
@@ -74,4 +84,7 @@ HEIGHTS, EMPTY = "▁▂▃▄▅▆▇█", "·"
 
 def draw_sparkline(scores: Iterable[float]) -> str:
     """Return scores in [0, 1] on an axis from 0 to 1, a character for each; NaN where unknown."""
-    return "".join(EMPTY if isnan(score) else HEIGHTS[min(int(score * len(HEIGHTS)), len(HEIGHTS) - 1)] for score in scores)
+    return "".join(
+        EMPTY if isnan(score) else HEIGHTS[min(int(score * len(HEIGHTS)), len(HEIGHTS) - 1)]
+        for score in scores
+    )

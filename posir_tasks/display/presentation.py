@@ -1,7 +1,8 @@
-"""The base of all objects that public functions return: each shows itself in terminal and notebook and becomes a data frame.
+"""The base of all objects that public functions return: each shows itself in terminal and notebook
+and becomes a data frame.
 
-A command prints such an object in the format that is asked for (`present`) and writes its charts (`write_charts`), so that
-Python and the command line show the same.
+A command prints such an object in the format that is asked for (`present`) and writes its charts
+(`write_charts`), so that Python and the command line show the same.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ ON_CARD = 6
 class Presentable(ABC):
     """An immutable result of a public function.
 
-    Subclasses are frozen dataclasses with `repr=False`; whatever is shown or exported follows from title, sections and records.
+    Subclasses are frozen dataclasses with `repr=False`; whatever is shown or exported follows from
+    title, sections and records.
     """
 
     @property
@@ -76,18 +78,24 @@ class Presentable(ABC):
 
     @abstractmethod
     def records(self) -> Sequence[Any]:
-        """Return dataclasses or mappings of the same fields: the rows of data frame and CSV, not rounded."""
+        """Return dataclasses or mappings of the same fields: the rows of data frame and CSV, not
+        rounded.
+        """
 
     def document(self) -> object:
         """Return what JSON holds; the records, unless there is more to it than rows."""
         return self.records()
 
     def legend(self) -> Sequence[str]:
-        """Return the paragraphs on how to read the tables that a terminal always shows: few lines."""
+        """Return the paragraphs on how to read the tables that a terminal always shows: few
+        lines.
+        """
         return ()
 
     def explanation(self) -> Iterable[str]:
-        """Return all further paragraphs, for a page and `--explain`; an iterator makes those alone that are asked for."""
+        """Return all further paragraphs, for a page and `--explain`; an iterator makes those alone
+        that are asked for.
+        """
         return ()
 
     def warnings(self) -> Sequence[str]:
@@ -95,7 +103,9 @@ class Presentable(ABC):
         return ()
 
     def closing(self) -> Sequence[str]:
-        """Return what the command prints below everything else in a terminal, each in a line of its own: files, commands."""
+        """Return what the command prints below everything else in a terminal, each in a line of its
+        own: files, commands.
+        """
         return ()
 
     @property
@@ -104,15 +114,21 @@ class Presentable(ABC):
         return 0
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the rows as a polars DataFrame; an estimate `x` has the columns `x`, `x_low` and `x_high`."""
+        """Return the rows as a polars DataFrame; an estimate `x` has the columns `x`, `x_low` and
+        `x_high`.
+        """
         return build_frame(self.records())
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame, as `to_polars` has them; raise PosirError if pandas is not installed."""
+        """Return the rows as a pandas DataFrame, as `to_polars` has them; raise PosirError if
+        pandas is not installed.
+        """
         try:
             import pandas as pd
         except ImportError as error:
-            raise PosirError("pandas is not installed: pip install pandas. `to_polars` needs no further package.") from error
+            raise PosirError(
+                "pandas is not installed: pip install pandas. `to_polars` needs no further package."
+            ) from error
         return pd.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def to_json(self) -> str:
@@ -120,23 +136,37 @@ class Presentable(ABC):
         return to_json(self.document())
 
     def to_markdown(self, *, explain: bool = False) -> str:
-        """Return everything as GitHub's Markdown, as the command prints it with `--format markdown`."""
-        paragraphs = [escape_prose(escape_controls(text)) for text in self.paragraphs(explain=explain)]
+        """Return everything as GitHub's Markdown, as the command prints it with `--format
+        markdown`.
+        """
+        paragraphs = [
+            escape_prose(escape_controls(text)) for text in self.paragraphs(explain=explain)
+        ]
         return "\n\n".join([*(section.to_markdown() for section in self.sections()), *paragraphs])
 
     def to_latex(self) -> str:
-        """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is none."""
+        """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is
+        none.
+        """
         tables = [table for section in self.sections() for table in section.tables]
         if not tables:
             raise PosirError("There is no table for LaTeX. Choose another --format.")
         captioned = [
-            replace(table, title=table.title or f"{self.title}.".replace("?.", "?"), notes=(*table.notes, *self.legend()))
+            replace(
+                table,
+                title=table.title or f"{self.title}.".replace("?.", "?"),
+                notes=(*table.notes, *self.legend()),
+            )
             for table in tables
         ]
-        return "\n\n".join(to_latex(table, label=f"tab:posir-{place}") for place, table in enumerate(captioned, 1))
+        return "\n\n".join(
+            to_latex(table, label=f"tab:posir-{place}") for place, table in enumerate(captioned, 1)
+        )
 
     def to_html(self) -> str:
-        """Return a page of a single file that needs no network, as the command writes it with `--html`."""
+        """Return a page of a single file that needs no network, as the command writes it with
+        `--html`.
+        """
         return self._render("sections.html")
 
     def strips(self) -> list[Strip]:
@@ -148,17 +178,25 @@ class Presentable(ABC):
         return self.title
 
     def to_card(self) -> bytes:
-        """Return the picture of the answer as a PNG of 1,200 x 630 pixels, with data and date, to be pasted into a message.
+        """Return the picture of the answer as a PNG of 1,200 x 630 pixels, with data and date, to
+        be pasted into a message.
 
         Raises:
             PosirError: There is no such picture, as nothing has positions.
         """
         strips = self.strips()
         if not strips:
-            raise PosirError("There is no picture for a card: no results by position, or a table of its own was asked for.")
-        omitted = f"; {pluralize(len(strips) - ON_CARD, 'more', 'more')}" if len(strips) > ON_CARD else ""
+            raise PosirError(
+                "There is no picture for a card: no results by position, or a table of its own "
+                "was asked for."
+            )
+        omitted = (
+            f"; {pluralize(len(strips) - ON_CARD, 'more', 'more')}" if len(strips) > ON_CARD else ""
+        )
         source = f"{self.describe_data()}{omitted}; {date.today().isoformat()}"
-        return render_png(draw_card(strips[:ON_CARD], "Where in a document is evidence found?", source))
+        return render_png(
+            draw_card(strips[:ON_CARD], "Where in a document is evidence found?", source)
+        )
 
     def figures(self) -> list[Figure]:
         """Return the charts of all sections."""
@@ -206,10 +244,15 @@ class Presentable(ABC):
         print_tables(console, [], self.paragraphs(explain=explain))
 
     def paragraphs(self, *, explain: bool) -> list[str]:
-        """Return how to read the tables; if asked to explain, all of it, without lines on what is explained at length."""
+        """Return how to read the tables; if asked to explain, all of it, without lines on what is
+        explained at length.
+        """
         further = list(self.explanation()) if explain else []
         told = tuple(re.findall(r"(?m)^[^:\n]+:", "\n".join(further)))
-        brief = ("\n".join(line for line in text.split("\n") if not line.startswith(told)) for text in self.legend())
+        brief = (
+            "\n".join(line for line in text.split("\n") if not line.startswith(told))
+            for text in self.legend()
+        )
         return [*filter(None, brief), *further]
 
     def __str__(self) -> str:
@@ -217,21 +260,30 @@ class Presentable(ABC):
         return _print_wide(self.print_on)
 
     def __repr__(self) -> str:
-        """Return the findings in a few lines, or the beginning of the first table if there are none."""
+        """Return the findings in a few lines, or the beginning of the first table if there are
+        none.
+        """
         sections = self.sections()
         # The first section may repeat the title.
         titles = ("" if part.title == self.title else part.title for part in sections)
-        titled = [(part, [title, *part.said, *part.sentences]) for title, part in zip(titles, sections, strict=True)]
+        titled = [
+            (part, [title, *part.said, *part.sentences])
+            for title, part in zip(titles, sections, strict=True)
+        ]
         findings = [
             ": ".join(filter(None, parts[:2]))
             for part, parts in titled
             if not part.folded and (parts[1:] or (parts[0] and not part.tables))
         ]
-        shown = findings or _abbreviate(next((table for section in sections for table in section.tables), None))
+        shown = findings or _abbreviate(
+            next((table for section in sections for table in section.tables), None)
+        )
         return escape_controls("\n".join([f"{type(self).__name__}: {self.title}", *shown]))
 
     def _repr_html_(self) -> str:
-        """Return tables and charts for a notebook: a fragment without scripts, with images, that loads nothing."""
+        """Return tables and charts for a notebook: a fragment without scripts, with images, that
+        loads nothing.
+        """
         return self._render("fragment.html")
 
     def _render(self, template: str) -> str:
@@ -241,7 +293,10 @@ class Presentable(ABC):
         data = self.describe_data().removeprefix(self.title)
         shown = {
             "title": self.page_title,
-            "kind": type(self).__module__.partition(".")[0].removeprefix("posir_").replace("tasks", ""),
+            "kind": type(self)
+            .__module__.partition(".")[0]
+            .removeprefix("posir_")
+            .replace("tasks", ""),
             "data": data,
             "strips": self.strips(),
             "sections": self.page_sections(),
@@ -285,7 +340,11 @@ class TableResult(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the sentences, then the tables."""
-        shown = [DisplaySection(tables=tuple(self.tables), draw=self.draw)] if self.tables or self.draw else []
+        shown = (
+            [DisplaySection(tables=tuple(self.tables), draw=self.draw)]
+            if self.tables or self.draw
+            else []
+        )
         return (*to_paragraphs(self.sentences), *shown)
 
     def records(self) -> Sequence[Any]:
@@ -318,18 +377,27 @@ def _print_wide(print_on: Callable[[Console], None]) -> str:
 
 
 def _abbreviate(table: Table | None) -> list[str]:
-    """Return the lines of a table's first rows, in those of its columns that fit; without a table, none."""
+    """Return the lines of a table's first rows, in those of its columns that fit; without a table,
+    none.
+    """
     part = next(table.parts(), None) if table else None
     if table is None or part is None:
         return []
     first = next(replace(part, rows=part.rows[:REPR_ROWS], notes=()).divided(REPR_WIDTH))
     lines = _print_wide(lambda console: print_tables(console, [first])).splitlines()
     omitted = len(table.rows) - len(first.rows)
-    return [*lines, *([f"... and {pluralize(omitted, 'row')} more; print it to see all"] if omitted else [])]
+    return [
+        *lines,
+        *([f"... and {pluralize(omitted, 'row')} more; print it to see all"] if omitted else []),
+    ]
 
 
-def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0) -> None:
-    """Print what a function returned, without the sections that a terminal shows already; explanations only if asked to."""
+def present(
+    shown: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0
+) -> None:
+    """Print what a function returned, without the sections that a terminal shows already;
+    explanations only if asked to.
+    """
     match format_:
         case OutputFormat.JSON:
             typer.echo(shown.to_json())
@@ -348,7 +416,10 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
             else:
                 shown.print_on(console, explain=explain)
             if not explain and next(iter(shown.explanation()), None):
-                print_paragraph(console, f"--explain: all columns{'' if shown.full else '; --full: all numbers'}.")
+                print_paragraph(
+                    console,
+                    f"--explain: all columns{'' if shown.full else '; --full: all numbers'}.",
+                )
             for line in shown.closing():
                 _print_closing(console, escape_controls(line))
 
@@ -361,9 +432,15 @@ def _print_closing(console: Console, line: str) -> None:
 
 
 def write_charts(
-    shown: Presentable, folder: Path | None, style: FigureStyle, html: Path | None = None, card: Path | None = None
+    shown: Presentable,
+    folder: Path | None,
+    style: FigureStyle,
+    html: Path | None = None,
+    card: Path | None = None,
 ) -> None:
-    """Write charts to a folder, page and card to a file, each if given, and print their names; raise PosirError if it fails."""
+    """Write charts to a folder, page and card to a file, each if given, and print their names;
+    raise PosirError if it fails.
+    """
     if folder or html or card:
         from posir_tasks.display.figures import export, prepare_figures
 

@@ -1,6 +1,7 @@
 """Progress of what takes long: bars on a terminal, lines in a log.
 
-Outside a terminal only commands report (`posir_tasks.command.options`); a library call prints nothing.
+Outside a terminal only commands report (`posir_tasks.command.options`); a library call prints
+nothing.
 """
 
 import sys
@@ -45,9 +46,13 @@ def format_seconds(seconds: float) -> str:
 
 
 class LineReporter(Progress):
-    """A line at the beginning of a stage, and one every minute: outside a terminal, Rich prints nothing before the end."""
+    """A line at the beginning of a stage, and one every minute: outside a terminal, Rich prints
+    nothing before the end.
+    """
 
-    def __init__(self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(get_time=clock)
         self.write = write
 
@@ -56,7 +61,9 @@ class LineReporter(Progress):
         """Write the lines of a stage, the first at once or after a delay."""
         if not delay:
             self.write(f"{description}: 0 of {total:,.0f}" if total else description)
-        task = self.add_task(description, total=total, due=self.get_time() + (delay or LINE_SECONDS), advanced=0.0)
+        task = self.add_task(
+            description, total=total, due=self.get_time() + (delay or LINE_SECONDS), advanced=0.0
+        )
         try:
             yield lambda steps=1: self.update(task, advance=steps, advanced=self.get_time())
         finally:
@@ -93,23 +100,30 @@ def _describe(task: Task) -> str:
     elapsed, done = task.elapsed or 0.0, task.completed
     if task.total is None:
         return f"{format_seconds(elapsed)} elapsed"
-    # The steps that are done took as long as until the last of them; a long step that is under way is not done. Rich's own
-    # estimate is of the last half minute, in which there may be no step.
-    expected = (task.fields["advanced"] - task.start_time) / done * task.total if done and task.start_time else 0.0
+    # The steps that are done took as long as until the last of them; a long step that is under way
+    # is not done. Rich's own estimate is of the last half minute, in which there may be no step.
+    expected = (
+        (task.fields["advanced"] - task.start_time) / done * task.total
+        if done and task.start_time
+        else 0.0
+    )
     left = f", {format_seconds(max(0.0, expected - elapsed))} left" if done else ""
     return f"{done:,.0f} of {task.total:,.0f}, {format_seconds(elapsed)} elapsed{left}"
 
 
 #: What a command has chosen: lines, or nothing; without a command, bars on a terminal.
 _chosen: ContextVar[LineReporter | Literal["quiet"] | None] = ContextVar("_chosen", default=None)
-#: The bars of all stages on the terminal's error stream, one below the other; None while there is no stage.
+#: The bars of all stages on the terminal's error stream, one below the other; None while there is
+#: no stage.
 _bars: Progress | None = None
 _lock = threading.Lock()
 
 
 @contextmanager
 def report_progress(*, quiet: bool) -> Iterator[None]:
-    """Report progress while the context is open, by lines where there is no terminal; nothing if `quiet`."""
+    """Report progress while the context is open, by lines where there is no terminal; nothing if
+    `quiet`.
+    """
     if not quiet and Console(stderr=True).is_terminal:
         yield
         return
@@ -136,7 +150,9 @@ def report_progress(*, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def track(description: str, total: float | None = None, *, delay: float = 0.0) -> Iterator[Advance]:
-    """Show a stage of `total` steps, in a log after `delay` seconds, and yield a function that counts its steps."""
+    """Show a stage of `total` steps, in a log after `delay` seconds, and yield a function that
+    counts its steps.
+    """
     chosen = _chosen.get()
     if isinstance(chosen, LineReporter):
         with chosen.show(description, total, delay) as advance:
@@ -173,13 +189,17 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
 
 
 def clear_bars() -> None:
-    """Clear the bars of tqdm, as a line or another bar would begin at their end; they are drawn again when they advance."""
+    """Clear the bars of tqdm, as a line or another bar would begin at their end; they are drawn
+    again when they advance.
+    """
     for bar in list(getattr(getattr(sys.modules.get("tqdm"), "tqdm", None), "_instances", ())):
         bar.clear()
 
 
 def progress(items: Sequence[Item], description: str) -> Iterable[Item]:
-    """Yield the items and show how many are done; a log mentions the loop only if it takes over two seconds."""
+    """Yield the items and show how many are done; a log mentions the loop only if it takes over two
+    seconds.
+    """
     with track(description, len(items), delay=BRIEF_SECONDS) as advance:
         for item in items:
             yield item

@@ -1,7 +1,8 @@
 """The secrets of this process, and their removal from whatever is shown, logged or stored.
 
-Secrets are collected from the environment (keys, tokens, passwords, proxies), from netrc, and from whoever reads one elsewhere
-(`add_secret`). A server, a proxy or a library may repeat a secret in another form: escaped, in base64, in other cases.
+Secrets are collected from the environment (keys, tokens, passwords, proxies), from netrc, and from
+whoever reads one elsewhere (`add_secret`). A server, a proxy or a library may repeat a secret in
+another form: escaped, in base64, in other cases.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ HIDDEN = "***"
 #: Names of environment variables whose values are secrets.
 SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS)$")
 PROXY_VARIABLE = re.compile(r"_proxy$", re.IGNORECASE)
-#: Lengths of a secret in characters: a shorter one is no secret but a word, one up to `MIN_FRAGMENT` is hidden as a word only.
+#: Lengths of a secret in characters: a shorter one is no secret but a word, one up to
+#: `MIN_FRAGMENT` is hidden as a word only.
 MIN_LENGTH, MIN_FRAGMENT = 4, 8
 #: What servers without keys are given in place of one.
 PLACEHOLDERS = frozenset({"none", "null", "empty", "dummy", "test", "token", "true", "false"})
@@ -39,9 +41,21 @@ FORMS = re.compile(
     re.IGNORECASE,
 )
 #: What each of the forms has, so that most texts are not searched.
-MARKS = ("//", "bearer", "authorization", "hf_", "sk-", "key=", "token=", "password=", "secret=", "signature=", "sig=")
+MARKS = (
+    "//",
+    "bearer",
+    "authorization",
+    "hf_",
+    "sk-",
+    "key=",
+    "token=",
+    "password=",
+    "secret=",
+    "signature=",
+    "sig=",
+)
 #: The end of an escape such as `\\x00`, after which a word may begin.
-ESCAPES = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9a-f]{2})|(?<=\\[abfnrtv0]))"
+ESCAPES = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9a-f]{2})|(?<=\\[abfnrtv0]))"  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,9 @@ def collect_secrets() -> None:
 
 
 def redact(text: str) -> str:
-    """Return a text in which secrets are replaced by `***`: the collected ones, and those that are known by their form."""
+    """Return a text in which secrets are replaced by `***`: the collected ones, and those that are
+    known by their form.
+    """
     redacted = redact_collected(text)
     lowered = redacted.lower()
     if any(mark in lowered for mark in MARKS):
@@ -88,7 +104,9 @@ def redact(text: str) -> str:
 
 
 def redact_collected(text: str) -> str:
-    """Return a text in which the collected secrets are replaced by `***`, in all forms that are likely."""
+    """Return a text in which the collected secrets are replaced by `***`, in all forms that are
+    likely.
+    """
     if _forms is None:
         collect_secrets()
     assert _forms
@@ -114,7 +132,9 @@ def _find_variables() -> Iterator[str]:
 
 
 def _find_user(address: str) -> Iterator[str]:
-    """Yield user and password of an address as they are sent, and the password, or the user if there is none."""
+    """Yield user and password of an address as they are sent, and the password, or the user if
+    there is none.
+    """
     before = address.rpartition("@")[0]
     user = before.partition("//")[2] if "//" in before else before
     name, colon, password = user.partition(":")
@@ -154,7 +174,9 @@ def _is_secret(text: str) -> bool:
 
 
 def _match_form(form: str) -> str:
-    """Return the pattern of a form, as a word if it is so short that it may be a part of other words."""
+    """Return the pattern of a form, as a word if it is so short that it may be a part of other
+    words.
+    """
     if len(form) >= MIN_FRAGMENT:
         return re.escape(form)
     return rf"{ESCAPES}{re.escape(form)}(?![A-Za-z0-9])"
@@ -163,7 +185,13 @@ def _match_form(form: str) -> str:
 def _list_forms(secret: str) -> Iterator[str]:
     """Yield a secret as clients, servers and logs may show it."""
     for plain in {secret, unquote(secret), unquote_plus(secret)}:
-        yield from (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], escape(plain), ascii(plain)[1:-1])
+        yield from (
+            plain,
+            repr(plain)[1:-1],
+            json.dumps(plain)[1:-1],
+            escape(plain),
+            ascii(plain)[1:-1],
+        )
         yield from (quote(plain), quote(plain, safe=""), quote_plus(plain))
         raw = plain.encode("utf-8", "surrogateescape")
         # As the user or the password of a basic login, too.

@@ -21,7 +21,14 @@ from rich.text import Text
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.secrets import redact_collected
 from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
-from posir_tasks.display.wording import COMMAND, NO_BREAK, VERDICTS, bind, escape_controls, shorten_names
+from posir_tasks.display.wording import (
+    COMMAND,
+    NO_BREAK,
+    VERDICTS,
+    bind,
+    escape_controls,
+    shorten_names,
+)
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
 if TYPE_CHECKING:
@@ -33,11 +40,14 @@ if TYPE_CHECKING:
 GAP, MIN_WIDTH = 2, 12
 #: Columns of shortened names in a table that is divided.
 DIVIDED_WIDTH = 20
-#: Columns of a table of answers with long names, and most of a line of prose and, outside a terminal, of a picture.
+#: Columns of a table of answers with long names, and most of a line of prose and, outside a
+#: terminal, of a picture.
 NARROW, PROSE = 80, 100
-#: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a white space that is trimmed
-#: before one is looked for. A number with a sign is none.
-FORMULA = re.compile(r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]")
+#: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a
+#: white space that is trimmed before one is looked for. A number with a sign is none.
+FORMULA = re.compile(
+    r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]"
+)
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -68,9 +78,13 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "left"
     group: str = ""
-    """Heading above this column and its neighbors of the same group, which LaTeX prints; a terminal does not part them."""
+    """Heading above this column and its neighbors of the same group, which LaTeX prints; a terminal
+    does not part them.
+    """
     picture: bool = False
-    """Whether its cells are sketches: shown where a table with them fits, and not on pages, which have drawings."""
+    """Whether its cells are sketches: shown where a table with them fits, and not on pages, which
+    have drawings.
+    """
     drawn: bool = False
     """Whether a page draws its intervals beside it, on one axis with 0."""
 
@@ -86,13 +100,17 @@ class Table:
     notes: tuple[str, ...] = ()
     """Paragraphs below the table."""
     split_by: str = ""
-    """Title of each part in a terminal, such as `{Model} · {Task}`: there every run of rows that agree in the columns it
-    names is a table of its own, without these columns."""
+    """Title of each part in a terminal, such as `{Model} · {Task}`: there every run of rows that
+    agree in the columns it names is a table of its own, without these columns.
+    """
     keys: int = 1
-    """Number of first columns, without those of `split_by`, that identify a row. A table too wide for a terminal is
-    divided between columns, and every part repeats these."""
+    """Number of first columns, without those of `split_by`, that identify a row. A table too wide
+    for a terminal is divided between columns, and every part repeats these.
+    """
     is_narrow: bool = False
-    """Whether names in its first column are shortened to that of a narrow terminal; never on a page."""
+    """Whether names in its first column are shortened to that of a narrow terminal; never on a
+    page.
+    """
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -100,7 +118,9 @@ class Table:
         return tuple(column.heading for column in self.columns)
 
     def parts(self) -> Iterator[Table]:
-        """Yield the tables that a terminal shows: one per title of `split_by`, or the table itself."""
+        """Yield the tables that a terminal shows: one per title of `split_by`, or the table
+        itself.
+        """
         names = [name for _, name, _, _ in Formatter().parse(self.split_by) if name]
         if not names:
             yield self
@@ -113,13 +133,24 @@ class Table:
             yield replace(part, title=title, split_by="").without_empty_columns()
 
     def without_empty_columns(self) -> Table:
-        """Return the table without columns in which no row has a value; those that identify a row stay."""
-        has_value = [not self.rows or any(row[at] not in ("", MISSING) for row in self.rows) for at in range(len(self.columns))]
+        """Return the table without columns in which no row has a value; those that identify a row
+        stay.
+        """
+        has_value = [
+            not self.rows or any(row[at] not in ("", MISSING) for row in self.rows)
+            for at in range(len(self.columns))
+        ]
         return self._select([at for at, filled in enumerate(has_value) if at < self.keys or filled])
 
     def with_common_cells(self) -> Table:
-        """Return the table with what is the same in each of several rows in its title, and not in columns."""
-        same = [at for at, cells in enumerate(zip(*self.rows, strict=True)) if at >= self.keys and len({*cells}) == 1]
+        """Return the table with what is the same in each of several rows in its title, and not in
+        columns.
+        """
+        same = [
+            at
+            for at, cells in enumerate(zip(*self.rows, strict=True))
+            if at >= self.keys and len({*cells}) == 1
+        ]
         if not same or not self.rows[1:]:
             return self
         told = "; ".join(f"{self.headings[at]}: {self.rows[0][at]}" for at in same)
@@ -131,14 +162,21 @@ class Table:
         return self._select([at for at, column in enumerate(self.columns) if not column.picture])
 
     def divided(self, width: int) -> Iterator[Table]:
-        """Yield the table if it fits a width, or else tables with consecutive columns of it; no column is left out."""
+        """Yield the table if it fits a width, or else tables with consecutive columns of it; no
+        column is left out.
+        """
         widths = self.column_widths()
         keys = list(range(self.keys))
         chosen = keys
         rest = range(self.keys, len(self.columns))
         # Neighbors of a group stay together.
-        for together in map(list, (members for _, members in groupby(rest, lambda at: self.columns[at].group or at))):
-            if len(chosen) > self.keys and total_width([widths[column] for column in [*chosen, *together]]) > width:
+        for together in map(
+            list, (members for _, members in groupby(rest, lambda at: self.columns[at].group or at))
+        ):
+            if (
+                len(chosen) > self.keys
+                and total_width([widths[column] for column in [*chosen, *together]]) > width
+            ):
                 yield self._select(chosen)
                 chosen = keys
             chosen = [*chosen, *together]
@@ -149,24 +187,45 @@ class Table:
         rows = tuple(tuple(cell.replace("\n", " ") for cell in row) for row in self.rows)
         return replace(
             self,
-            columns=tuple(replace(column, heading=column.heading.replace("\n", " ")) for column in self.columns),
+            columns=tuple(
+                replace(column, heading=column.heading.replace("\n", " "))
+                for column in self.columns
+            ),
             rows=rows,
         )
 
     def lined_up(self) -> Table:
-        """Return the table with numbers below each other, whether an interval follows them or not, in columns to the right."""
+        """Return the table with numbers below each other, whether an interval follows them or not,
+        in columns to the right.
+        """
         cells = []
         for column, given in zip(self.columns, zip(*self.rows, strict=True), strict=False):
-            tails = [len(cell) - len(cell.partition(" [")[0]) if column.align == "right" else 0 for cell in given]
-            cells.append([cell and cell + " " * (max(tails) - tail) for cell, tail in zip(given, tails, strict=True)])
+            tails = [
+                len(cell) - len(cell.partition(" [")[0]) if column.align == "right" else 0
+                for cell in given
+            ]
+            cells.append(
+                [
+                    cell and cell + " " * (max(tails) - tail)
+                    for cell, tail in zip(given, tails, strict=True)
+                ]
+            )
         return replace(self, rows=tuple(zip(*cells, strict=True)))
 
     def narrowed(self) -> Table:
-        """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that."""
+        """Return the table at most `NARROW` columns wide, if the names in its first column can be
+        shortened to that.
+        """
         room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
         # Without that room it is divided.
         named = [row[0] for row in self.rows if not is_heading(row)]
-        short = dict(zip(named, shorten_names(named, room if room >= MIN_WIDTH else DIVIDED_WIDTH), strict=True))
+        short = dict(
+            zip(
+                named,
+                shorten_names(named, room if room >= MIN_WIDTH else DIVIDED_WIDTH),
+                strict=True,
+            )
+        )
         return replace(self, rows=tuple((short.get(row[0], row[0]), *row[1:]) for row in self.rows))
 
     def escaped(self) -> Table:
@@ -186,7 +245,9 @@ class Table:
     def column_widths(self) -> list[int]:
         """Return how wide each column is if nothing is folded."""
         cells = zip(self.headings, *(row for row in self.rows if not is_heading(row)), strict=True)
-        return [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
+        return [
+            max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells
+        ]
 
     def _select(self, indices: Sequence[int]) -> Table:
         rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
@@ -194,7 +255,9 @@ class Table:
 
 
 def is_heading(row: Sequence[str]) -> bool:
-    """Tell whether a row is the heading of those below it: its first cell alone has a text, of several."""
+    """Tell whether a row is the heading of those below it: its first cell alone has a text, of
+    several.
+    """
     return len(row) > 1 and not any(row[1:])
 
 
@@ -204,23 +267,41 @@ def total_width(widths: Sequence[int]) -> int:
 
 
 def build_columns(
-    headings: Iterable[str], right: Iterable[str] = (), pictures: Collection[str] = (), drawn: Collection[str] = ()
+    headings: Iterable[str],
+    right: Iterable[str] = (),
+    pictures: Collection[str] = (),
+    drawn: Collection[str] = (),
 ) -> tuple[Column, ...]:
-    """Return a column for each heading; those in `right` are aligned to the right, those in `pictures` are sketches."""
+    """Return a column for each heading; those in `right` are aligned to the right, those in
+    `pictures` are sketches.
+    """
     numbers = set(right)
     return tuple(
-        Column(name, "right" if name in numbers else "left", picture=name in pictures, drawn=name in drawn) for name in headings
+        Column(
+            name,
+            "right" if name in numbers else "left",
+            picture=name in pictures,
+            drawn=name in drawn,
+        )
+        for name in headings
     )
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
-    """Return dataclasses or mappings as a data frame, not rounded: an estimate has three columns, a missing field is null."""
+    """Return dataclasses or mappings as a data frame, not rounded: an estimate has three columns, a
+    missing field is null.
+    """
     # Polars takes longer to import than a table to print.
     import polars as pl
 
-    rows = [{name: cell for key, value in _fields(record) for name, cell in flatten(key, value).items()} for record in records]
+    rows = [
+        {name: cell for key, value in _fields(record) for name, cell in flatten(key, value).items()}
+        for record in records
+    ]
     names = dict.fromkeys(name for row in rows for name in row)
-    return pl.DataFrame([{name: row.get(name) for name in names} for row in rows], infer_schema_length=None)
+    return pl.DataFrame(
+        [{name: row.get(name) for name in names} for row in rows], infer_schema_length=None
+    )
 
 
 def to_csv(records: Iterable[Any]) -> str:
@@ -230,13 +311,16 @@ def to_csv(records: Iterable[Any]) -> str:
 
 
 def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
-    """Return rows below headings as CSV that a spreadsheet shows as it is; all CSV of posir is written here.
+    """Return rows below headings as CSV that a spreadsheet shows as it is; all CSV of posir is
+    written here.
 
-    Text that would be run as a formula begins with an apostrophe, and control characters are escaped. Numbers have all digits;
-    None is an empty cell, and booleans are `true` and `false`.
+    Text that would be run as a formula begins with an apostrophe, and control characters are
+    escaped. Numbers have all digits; None is an empty cell, and booleans are `true` and `false`.
     """
     text = io.StringIO()
-    csv.writer(text, lineterminator=end).writerows([_csv_cell(cell) for cell in row] for row in (headings, *rows))
+    csv.writer(text, lineterminator=end).writerows(
+        [_csv_cell(cell) for cell in row] for row in (headings, *rows)
+    )
     return text.getvalue()
 
 
@@ -249,20 +333,30 @@ def _csv_cell(cell: Any) -> Any:
 
 
 def to_json(document: object) -> str:
-    """Return a JSON value with dataclasses as indented text, not rounded; an estimate `x` becomes `x` and `x_interval`."""
+    """Return a JSON value with dataclasses as indented text, not rounded; an estimate `x` becomes
+    `x` and `x_interval`.
+    """
     return redact_collected(json.dumps(_plain(document), indent=2)).replace("\x7f", "\\u007f")
 
 
 def _fields(value: Any) -> Iterable[tuple[str, Any]]:
     """Return names and values of a dataclass or a mapping."""
-    return [(field.name, getattr(value, field.name)) for field in fields(value)] if is_dataclass(value) else value.items()
+    return (
+        [(field.name, getattr(value, field.name)) for field in fields(value)]
+        if is_dataclass(value)
+        else value.items()
+    )
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type)):
         plain: dict[str, Any] = {}
         for key, field in _fields(value):
-            plain |= estimate_to_json(key, field) if isinstance(field, Estimate) else {key: _plain(field)}
+            plain |= (
+                estimate_to_json(key, field)
+                if isinstance(field, Estimate)
+                else {key: _plain(field)}
+            )
         return plain
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
@@ -270,7 +364,8 @@ def _plain(value: Any) -> Any:
 def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
     """Print tables below one another, the notes of each and the legend dimmed.
 
-    A terminal divides a table that is too wide for it; elsewhere every row is one line. Nothing is cut off.
+    A terminal divides a table that is too wide for it; elsewhere every row is one line. Nothing is
+    cut off.
     """
     for table in map(Table.escaped, tables):
         for part in table.parts():
@@ -295,7 +390,9 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
 
 
 def _picture_width(console: Console) -> int:
-    """Return how wide pictures may be: outside a terminal the same for a file, a pipe and a string."""
+    """Return how wide pictures may be: outside a terminal the same for a file, a pipe and a
+    string.
+    """
     return console.width if console.is_terminal else PROSE
 
 
@@ -307,18 +404,27 @@ def _print_title(console: Console, title: str) -> None:
 def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:
     """Print a paragraph, broken by `wrap`, some characters of it in bold."""
     width = min(console.width, PROSE) if console.is_terminal else PROSE
-    paragraphs = [Text("\n".join(wrap(paragraph, width)), style=style) for paragraph in escape_controls(text).split("\n")]
+    paragraphs = [
+        Text("\n".join(wrap(paragraph, width)), style=style)
+        for paragraph in escape_controls(text).split("\n")
+    ]
     for paragraph in paragraphs:
         # What is explained, and what to do.
-        paragraph.highlight_regex(r"\A[^:.\n]{2,60}:(?= )" if style else r"\AWhat to do:", "not dim bold")
-        paragraph.highlight_regex(r"\A(It reads|Reads) (only )?(?P<bold>the (first|last) [\d,]+( tokens)?)")
+        paragraph.highlight_regex(
+            r"\A[^:.\n]{2,60}:(?= )" if style else r"\AWhat to do:", "not dim bold"
+        )
+        paragraph.highlight_regex(
+            r"\A(It reads|Reads) (only )?(?P<bold>the (first|last) [\d,]+( tokens)?)"
+        )
     printed = Text("\n").join(paragraphs)
     printed.stylize("bold", 0, bold)
     console.print(printed, soft_wrap=True)
 
 
 def print_code(console: Console, code: str) -> None:
-    """Print code as it is, or commands with their comments, set off and indented; no line is broken."""
+    """Print code as it is, or commands with their comments, set off and indented; no line is
+    broken.
+    """
     code = escape_controls(code.rstrip())
     is_command = code.startswith(("posir ", "mteb ", "POSIR_", "# "))
     printed = Text(f"\n{textwrap.indent(code, '  ')}", style="cyan") if is_command else Text(code)
@@ -327,10 +433,11 @@ def print_code(console: Console, code: str) -> None:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return the lines of a paragraph, broken between words only, so that a path or a name can be copied.
+    """Return the lines of a paragraph, broken between words only, so that a path or a name can be
+    copied.
 
-    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`; and a
-    command between backticks is whole.
+    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`,
+    `chunks(64) (+32.8)`; and a command between backticks is whole.
     """
     bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), bind(text))
     lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
@@ -338,7 +445,9 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
-    """Yield the lines of a table; its first column, or the words of a wider last one, are folded if it would exceed a limit."""
+    """Yield the lines of a table; its first column, or the words of a wider last one, are folded if
+    it would exceed a limit.
+    """
     widths = table.column_widths()
     at = -1 if table.columns[-1].align == "left" and widths[-1] > widths[0] else 0
     if limit:
@@ -350,18 +459,34 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
             continue
         cells = [cell.split("\n") for cell in row]
         if cell_len(row[at]) > widths[at]:
-            cells[at] = [part for line in cells[at] for part in (wrap if at else chop_cells)(line, widths[at])]
+            cells[at] = [
+                part
+                for line in cells[at]
+                for part in (wrap if at else chop_cells)(line, widths[at])
+            ]
         for line in range(max(map(len, cells))):
             texts = [cell[line] if line < len(cell) else "" for cell in cells]
-            gaps = [" " * (width - cell_len(text)) for text, width in zip(texts, widths, strict=True)]
-            padded = (gap + text if last else text + gap for text, gap, last in zip(texts, gaps, right, strict=True))
+            gaps = [
+                " " * (width - cell_len(text)) for text, width in zip(texts, widths, strict=True)
+            ]
+            padded = (
+                gap + text if last else text + gap
+                for text, gap, last in zip(texts, gaps, right, strict=True)
+            )
             yield (" " * GAP).join(padded).rstrip()
 
 
 def _color(table: Table, limit: int) -> Text:
-    """Return the lines of a table, colored where a verdict or a truncated share is, bold in headings, dimmed in open states."""
-    lines, height = list(_format_lines(table, limit)), max(heading.count("\n") for heading in table.headings) + 1
-    text = Text.assemble(("\n".join(lines[:height]), "bold"), "".join(f"\n{line}" for line in lines[height:]))
+    """Return the lines of a table, colored where a verdict or a truncated share is, bold in
+    headings, dimmed in open states.
+    """
+    lines, height = (
+        list(_format_lines(table, limit)),
+        max(heading.count("\n") for heading in table.headings) + 1,
+    )
+    text = Text.assemble(
+        ("\n".join(lines[:height]), "bold"), "".join(f"\n{line}" for line in lines[height:])
+    )
     for pattern, color in {**VERDICTS, r"[1-9][\d.]*%(?=  |$)": "red"}.items():
         text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", "dim" if color == "yellow" else color)
     # The heading of rows stands below an empty line.
@@ -371,32 +496,47 @@ def _color(table: Table, limit: int) -> Text:
 
 #: Code in Markdown: between runs of as many backticks, on one line.
 CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:[^\n]*?[^`\n])\1(?!`)")
-#: What would be HTML, a character reference, the end of a link's text, an address that becomes a link, or code without an end.
+#: What would be HTML, a character reference, the end of a link's text, an address that becomes a
+#: link, or code without an end.
 MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`", re.IGNORECASE)
 #: The same in a cell, and what would be an escape or emphasis.
-CELL_MARKUP = re.compile(rf"{MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE)
+CELL_MARKUP = re.compile(
+    rf"{MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE
+)
 #: What would be a heading or a quotation at the start of a line.
 LINE_MARKUP = re.compile(r"^ *(?=#+ |>)", re.MULTILINE)
-ENTITIES = {"<": "&lt;", "&": "&amp;", "://": "&#58;//"} | {www: f"{www[:3]}&#46;" for www in ("www.", "WWW.", "Www.")}
+ENTITIES = {"<": "&lt;", "&": "&amp;", "://": "&#58;//"} | {
+    www: f"{www[:3]}&#46;" for www in ("www.", "WWW.", "Www.")
+}
 
 
 def to_markdown(table: Table) -> str:
     """Return a table in GitHub's Markdown: title as a heading above, notes as paragraphs below."""
     table = table.escaped()
     rule = ("---:" if column.align == "right" else "---" for column in table.columns)
-    rows = (map(escape_markdown, table.headings), rule, *(map(escape_markdown, row) for row in table.rows))
+    rows = (
+        map(escape_markdown, table.headings),
+        rule,
+        *(map(escape_markdown, row) for row in table.rows),
+    )
     lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     title = " ".join(escape_prose(table.title).split())
-    return "\n\n".join([*([f"### {title}"] if title else []), lines, *map(escape_prose, table.notes)])
+    return "\n\n".join(
+        [*([f"### {title}"] if title else []), lines, *map(escape_prose, table.notes)]
+    )
 
 
 def escape_markdown(cell: str) -> str:
-    """Return text that stays in its cell of a Markdown table and is shown as it is; code between backticks stays code."""
+    """Return text that stays in its cell of a Markdown table and is shown as it is; code between
+    backticks stays code.
+    """
     return _escape_outside_code(" ".join(cell.splitlines()), CELL_MARKUP).replace("|", r"\|")
 
 
 def escape_prose(text: str) -> str:
-    """Return a paragraph for Markdown whose names are neither HTML nor links; code between backticks stays code."""
+    """Return a paragraph for Markdown whose names are neither HTML nor links; code between
+    backticks stays code.
+    """
     return LINE_MARKUP.sub(r"\\\g<0>", _escape_outside_code(text, MARKUP))
 
 
@@ -422,8 +562,9 @@ def quote_code(code: str) -> str:
 def to_latex(table: Table, *, label: str) -> str:
     """Return a table for the packages booktabs and adjustbox, as wide as the text at most.
 
-    Title and notes are its caption. The first column is aligned to the left, the others are centered. Of a cell with several
-    lines the first is printed in the table's size and the others below it, smaller.
+    Title and notes are its caption. The first column is aligned to the left, the others are
+    centered. Of a cell with several lines the first is printed in the table's size and the others
+    below it, smaller.
     """
     table = table.escaped()
     return "\n".join(
@@ -457,7 +598,11 @@ def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
     cells, rules, start = [], [], 1
     for group, members in groupby(columns, key=lambda column: column.group):
         size = len(list(members))
-        cells.append(rf"\multicolumn{{{size}}}{{c}}{{{escape_latex(group)}}}" if group else " & ".join([""] * size))
+        cells.append(
+            rf"\multicolumn{{{size}}}{{c}}{{{escape_latex(group)}}}"
+            if group
+            else " & ".join([""] * size)
+        )
         rules += [rf"\cmidrule(lr){{{start}-{start + size - 1}}}"] if group else []
         start += size
     if rules:
@@ -471,7 +616,8 @@ def _latex_rows(row: Sequence[str]) -> str:
     lines = [[cell[line] if line < len(cell) else "" for cell in cells] for line in range(height)]
     first, *others = ([escape_latex(text) for text in line] for line in lines)
     small = ([rf"\scriptsize {text}" if text else "" for text in line] for line in others)
-    # In braces: a name that starts with a bracket would be read as an argument of the line break before it.
+    # In braces: a name that starts with a bracket would be read as an argument of the line break
+    # before it.
     return "\n".join([_latex_row([f"{{{first[0]}}}", *first[1:]]), *map(_latex_row, small)])
 
 
@@ -489,19 +635,27 @@ class DisplaySection:
     draw: Callable[[], Sequence[Figure]] | None = None
     """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
     lengths: tuple[tuple[str, int, float], ...] = ()
-    """Name, tokens, and the share after its first part that is never read of each text, the longest first: bars on a page."""
+    """Name, tokens, and the share after its first part that is never read of each text, the longest
+    first: bars on a page.
+    """
     code: str = ""
     """Code to be pasted, shown as it is."""
     folded: bool = False
     """Whether a page shows the title alone until it is opened or printed."""
     group: str = ""
-    """Heading that a page has above this section and its neighbors of the same group; without a difference it is folded."""
+    """Heading that a page has above this section and its neighbors of the same group; without a
+    difference it is folded.
+    """
     drawn: tuple[float, ...] = ()
-    """A difference that a page draws next to a folded title: its value, the ends of its interval, and published values."""
+    """A difference that a page draws next to a folded title: its value, the ends of its interval,
+    and published values.
+    """
     unit: str = ""
     """The unit of this difference; those of one unit share a scale."""
     strips: tuple[Strip, ...] = ()
-    """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
+    """Pictures of the answer, below each other on one axis; a page and a notebook begin with
+    them.
+    """
     said: tuple[str, ...] = ()
     """Sentences before the others that a page does not have, as its card says them."""
 
@@ -533,5 +687,11 @@ class DisplaySection:
         code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""
         sketches = "\n".join(map(escape_controls, sketch_strips(self.strips)))
         picture = quote_code(sketches) if sketches else ""
-        parts = [f"## {title}" if title else "", picture, sentences, code, *map(to_markdown, self.tables)]
+        parts = [
+            f"## {title}" if title else "",
+            picture,
+            sentences,
+            code,
+            *map(to_markdown, self.tables),
+        ]
         return "\n\n".join(filter(None, parts))

@@ -13,7 +13,8 @@ from rich.cells import cell_len
 
 from posir_tasks.display.secrets import redact
 
-#: Control and format characters, such as those that turn the direction of writing, and halves of surrogate pairs.
+#: Control and format characters, such as those that turn the direction of writing, and halves of
+#: surrogate pairs.
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     r"\U000e0000-\U000e0fff]"
@@ -21,7 +22,8 @@ CONTROLS = re.compile(
 LINES = re.compile(r"[\t\n]")
 #: The largest number of characters of a secret that is hidden where a text is shortened.
 MAX_SECRET = 4_096
-#: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII spaces only.
+#: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII
+#: spaces only.
 INSEPARABLE = re.compile(
     r"(?:[-+]?[\d.,]+%? )?\[[-+\d.]+, [-+\d.]+\]|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
     r"|\d (?:points|[A-Z]{3})\b"
@@ -38,12 +40,16 @@ VERDICTS = {
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, such as `1 file` or `1,380 files`; an irregular plural, or a verb, is given."""
+    """Return a number with its noun, such as `1 file` or `1,380 files`; an irregular plural, or a
+    verb, is given.
+    """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return a question with the known name that is most similar to a name, whatever the case; empty if none is."""
+    """Return a question with the known name that is most similar to a name, whatever the case;
+    empty if none is.
+    """
     lowered = {other.lower(): other for other in known}
     close = get_close_matches(name.lower(), lowered, 1)
     return f" Did you mean {lowered[close[0]]}?" if close else ""
@@ -56,7 +62,8 @@ LABEL_WIDTH = 72
 def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
     """Return a name on one line of at most `width` characters.
 
-    A longer one keeps both ends, as either may identify it, or the beginning of the model and that of the method after a plus.
+    A longer one keeps both ends, as either may identify it, or the beginning of the model and that
+    of the method after a plus.
     """
     name = " ".join(name.split())
     if len(name) <= width:
@@ -76,7 +83,9 @@ def _shorten_end(name: str, width: int) -> str:
 
 
 def bind(text: str) -> str:
-    """Return a text whose figures are bound to their intervals, units and signs by spaces that no line ends with."""
+    """Return a text whose figures are bound to their intervals, units and signs by spaces that no
+    line ends with.
+    """
     return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
 
 
@@ -94,7 +103,8 @@ def drop_organizations(names: Sequence[str]) -> list[str]:
 def shorten_names(names: Sequence[str], width: int) -> list[str]:
     """Return names of at most `width` characters, if that is possible.
 
-    They lose their organizations and their middles or, where two would become equal, how they all begin.
+    They lose their organizations and their middles or, where two would become equal, how they all
+    begin.
     """
     if max(map(len, names), default=0) <= width:
         return list(names)
@@ -110,27 +120,44 @@ def shorten_names(names: Sequence[str], width: int) -> list[str]:
 
 def ordinal(number: int) -> str:
     """Return an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
-    words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    words = (
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+        "tenth",
+    )
     if number <= len(words):
         return words[number - 1]
-    suffix = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    suffix = (
+        "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
     return f"{number}{suffix}"
 
 
 def escape_controls(text: str) -> str:
-    """Return a text as it may be shown: without secrets, and with escapes in place of control characters.
+    """Return a text as it may be shown: without secrets, and with escapes in place of control
+    characters.
 
-    Those of lines and tabs stay. All that is shown, logged or raised passes here, as it may have text from outside.
+    Those of lines and tabs stay. All that is shown, logged or raised passes here, as it may have
+    text from outside.
     """
     shown = redact(text)
     return shown if shown.isascii() and shown.isprintable() else CONTROLS.sub(_escape, shown)
 
 
 def sanitized(value: object, limit: int | None = 80) -> str:
-    """Return a third party's value as one line of limited length without control characters, for a message.
+    """Return a third party's value as one line of limited length without control characters, for a
+    message.
 
-    Terminals interpret control characters, and continuous integration interprets lines. Without a limit it is complete.
-    Secrets are hidden before the text is shortened: a part of one is still a part.
+    Terminals interpret control characters, and continuous integration interprets lines. Without a
+    limit it is complete. Secrets are hidden before the text is shortened: a part of one is still a
+    part.
     """
     text = value if isinstance(value, str) else repr(value)
     safe = escape_controls(text if limit is None else text[: limit + MAX_SECRET])
@@ -152,17 +179,22 @@ HANDLER = "posir.substitute"
 
 
 def substitute(error: UnicodeError) -> tuple[str, int]:
-    """Handle an encoding error; other characters, such as those of names, become escapes from which they can be read back."""
+    """Handle an encoding error; other characters, such as those of names, become escapes from which
+    they can be read back.
+    """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     characters = error.object[error.start : error.end]
     return "".join(
-        SUBSTITUTES.get(character) or character.encode("ascii", "backslashreplace").decode() for character in characters
+        SUBSTITUTES.get(character) or character.encode("ascii", "backslashreplace").decode()
+        for character in characters
     ), error.end
 
 
 def make_output_encodable() -> None:
-    """Let standard output and error substitute what their encoding lacks; a stream that is closed becomes the null device."""
+    """Let standard output and error substitute what their encoding lacks; a stream that is closed
+    becomes the null device.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
@@ -174,4 +206,7 @@ def make_output_encodable() -> None:
 
 def find_color(cell: object) -> str:
     """Return the color of a cell of which a line begins with a verdict; empty for another one."""
-    return next((color for pattern, color in VERDICTS.items() if re.search(rf"(?m)^{pattern}", str(cell))), "")
+    return next(
+        (color for pattern, color in VERDICTS.items() if re.search(rf"(?m)^{pattern}", str(cell))),
+        "",
+    )

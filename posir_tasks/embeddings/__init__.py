@@ -1,1 +1,3 @@
-"""The embedding cache: encode each text once per model, prompt and settings, and reuse the result in every later run."""
+"""The embedding cache: encode each text once per model, prompt and settings, and reuse the result
+in every later run.
+"""

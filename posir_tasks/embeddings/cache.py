@@ -1,10 +1,12 @@
 """Cached embeddings: a folder of immutable files with unique names.
 
-Any number of processes, on any number of machines that share the folder, therefore read and write without waiting for each
-other, and a killed process leaves no half-written file. A damaged embedding counts as missing.
+Any number of processes, on any number of machines that share the folder, therefore read and write
+without waiting for each other, and a killed process leaves no half-written file. A damaged
+embedding counts as missing.
 
-mteb's `CachedEmbeddingWrapper` does not fit: it has one folder per task, so tasks share nothing; its keys contain neither model
-nor revision nor prompt; it changes files in place, for a single process; and it does not detect damage.
+mteb's `CachedEmbeddingWrapper` does not fit: it has one folder per task, so tasks share nothing;
+its keys contain neither model nor revision nor prompt; it changes files in place, for a single
+process; and it does not detect damage.
 """
 
 from __future__ import annotations
@@ -46,14 +48,18 @@ class EmbeddingFormat:
 
     @classmethod
     def detect(cls, embeddings: object, texts: int) -> EmbeddingFormat | None:
-        """Return the format of embeddings, or None unless they are one dense row of numbers per text."""
+        """Return the format of embeddings, or None unless they are one dense row of numbers per
+        text.
+        """
         if isinstance(embeddings, torch.Tensor) and embeddings.layout == torch.strided:
             library, dtype = "torch", str(embeddings.dtype).removeprefix("torch.")
         elif isinstance(embeddings, np.ndarray):
             library, dtype = "numpy", embeddings.dtype.name
         else:
             return None
-        numeric = dtype in STORED_AS or (dtype.startswith(("float", "int", "uint")) and hasattr(np, dtype))
+        numeric = dtype in STORED_AS or (
+            dtype.startswith(("float", "int", "uint")) and hasattr(np, dtype)
+        )
         if not numeric or embeddings.ndim != 2 or embeddings.shape[0] != texts:
             return None
         return cls(library, dtype, embeddings.shape[1])
@@ -76,7 +82,9 @@ class EmbeddingFormat:
 
 
 def to_rows(embeddings: Array) -> NDArray[Any]:
-    """Return dense embeddings as rows of `EmbeddingFormat.stored_dtype`, without a copy if contiguous and on the CPU."""
+    """Return dense embeddings as rows of `EmbeddingFormat.stored_dtype`, without a copy if
+    contiguous and on the CPU.
+    """
     if isinstance(embeddings, torch.Tensor):
         tensor = embeddings.detach().cpu().contiguous()
         name = str(tensor.dtype).removeprefix("torch.")
@@ -110,20 +118,38 @@ class FileContents:
     """Shape (n, dimensions), of `EmbeddingFormat.stored_dtype`."""
 
 
-def compute_checksums(embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the CRC-32 of each embedding with its key and format; keys of shape (n, 2), rows of shape (n, dimensions)."""
+def compute_checksums(
+    embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
+) -> NDArray[np.uint32]:
+    """Return the CRC-32 of each embedding with its key and format; keys of shape (n, 2), rows of
+    shape (n, dimensions).
+    """
     start, pairs = embedding_format.checksum, zip(keys, rows, strict=True)
-    return np.fromiter((zlib.crc32(row, zlib.crc32(key, start)) for key, row in pairs), np.uint32, len(keys))
+    return np.fromiter(
+        (zlib.crc32(row, zlib.crc32(key, start)) for key, row in pairs), np.uint32, len(keys)
+    )
 
 
-def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
-    """Write keys of shape (n, 2) and contiguous rows of shape (n, dimensions), of `stored_dtype`, to a file."""
+def write_embeddings(
+    file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
+) -> None:
+    """Write keys of shape (n, 2) and contiguous rows of shape (n, dimensions), of `stored_dtype`,
+    to a file.
+    """
     columns = {
-        "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))]),
+        "key": pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(16), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))]
+        ),
         "checksum": pa.array(compute_checksums(embedding_format, keys, rows)),
-        "embedding": pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), embedding_format.dimensions),
+        "embedding": pa.FixedSizeListArray.from_arrays(
+            pa.array(rows.reshape(-1)), embedding_format.dimensions
+        ),
     }
-    header = {"schema": SCHEMA, "format": asdict(embedding_format), "checksum": embedding_format.checksum}
+    header = {
+        "schema": SCHEMA,
+        "format": asdict(embedding_format),
+        "checksum": embedding_format.checksum,
+    }
     batch = pa.record_batch(columns).replace_schema_metadata({METADATA_KEY: json.dumps(header)})
     with atomic_write(file) as part, pa.ipc.new_file(str(part), batch.schema) as writer:
         writer.write_batch(batch)
@@ -132,7 +158,8 @@ def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, 
 def read_embeddings(file: Path) -> FileContents:
     """Memory-map a file of embeddings, without verifying their checksums.
 
-    Raise DamageError if it is not what was written, PosirError for a newer schema, FileNotFoundError or PermissionError.
+    Raise DamageError if it is not what was written, PosirError for a newer schema,
+    FileNotFoundError or PermissionError.
     """
     try:
         batch = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
@@ -146,9 +173,13 @@ def read_embeddings(file: Path) -> FileContents:
         numbers = batch.column("embedding").values.to_numpy()
         return FileContents(
             format=embedding_format,
-            keys=np.frombuffer(batch.column("key").buffers()[1], np.uint64, 2 * len(batch)).reshape(len(batch), 2),
+            keys=np.frombuffer(batch.column("key").buffers()[1], np.uint64, 2 * len(batch)).reshape(
+                len(batch), 2
+            ),
             checksums=batch.column("checksum").to_numpy(),
-            rows=numbers.view(embedding_format.stored_dtype).reshape(len(batch), embedding_format.dimensions),
+            rows=numbers.view(embedding_format.stored_dtype).reshape(
+                len(batch), embedding_format.dimensions
+            ),
         )
     except (FileNotFoundError, PermissionError):
         raise
@@ -164,7 +195,9 @@ READ_BATCH_SIZE = 4_096
 
 
 class Lookup(NamedTuple):
-    """Cached embeddings of n texts: rows of shape (n, dimensions), uninitialized for missing ones; indices of those."""
+    """Cached embeddings of n texts: rows of shape (n, dimensions), uninitialized for missing ones;
+    indices of those.
+    """
 
     rows: NDArray[Any]
     missing: Integers
@@ -185,7 +218,9 @@ class EmbeddingCache:
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Return the cached embeddings of texts by keys of shape (n, 2), including those added by other processes."""
+        """Return the cached embeddings of texts by keys of shape (n, 2), including those added by
+        other processes.
+        """
         if self._outdated:
             self._files, self._outdated = [], False
             self._keys, self._locations = self._keys[:0], self._locations[:0]
@@ -207,12 +242,19 @@ class EmbeddingCache:
         return Lookup(rows, np.flatnonzero(locations < 0))
 
     def add(self, keys: Keys, embeddings: Array) -> None:
-        """Write the finite ones of n dense embeddings, shape (n, dimensions), to a new file, by keys of shape (n, 2)."""
+        """Write the finite ones of n dense embeddings, shape (n, dimensions), to a new file, by
+        keys of shape (n, 2).
+        """
         embedding_format = EmbeddingFormat.detect(embeddings, len(keys))
         assert embedding_format is not None
         self._require_format(embedding_format)
         rows = to_rows(embeddings)
-        finite = torch.as_tensor(embedding_format.restore(rows)).sum(dim=1, dtype=torch.float32).isfinite().numpy()
+        finite = (
+            torch.as_tensor(embedding_format.restore(rows))
+            .sum(dim=1, dtype=torch.float32)
+            .isfinite()
+            .numpy()
+        )
         # A selection is a copy.
         selected: Any = slice(None) if finite.all() else finite
         if finite.any():
@@ -228,7 +270,10 @@ class EmbeddingCache:
         if not added:
             return
         # Half a key finds the location; the checksum covers the full key and confirms it.
-        rows = [(len(self._files) + number << 32) + np.arange(len(keys)) for number, keys in enumerate(added.values())]
+        rows = [
+            (len(self._files) + number << 32) + np.arange(len(keys))
+            for number, keys in enumerate(added.values())
+        ]
         joined = np.concatenate([self._keys, *(keys[:, 0] for keys in added.values())])
         order = np.argsort(joined, kind="stable")
         self._keys, self._locations = joined[order], np.concatenate([self._locations, *rows])[order]
@@ -238,8 +283,10 @@ class EmbeddingCache:
         own = self.format = self.format or other
         if (other.dtype, other.dimensions) != (own.dtype, own.dimensions):
             raise PosirError(
-                f"{self.folder}: contains embeddings with {own.dimensions} dimensions in {own.dtype} and with "
-                f"{other.dimensions} in {other.dtype}: two different models under one name and revision. Delete the folder."
+                f"{self.folder}: contains embeddings with {own.dimensions} dimensions in "
+                f"{own.dtype} and with "
+                f"{other.dimensions} in {other.dtype}: two different models under one name and "
+                "revision. Delete the folder."
             )
 
     def _open(self, name: str) -> FileContents | None:
@@ -251,7 +298,10 @@ class EmbeddingCache:
             return None
         except DamageError as error:
             logger.warning(
-                "%s is damaged (%s): renamed to *%s; its texts are encoded again", self.folder / name, error, DAMAGED_SUFFIX
+                "%s is damaged (%s): renamed to *%s; its texts are encoded again",
+                self.folder / name,
+                error,
+                DAMAGED_SUFFIX,
             )
             self._quarantine(name)
             return None
@@ -272,11 +322,19 @@ class EmbeddingCache:
             intact[start : start + READ_BATCH_SIZE] = computed == contents.checksums[at]
         if not intact.all():
             # The intact embeddings are copied into a new file.
-            whole = compute_checksums(contents.format, contents.keys, contents.rows) == contents.checksums
+            whole = (
+                compute_checksums(contents.format, contents.keys, contents.rows)
+                == contents.checksums
+            )
             logger.warning(
-                "%s is damaged: %d of its %d embeddings are intact, the others are encoded again; the file is renamed to *%s",
-                self.folder / name, whole.sum(), len(whole), DAMAGED_SUFFIX,
-            )  # fmt: skip
+                "%s is damaged: %d of its %d embeddings are intact, the others are "
+                "encoded again; "
+                "the file is renamed to *%s",
+                self.folder / name,
+                whole.sum(),
+                len(whole),
+                DAMAGED_SUFFIX,
+            )
             if whole.any():
                 self._write(contents.format, contents.keys[whole], contents.rows[whole])
             self._quarantine(name)
@@ -287,5 +345,9 @@ class EmbeddingCache:
         try:
             file.rename(file.with_name(name + DAMAGED_SUFFIX))
         except OSError as error:
-            logger.debug("%s was not renamed (%s): another process has done so, or another user owns it", file, error)
+            logger.debug(
+                "%s was not renamed (%s): another process has done so, or another user owns it",
+                file,
+                error,
+            )
         self._outdated = True

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 #: Attributes of a model that say where it runs and in which mode, which `encode` sets.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
-#: Arguments of `encode` that change an embedding by no more than rounding, or that only its prompt depends on.
+#: Arguments of `encode` that change an embedding by no more than rounding, or that only its prompt
+#: depends on.
 IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar", *TASK_ARGUMENTS})
 MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -49,12 +50,16 @@ class EmbeddingKey:
     code: str
     """The class that encodes."""
     weights: Mapping[str, str]
-    """Digests of the model's PyTorch modules by name; empty if they are not accessible, as behind an API."""
+    """Digests of the model's PyTorch modules by name; empty if they are not accessible, as behind
+    an API.
+    """
     settings: str
     """Digest of the settings of the model and its modules."""
     prompt_type: str | None
     task_context: str | None
-    """The prompt; or, unless `shared`, a digest of everything passed to the model about the task."""
+    """The prompt; or, unless `shared`, a digest of everything passed to the model about the
+    task.
+    """
     shared: bool
     """Whether the model sees only the prompt of a task, so that tasks share its embeddings."""
     arguments: Mapping[str, Any]
@@ -65,12 +70,17 @@ class EmbeddingKey:
 
 
 def build_embedding_key(
-    model: EncoderProtocol, weights: Mapping[str, str], arguments: Mapping[str, Any], prompt_type: PromptType | None
+    model: EncoderProtocol,
+    weights: Mapping[str, str],
+    arguments: Mapping[str, Any],
+    prompt_type: PromptType | None,
 ) -> EmbeddingKey | None:
-    """Return the key of a call of `encode` with these arguments, the task's included; None for an unidentified model.
+    """Return the key of a call of `encode` with these arguments, the task's included; None for an
+    unidentified model.
 
-    That is a model without a revision whose weights are not accessible, or one that changes the output of another encoder, as
-    mteb's `CompressionWrapper` does: an embedding may then depend on the other texts.
+    That is a model without a revision whose weights are not accessible, or one that changes the
+    output of another encoder, as mteb's `CompressionWrapper` does: an embedding may then depend on
+    the other texts.
     """
     meta, attributes = model.mteb_model_meta, getattr(model, "__dict__", {})
     revision = meta.revision if meta else None
@@ -79,7 +89,11 @@ def build_embedding_key(
         return None
     metadata, *part = (arguments[name] for name in TASK_ARGUMENTS)
     prompt = find_prompt(model, metadata, prompt_type)
-    loading = {**meta.loader_kwargs, **(meta.experiment_kwargs or {}), "embed_dim": meta.embed_dim} if meta else {}
+    loading = (
+        {**meta.loader_kwargs, **(meta.experiment_kwargs or {}), "embed_dim": meta.embed_dim}
+        if meta
+        else {}
+    )
     modules = [module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
         model=meta.name if meta else None,
@@ -88,34 +102,53 @@ def build_embedding_key(
         weights=weights,
         settings=digest_json([_public_settings(loading), _public_settings(attributes), modules]),
         prompt_type=prompt_type.value if prompt_type else None,
-        task_context=prompt.text if prompt else digest_json([metadata.model_dump(mode="json"), *part]),
+        task_context=prompt.text
+        if prompt
+        else digest_json([metadata.model_dump(mode="json"), *part]),
         shared=prompt is not None,
-        arguments={name: describe_value(value) for name, value in sorted(arguments.items()) if name not in IGNORED_ARGUMENTS},
+        arguments={
+            name: describe_value(value)
+            for name, value in sorted(arguments.items())
+            if name not in IGNORED_ARGUMENTS
+        },
     )
 
 
 def module_settings(module: nn.Module) -> dict[str, Any]:
     """Return the settings of a PyTorch module that affect its output besides its weights."""
     tokenizer = getattr(module, "tokenizer", None)
-    attributes = ("model_max_length", "padding_side", "truncation_side", "_add_bos_token", "_add_eos_token", "add_eos_token")
+    attributes = (
+        "model_max_length",
+        "padding_side",
+        "truncation_side",
+        "_add_bos_token",
+        "_add_eos_token",
+        "add_eos_token",
+    )
     configs = [getattr(submodule, "config", None) for submodule in module.modules()]
     return {
         "layers": MEMORY_ADDRESS.sub("", str(module)),
         "settings": _public_settings(vars(module)),
         "max_seq_length": describe_value(getattr(module, "max_seq_length", None)),
         "tokenizer": {name: describe_value(getattr(tokenizer, name, None)) for name in attributes},
-        "attention": sorted({str(getattr(config, "_attn_implementation", None)) for config in configs}),
+        "attention": sorted(
+            {str(getattr(config, "_attn_implementation", None)) for config in configs}
+        ),
     }
 
 
 def _public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: describe_value(value) for name, value in attributes.items() if name[:1] != "_" and name not in IGNORED_ATTRIBUTES
+        name: describe_value(value)
+        for name, value in attributes.items()
+        if name[:1] != "_" and name not in IGNORED_ATTRIBUTES
     }
 
 
 def describe_value(value: Any) -> Any:
-    """Return a value as JSON; functions and other objects are represented by the name of the function or class."""
+    """Return a value as JSON; functions and other objects are represented by the name of the
+    function or class.
+    """
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
@@ -132,20 +165,28 @@ def _qualified_name(function_or_class: Any) -> str:
 
 
 def find_modules(model: EncoderProtocol) -> dict[str, nn.Module]:
-    """Return a model's PyTorch modules by attribute name, and the model itself as `self` if it is one."""
+    """Return a model's PyTorch modules by attribute name, and the model itself as `self` if it is
+    one.
+    """
     attributes = {"self": model, **getattr(model, "__dict__", {})}
     return {name: value for name, value in attributes.items() if isinstance(value, nn.Module)}
 
 
 def digest_weights(model: EncoderProtocol) -> dict[str, str]:
-    """Return digests of a model's PyTorch modules by name, except modules with inaccessible weights."""
+    """Return digests of a model's PyTorch modules by name, except modules with inaccessible
+    weights.
+    """
     digests = {name: digest_module(module) for name, module in find_modules(model).items()}
     return {name: digest for name, digest in digests.items() if digest}
 
 
 def digest_module(module: nn.Module) -> str | None:
-    """Return 32 hexadecimal digits that identify a module's weights; None if they are not in this process's memory."""
-    tensors = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    """Return 32 hexadecimal digits that identify a module's weights; None if they are not in this
+    process's memory.
+    """
+    tensors = {
+        name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)
+    }
     if not tensors or any(tensor.is_meta for tensor in tensors.values()):
         return None
     with ThreadPoolExecutor() as pool:
@@ -169,10 +210,11 @@ HASH_BATCH_SIZE = 1_000
 
 
 def with_cache(model: MTEBModels) -> MTEBModels:
-    """Return an encoder with a cache of its embeddings if `POSIR_EMBEDDINGS` is set, and any other model as it is.
+    """Return an encoder with a cache of its embeddings if `POSIR_EMBEDDINGS` is set, and any other
+    model as it is.
 
-    An encoder with a true attribute `caches_itself` is returned as it is: it caches those of another encoder, from which it
-    computes its own.
+    An encoder with a true attribute `caches_itself` is returned as it is: it caches those of
+    another encoder, from which it computes its own.
     """
     folder = os.environ.get(EMBEDDINGS_VARIABLE)
     if not folder or getattr(model, "caches_itself", False):
@@ -201,8 +243,9 @@ class WrappedEncoder:
 class CachedEncoder(WrappedEncoder):
     """An mteb encoder that encodes each text once per embedding key.
 
-    It returns what the model returns, moved to the CPU. If all texts are distinct and none is cached, the model gets the same
-    input as without a cache. Sparse embeddings and multi-vector embeddings are passed through.
+    It returns what the model returns, moved to the CPU. If all texts are distinct and none is
+    cached, the model gets the same input as without a cache. Sparse embeddings and multi-vector
+    embeddings are passed through.
     """
 
     def __init__(self, model: EncoderProtocol, folder: Path) -> None:
@@ -210,28 +253,47 @@ class CachedEncoder(WrappedEncoder):
         self.folder = folder
         self._weights: dict[str, str] | None = None
 
-    def encode(self, inputs: DataLoader[BatchedInput], *, prompt_type: PromptType | None = None, **arguments: Any) -> Array:
-        """Return the embeddings of the texts, from the cache where possible; others are encoded and then cached."""
+    def encode(
+        self,
+        inputs: DataLoader[BatchedInput],
+        *,
+        prompt_type: PromptType | None = None,
+        **arguments: Any,
+    ) -> Array:
+        """Return the embeddings of the texts, from the cache where possible; others are encoded and
+        then cached.
+        """
         if self._weights is None:
-            # Once per wrapper, which lives for one subset: the model may be trained between subsets.
+            # Once per wrapper, which lives for one subset: the model may be trained between
+            # subsets.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
         key = build_embedding_key(self.base, self._weights, arguments, prompt_type)
         if key is None:
             _warn_once(
-                f"Embeddings of {name} are not cached: the model cannot be identified, as it has neither a revision nor "
+                f"Embeddings of {name} are not cached: the model cannot be identified, as it has "
+                "neither a revision nor "
                 "accessible weights, or wraps another encoder."
             )
             return self.base.encode(inputs, prompt_type=prompt_type, **arguments)
         if not key.shared:
-            _warn_once(f"Embeddings of {name} are cached separately for each task: {key.code} may use anything in a task.")
-        return self._encode_missing(key, inputs, lambda texts: self.base.encode(texts, prompt_type=prompt_type, **arguments))
+            _warn_once(
+                f"Embeddings of {name} are cached separately for each task: {key.code} may use "
+                "anything in a task."
+            )
+        return self._encode_missing(
+            key, inputs, lambda texts: self.base.encode(texts, prompt_type=prompt_type, **arguments)
+        )
 
-    def _encode_missing(self, key: EmbeddingKey, inputs: DataLoader[BatchedInput], encode: Callable[..., Array]) -> Array:
+    def _encode_missing(
+        self, key: EmbeddingKey, inputs: DataLoader[BatchedInput], encode: Callable[..., Array]
+    ) -> Array:
         dataset = cast("Dataset", inputs.dataset)
         columns = ["text"] if key.shared else sorted({*dataset.column_names} - {"id"})
         keys, first, inverse = find_distinct_texts(dataset, columns)
-        folder = self.folder / re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_") / key.digest()
+        folder = (
+            self.folder / re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_") / key.digest()
+        )
         if not (folder / ABOUT_FILE).exists():
             with atomic_write(folder / ABOUT_FILE) as part:
                 part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
@@ -243,12 +305,18 @@ class CachedEncoder(WrappedEncoder):
             complete = missing.size == inverse.size
             loader = inputs
             if not complete:
-                settings = {name: getattr(inputs, name) for name in ("batch_size", "collate_fn", "num_workers")}
+                settings = {
+                    name: getattr(inputs, name)
+                    for name in ("batch_size", "collate_fn", "num_workers")
+                }
                 loader = DataLoader(cast("Any", dataset.select(first[missing])), **settings)
             encoded = encode(loader)
             embedding_format = EmbeddingFormat.detect(encoded, missing.size)
             if embedding_format is None:
-                _warn_once(f"Embeddings of {key.model} are not cached: the model does not return one dense vector per text.")
+                _warn_once(
+                    f"Embeddings of {key.model} are not cached: the model does not return one "
+                    "dense vector per text."
+                )
                 return encoded if complete else encode(inputs)
             cache.add(keys[missing], encoded)
             if missing.size == len(keys):
@@ -266,17 +334,25 @@ def _warn_once(message: str) -> None:
 
 @functools.cache
 def _cache_in(folder: Path) -> EmbeddingCache:
-    """Return this process's only `EmbeddingCache` of a folder, so that all tasks share its index."""
+    """Return this process's only `EmbeddingCache` of a folder, so that all tasks share its
+    index.
+    """
     return EmbeddingCache(folder)
 
 
-def find_distinct_texts(dataset: Dataset, columns: Sequence[str]) -> tuple[Keys, Integers, Integers]:
-    """Return the keys of a dataset's distinct texts by columns, (distinct, 2), their first rows, and the text of each row."""
+def find_distinct_texts(
+    dataset: Dataset, columns: Sequence[str]
+) -> tuple[Keys, Integers, Integers]:
+    """Return the keys of a dataset's distinct texts by columns, (distinct, 2), their first rows,
+    and the text of each row.
+    """
     indices: dict[bytes, int] = {}
     inverse: list[int] = []
     for batch in dataset.select_columns(list(columns)).iter(HASH_BATCH_SIZE):
         for values in zip(*(batch[column] for column in columns), strict=True):
             text = values[0] if len(values) == 1 else json.dumps(values)
-            inverse.append(indices.setdefault(hashlib.sha256(text.encode()).digest()[:16], len(indices)))
+            inverse.append(
+                indices.setdefault(hashlib.sha256(text.encode()).digest()[:16], len(indices))
+            )
     keys = np.frombuffer(b"".join(indices), np.uint64).reshape(-1, 2)
     return keys, np.unique(inverse, return_index=True)[1], np.array(inverse, np.int64)

@@ -29,13 +29,19 @@ class EncodingContext:
     task_metadata: TaskMetadata
     hf_split: str
     hf_subset: str
-    encode_kwargs: Mapping[str, Any] = field(default_factory=lambda: {"batch_size": 32, "show_progress_bar": False})
+    encode_kwargs: Mapping[str, Any] = field(
+        default_factory=lambda: {"batch_size": 32, "show_progress_bar": False}
+    )
     num_proc: int | None = None
 
     @classmethod
     def from_arguments(cls, **arguments: Any) -> EncodingContext:
-        """Return the context of arguments that mteb passes to models, of which others are ignored."""
-        return cls(**{part.name: arguments[part.name] for part in fields(cls) if part.name in arguments})
+        """Return the context of arguments that mteb passes to models, of which others are
+        ignored.
+        """
+        return cls(
+            **{part.name: arguments[part.name] for part in fields(cls) if part.name in arguments}
+        )
 
     @property
     def task_arguments(self) -> dict[str, Any]:
@@ -48,7 +54,9 @@ class EncodingContext:
         return self.task_metadata.hf_subsets_to_langscripts[self.hf_subset][-1]
 
     def load(self, texts: Dataset, prompt_type: PromptType) -> DataLoader[BatchedInput]:
-        """Return the batches of texts that mteb gives to models: of a document, its title and text."""
+        """Return the batches of texts that mteb gives to models: of a document, its title and
+        text.
+        """
         loader: DataLoader[BatchedInput] = CREATE_DATALOADER.resolve()(
             texts,
             task_metadata=self.task_metadata,
@@ -63,8 +71,15 @@ class EncodingContext:
         return [text for batch in self.load(texts, prompt_type) for text in batch["text"]]
 
     def encode(self, model: EncoderProtocol, texts: Dataset, prompt_type: PromptType) -> Array:
-        """Return the embeddings of the column `text` as mteb's own search computes them, shape (n, dimensions)."""
-        return model.encode(self.load(texts, prompt_type), prompt_type=prompt_type, **self.task_arguments, **self.encode_kwargs)
+        """Return the embeddings of the column `text` as mteb's own search computes them, shape (n,
+        dimensions).
+        """
+        return model.encode(
+            self.load(texts, prompt_type),
+            prompt_type=prompt_type,
+            **self.task_arguments,
+            **self.encode_kwargs,
+        )
 
 
 def build_texts(texts: Sequence[str]) -> Dataset:

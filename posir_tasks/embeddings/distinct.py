@@ -1,4 +1,6 @@
-"""Embeddings of distinct texts in the form that a model returns them: dense, sparse, or of several vectors each."""
+"""Embeddings of distinct texts in the form that a model returns them: dense, sparse, or of several
+vectors each.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ import torch
 
 @dataclass(frozen=True)
 class DistinctEmbeddings:
-    """Embeddings of distinct texts as a model returns them: dense, sparse, or of several vectors each."""
+    """Embeddings of distinct texts as a model returns them: dense, sparse, or of several vectors
+    each.
+    """
 
     rows: Mapping[str, int]
     embeddings: Any
@@ -22,14 +26,24 @@ class DistinctEmbeddings:
     def encode(cls, texts: Iterable[str], encode: Callable[[list[str]], Any]) -> DistinctEmbeddings:
         """Encode each distinct text once."""
         distinct = list(dict.fromkeys(texts))
-        return cls({text: row for row, text in enumerate(distinct)}, encode(distinct)) if distinct else NO_EMBEDDINGS
+        return (
+            cls({text: row for row, text in enumerate(distinct)}, encode(distinct))
+            if distinct
+            else NO_EMBEDDINGS
+        )
 
     def select(self, texts: Iterable[str]) -> Any:
         """Return the embeddings of texts, one row each."""
         rows = [self.rows[text] for text in texts]
         if isinstance(self.embeddings, torch.Tensor):  # sparse ones have no other way
-            return self.embeddings.index_select(0, torch.tensor(rows, device=self.embeddings.device))
-        return [self.embeddings[row] for row in rows] if isinstance(self.embeddings, list) else self.embeddings[rows]
+            return self.embeddings.index_select(
+                0, torch.tensor(rows, device=self.embeddings.device)
+            )
+        return (
+            [self.embeddings[row] for row in rows]
+            if isinstance(self.embeddings, list)
+            else self.embeddings[rows]
+        )
 
 
 NO_EMBEDDINGS = DistinctEmbeddings({}, np.empty((0, 0), np.float32))

@@ -1,4 +1,6 @@
-"""One pass over the texts of several probes: each distinct text is encoded once, through the embedding cache if it is set."""
+"""One pass over the texts of several probes: each distinct text is encoded once, through the
+embedding cache if it is set.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Encoder(Protocol):
     """Embeds texts. Anything with this signature can be probed."""
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
-        """Return the embeddings of n texts, at least one, as queries or documents; shape (n, dimensions), of any length."""
+        """Return the embeddings of n texts, at least one, as queries or documents; shape (n,
+        dimensions), of any length.
+        """
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,22 @@ class EmbeddingMemory:
 
     @property
     def known_texts(self) -> list[str]:
-        """The texts whose embeddings are remembered, those that are both question and document twice."""
+        """The texts whose embeddings are remembered, those that are both question and document
+        twice.
+        """
         return [text for _, text in self._known]
 
     def complete(self, texts: Sequence[str], prompt_type: PromptType, encode: Encoder) -> Vectors:
-        """Return the embeddings of n texts, shape (n, dimensions); those that are not known are encoded."""
+        """Return the embeddings of n texts, shape (n, dimensions); those that are not known are
+        encoded.
+        """
         missing = [text for text in dict.fromkeys(texts) if (prompt_type, text) not in self._known]
         encoded = dict(zip(missing, encode(missing, prompt_type) if missing else [], strict=True))
         for text in missing if self.texts is None else self.texts.intersection(missing):
             self._known[prompt_type, text] = encoded[text]
-        return np.stack([encoded[text] if text in encoded else self._known[prompt_type, text] for text in texts])
+        return np.stack(
+            [encoded[text] if text in encoded else self._known[prompt_type, text] for text in texts]
+        )
 
 
 #: The task that a model is given where there is none.
@@ -77,16 +87,22 @@ class ModelEncoder:
         return cached
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
-        """Return the embeddings of n texts, shape (n, dimensions); PosirError if they are no dense vectors."""
+        """Return the embeddings of n texts, shape (n, dimensions); PosirError if they are no dense
+        vectors.
+        """
         return (
-            self._encode(texts, prompt_type) if self.memory is None else self.memory.complete(texts, prompt_type, self._encode)
+            self._encode(texts, prompt_type)
+            if self.memory is None
+            else self.memory.complete(texts, prompt_type, self._encode)
         )
 
     def _encode(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
         embeddings = self.context.encode(self._cached_model, build_texts(texts), prompt_type)
         if EmbeddingFormat.detect(embeddings, len(texts)) is None:
             raise not_dense(self.model.mteb_model_meta.name)
-        return np.asarray(embeddings.cpu().float() if hasattr(embeddings, "cpu") else embeddings, np.float32)
+        return np.asarray(
+            embeddings.cpu().float() if hasattr(embeddings, "cpu") else embeddings, np.float32
+        )
 
 
 def not_dense(name: object) -> PosirError:
@@ -95,7 +111,9 @@ def not_dense(name: object) -> PosirError:
 
 
 def load_encoder(name: str, revision: str | None = None, *, batch_size: int = 32) -> ModelEncoder:
-    """Load any model by its reference, to encode `batch_size` texts at a time; raise PosirError if it is no dense encoder."""
+    """Load any model by its reference, to encode `batch_size` texts at a time; raise PosirError if
+    it is no dense encoder.
+    """
     # The bar of transformers is shown even if the output is piped.
     disable_progress_bar()  # type: ignore[no-untyped-call]
     reference = ModelReference(name, revision)
@@ -103,7 +121,12 @@ def load_encoder(name: str, revision: str | None = None, *, batch_size: int = 32
     model = load_model(reference)
     if not isinstance(model, EncoderProtocol) or isinstance(model, SearchProtocol):
         raise not_dense(meta.name)
-    return ModelEncoder(model, replace(DEFAULT_CONTEXT, encode_kwargs={"batch_size": batch_size, "show_progress_bar": False}))
+    return ModelEncoder(
+        model,
+        replace(
+            DEFAULT_CONTEXT, encode_kwargs={"batch_size": batch_size, "show_progress_bar": False}
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -113,24 +136,39 @@ class Embeddings:
     documents: DistinctEmbeddings = NO_EMBEDDINGS
     queries: DistinctEmbeddings = NO_EMBEDDINGS
 
-    def select(self, texts: Iterable[str], prompt_type: PromptType = PromptType.document) -> Vectors:
+    def select(
+        self, texts: Iterable[str], prompt_type: PromptType = PromptType.document
+    ) -> Vectors:
         """Return the embeddings of n texts, shape (n, dimensions)."""
-        selected: Vectors = (self.documents if prompt_type is PromptType.document else self.queries).select(texts)
+        selected: Vectors = (
+            self.documents if prompt_type is PromptType.document else self.queries
+        ).select(texts)
         return selected
 
     def normalize(self) -> Embeddings:
         """Return the embeddings scaled to unit length; a zero vector stays zero."""
-        return Embeddings(*(replace(side, embeddings=unit_vectors(side.embeddings)) for side in (self.documents, self.queries)))
+        return Embeddings(
+            *(
+                replace(side, embeddings=unit_vectors(side.embeddings))
+                for side in (self.documents, self.queries)
+            )
+        )
 
 
-def encode_distinct(encoder: Encoder, documents: Iterable[str], queries: Iterable[str] = ()) -> Embeddings:
-    """Encode each distinct text once, documents and queries separately; where there are none, there are 0 rows."""
+def encode_distinct(
+    encoder: Encoder, documents: Iterable[str], queries: Iterable[str] = ()
+) -> Embeddings:
+    """Encode each distinct text once, documents and queries separately; where there are none, there
+    are 0 rows.
+    """
     encoded = [
         DistinctEmbeddings.encode(documents, lambda texts: encoder(texts, PromptType.document)),
         DistinctEmbeddings.encode(queries, lambda texts: encoder(texts, PromptType.query)),
     ]
     known = next((side for side in encoded if side.rows), NO_EMBEDDINGS)
-    return Embeddings(*(side if side.rows else replace(side, embeddings=known.embeddings[:0]) for side in encoded))
+    return Embeddings(
+        *(side if side.rows else replace(side, embeddings=known.embeddings[:0]) for side in encoded)
+    )
 
 
 def unit_vectors(vectors: NDArray[np.floating[Any]]) -> Vectors:

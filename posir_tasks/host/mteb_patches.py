@@ -1,7 +1,9 @@
-"""The patches: what posir adds to each module of mteb. The import hook applies them when mteb is imported.
+"""The patches: what posir adds to each module of mteb. The import hook applies them when mteb is
+imported.
 
-Each patch stands alone: it imports what it needs itself, checks first that mteb has the names and parameters that it relies on,
-and what it adds steps aside at the first sign of another mteb, so that mteb does what it would do without posir.
+Each patch stands alone: it imports what it needs itself, checks first that mteb has the names and
+parameters that it relies on, and what it adds steps aside at the first sign of another mteb, so
+that mteb does what it would do without posir.
 """
 
 from __future__ import annotations
@@ -42,22 +44,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Beginnings of lines of mteb's log that say nothing: all arguments, with an address; no prompt; what another line says, too.
+#: Beginnings of lines of mteb's log that say nothing: all arguments, with an address; no prompt;
+#: what another line says, too.
 UNTOLD = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
 #: Package in which transformers imports code of repositories.
 REPOSITORY_CODE = "transformers_modules."
 
 
 def check_parameters(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """Return a function of mteb; raise PosirError unless it takes parameters of these names first."""
+    """Return a function of mteb; raise PosirError unless it takes parameters of these names
+    first.
+    """
     parameters = [name for name in signature(function).parameters if name not in ("self", "cls")]
     if parameters[: len(names)] != [*names]:
-        raise PosirError(f"{function.__qualname__} takes {', '.join(parameters)} instead of {', '.join(names)}")
+        raise PosirError(
+            f"{function.__qualname__} takes {', '.join(parameters)} instead of {', '.join(names)}"
+        )
     return function
 
 
 def add_tasks(module: ModuleType) -> None:
-    """Let `mteb.get_tasks` find the tasks of posir and of plugins, which are created when mteb does not know a name."""
+    """Let `mteb.get_tasks` find the tasks of posir and of plugins, which are created when mteb does
+    not know a name.
+    """
     from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
 
     def create_builtin_tasks() -> dict[str, type[Any]]:
@@ -73,7 +82,9 @@ def add_tasks(module: ModuleType) -> None:
 
 
 def add_benchmarks(module: ModuleType) -> None:
-    """Add the benchmarks to `mteb.benchmarks.benchmarks`, which mteb reads when it is first asked for one."""
+    """Add the benchmarks to `mteb.benchmarks.benchmarks`, which mteb reads when it is first asked
+    for one.
+    """
     from posir_tasks.tasks.catalog import build_benchmarks
 
     for benchmark in build_benchmarks():
@@ -83,14 +94,19 @@ def add_benchmarks(module: ModuleType) -> None:
 
 
 def add_model_references(module: ModuleType) -> None:
-    """Let `mteb.models.model_implementations` resolve every reference to a model that `posir_tasks.models` knows."""
+    """Let `mteb.models.model_implementations` resolve every reference to a model that
+    `posir_tasks.models` knows.
+    """
     from posir_tasks.models.registry import ModelRegistry
 
-    replace_everywhere("MODEL_REGISTRY", module.MODEL_REGISTRY, ModelRegistry(module.MODEL_REGISTRY))
+    replace_everywhere(
+        "MODEL_REGISTRY", module.MODEL_REGISTRY, ModelRegistry(module.MODEL_REGISTRY)
+    )
 
 
 def explain_missing_models(module: ModuleType) -> None:
-    """Let mteb apply the settings of a run to models, and end with one sentence, and at once, if the Hub does not answer.
+    """Let mteb apply the settings of a run to models, and end with one sentence, and at once, if
+    the Hub does not answer.
 
     Models whose tokenizer has no padding token are loaded so that they can encode batches.
 
@@ -108,9 +124,14 @@ def explain_missing_models(module: ModuleType) -> None:
 
     @wraps(load_model)
     def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
-        described, loaded = step_aside(patch, prepare_run_settings, self, otherwise=self), find_repository_code()
+        described, loaded = (
+            step_aside(patch, prepare_run_settings, self, otherwise=self),
+            find_repository_code(),
+        )
         source = step_aside(patch, use_package, described, otherwise=described)
-        context: AbstractContextManager[None] = step_aside(patch, explain_missing_weights, source, otherwise=nullcontext())
+        context: AbstractContextManager[None] = step_aside(
+            patch, explain_missing_weights, source, otherwise=nullcontext()
+        )
         with context:
             model: MTEBModels = load_model(source, *arguments, **options)
         if source is not described:
@@ -125,7 +146,10 @@ def explain_missing_models(module: ModuleType) -> None:
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
         known = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
         suggestion, subject = suggest_names(model, known), f"no model '{model}'"
-        failure = f"{'It' if suggestion else subject} is{' not' if suggestion else ''} registered with mteb"
+        failure = (
+            f"{'It' if suggestion else subject} is{' not' if suggestion else ''} registered with "
+            "mteb"
+        )
         with explain_missing_hub(f"{failure}, and the Hub cannot be asked for it", suggestion):
             described: ModelMeta = from_hub(model, *arguments, **options)
         return described
@@ -134,15 +158,20 @@ def explain_missing_models(module: ModuleType) -> None:
 
 
 def ensure_padding(model: Any) -> None:
-    """Let a tokenizer without a padding token, such as GPT-2's, pad with its token for the end of a text.
+    """Let a tokenizer without a padding token, such as GPT-2's, pad with its token for the end of a
+    text.
 
-    The attention mask leaves padding out of every embedding, so that it does not matter which token it is.
+    The attention mask leaves padding out of every embedding, so that it does not matter which token
+    it is.
 
     Args:
         model: A model of mteb; nothing happens if it has no tokenizer of transformers here.
     """
     tokenizer: Any = getattr(getattr(model, "model", model), "tokenizer", None)
-    if getattr(tokenizer, "pad_token", "") is None and getattr(tokenizer, "eos_token", None) is not None:
+    if (
+        getattr(tokenizer, "pad_token", "") is None
+        and getattr(tokenizer, "eos_token", None) is not None
+    ):
         tokenizer.pad_token = tokenizer.eos_token
 
 
@@ -152,24 +181,36 @@ def find_repository_code() -> set[str]:
 
 
 def say_repository_code(meta: ModelMeta, before: Collection[str]) -> None:
-    """Say in one line that a registered model has run code of its repository, which mteb allows it to."""
+    """Say in one line that a registered model has run code of its repository, which mteb allows it
+    to.
+    """
     if find_repository_code() - {*before} and not hasattr(meta.loader, "reference"):
-        logger.warning("%s ran code of its repository at revision %s, as mteb registers it.", meta.name, meta.revision)
+        logger.warning(
+            "%s ran code of its repository at revision %s, as mteb registers it.",
+            meta.name,
+            meta.revision,
+        )
 
 
 def make_saving_safe(module: ModuleType) -> None:
-    """Let `mteb.cache.result_cache` save results of posir's tasks atomically, and keep what other processes save."""
+    """Let `mteb.cache.result_cache` save results of posir's tasks atomically, and keep what other
+    processes save.
+    """
     from posir_tasks.host.result_saving import process_saver, tolerate_damage
 
     results, result = module.ResultCache, ("model_name", "model_revision")
     check_parameters(results.get_task_result_path, "task_name", *result)
-    save = process_saver().make_safe(check_parameters(results.save_to_cache, "task_result", *result))
+    save = process_saver().make_safe(
+        check_parameters(results.save_to_cache, "task_result", *result)
+    )
     load = tolerate_damage(check_parameters(results.load_task_result, "task_name", *result))
     results.save_to_cache, results.load_task_result = save, load
 
 
 def answer_runs(module: ModuleType) -> None:
-    """Let `mteb run`, of `mteb.cli.build_cli`, end with what plugins say about its results of position-aware tasks."""
+    """Let `mteb run`, of `mteb.cli.build_cli`, end with what plugins say about its results of
+    position-aware tasks.
+    """
     run = check_parameters(module.run, "args")
 
     @wraps(run)
@@ -192,10 +233,15 @@ def answer_runs(module: ModuleType) -> None:
             print("interrupted", file=sys.stderr)
             sys.exit(INTERRUPTED)
         except KeyError as error:
-            unknown = re.match("KeyError: '(.+)' not found", str(error.args[0] if error.args else ""))
+            unknown = re.match(
+                "KeyError: '(.+)' not found", str(error.args[0] if error.args else "")
+            )
             if not unknown:
                 raise
-            subject = f"no task or benchmark '{unknown[1]}'.{suggest_name(unknown[1], TASKS_REGISTRY.resolve())}"
+            subject = (
+                "no task or benchmark "
+                f"'{unknown[1]}'.{suggest_name(unknown[1], TASKS_REGISTRY.resolve())}"
+            )
             exit_with(f"There is {subject} `posir tasks` lists those with positions.", 1)
         if args.verbosity:
             step_aside(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
@@ -204,13 +250,17 @@ def answer_runs(module: ModuleType) -> None:
 
 
 def is_told(record: logging.LogRecord) -> bool:
-    """Make room for a line of mteb's log, and return whether a run that is not debugged needs it."""
+    """Make room for a line of mteb's log, and return whether a run that is not debugged needs
+    it.
+    """
     clear_bars()
     return not str(record.msg).startswith(UNTOLD)
 
 
 def print_answers(output_folder: str | None) -> None:
-    """Print what plugins say about the results that mteb has saved or loaded, on the error stream, and where they are."""
+    """Print what plugins say about the results that mteb has saved or loaded, on the error stream,
+    and where they are.
+    """
     from mteb import ResultCache
     from rich.console import Console
 
@@ -219,30 +269,53 @@ def print_answers(output_folder: str | None) -> None:
     from posir_tasks.host.result_saving import process_saver
 
     with report_progress(quiet=True):
-        answers = [line for file in process_saver().used for _, line in collect_items("posir_answers", "answer", file=file)]
+        answers = [
+            line
+            for file in process_saver().used
+            for _, line in collect_items("posir_answers", "answer", file=file)
+        ]
     if not answers:
         return
-    folder, console = str(ResultCache(output_folder).cache_path), Console(stderr=True, highlight=False)
-    sections = [DisplaySection(title, (said,)) for title, _, said in (answer.partition("\n") for answer in answers)]
+    folder, console = (
+        str(ResultCache(output_folder).cache_path),
+        Console(stderr=True, highlight=False),
+    )
+    sections = [
+        DisplaySection(title, (said,))
+        for title, _, said in (answer.partition("\n") for answer in answers)
+    ]
     console.print()
-    for section in (*sections, DisplaySection(sentences=(f"Results: {folder}",), code=f"posir report {shlex.quote(folder)}")):
+    for section in (
+        *sections,
+        DisplaySection(
+            sentences=(f"Results: {folder}",), code=f"posir report {shlex.quote(folder)}"
+        ),
+    ):
         section.print_on(console)
 
 
 def count_corpora(module: ModuleType) -> None:
-    """Let the tasks of `mteb.abstasks.retrieval` count what a model reads of their corpora, for a file beside their results."""
+    """Let the tasks of `mteb.abstasks.retrieval` count what a model reads of their corpora, for a
+    file beside their results.
+    """
     task = module.AbsTaskRetrieval
     evaluate = check_parameters(task.evaluate, "model", "split")
 
     @wraps(evaluate)
-    def evaluate_and_count(self: AbsTaskRetrieval, model: MTEBModels, split: str = "test", *args: Any, **kwargs: Any) -> Any:
+    def evaluate_and_count(
+        self: AbsTaskRetrieval, model: MTEBModels, split: str = "test", *args: Any, **kwargs: Any
+    ) -> Any:
         from posir_tasks.host.result_saving import process_saver
 
         scores = evaluate(self, model, split, *args, **kwargs)
         try:
             process_saver().count_corpora(self, model, split, scores)
         except Exception as error:
-            logger.warning("%s: what is read of the corpus is not stored (%s)", self.metadata.name, summarize_error(error))
+            logger.warning(
+                "%s: what is read of the corpus is not stored (%s)",
+                self.metadata.name,
+                summarize_error(error),
+            )
         return scores
 
     task.evaluate = evaluate_and_count
@@ -256,7 +329,9 @@ def replace_everywhere(name: str, before: object, after: object) -> None:
 
 
 class LazyTasks(Mapping[str, type[Any]]):
-    """Task classes by name, created at the first lookup; if that fails, the failure is recorded and there are none."""
+    """Task classes by name, created at the first lookup; if that fails, the failure is recorded and
+    there are none.
+    """
 
     def __init__(self, create: Callable[[], dict[str, type[Any]]]) -> None:
         self._create = create
@@ -280,7 +355,9 @@ class LazyTasks(Mapping[str, type[Any]]):
 
 
 class LanguageTasks(LazyTasks):
-    """Task classes of any language by name. Those of the languages in the data and of plugins are listed, each time anew."""
+    """Task classes of any language by name. Those of the languages in the data and of plugins are
+    listed, each time anew.
+    """
 
     def __init__(self) -> None:
         from posir_tasks.tasks import catalog
@@ -303,14 +380,20 @@ class LanguageTasks(LazyTasks):
 
 
 class Registry(ChainMap[str, type[Any]]):
-    """mteb's registry, then others; the first that has a name wins. New names are added to mteb's."""
+    """mteb's registry, then others; the first that has a name wins. New names are added to
+    mteb's.
+    """
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(chain.from_iterable(self.maps)))
 
 
-def find_patched_spec(name: str, path: Sequence[str] | None, target: ModuleType | None, patch: str) -> ModuleSpec | None:
-    """Return the module's spec with its own loader, which applies a function of this module after loading."""
+def find_patched_spec(
+    name: str, path: Sequence[str] | None, target: ModuleType | None, patch: str
+) -> ModuleSpec | None:
+    """Return the module's spec with its own loader, which applies a function of this module after
+    loading.
+    """
     spec = PathFinder.find_spec(name, path, target)
     if spec is not None and spec.loader is not None:
         execute = spec.loader.exec_module

@@ -1,8 +1,9 @@
 """Every name of mteb that posir uses and mteb does not promise to keep.
 
-Names are resolved when they are needed, so a name that a version of mteb lacks only affects what uses it; `posir doctor` lists
-those. Each row has a contract test in `tests/posir_tasks/host/test_private_names.py`. What could not be added to mteb is
-recorded, so that mteb itself keeps working.
+Names are resolved when they are needed, so a name that a version of mteb lacks only affects what
+uses it; `posir doctor` lists those. Each row has a contract test in
+`tests/posir_tasks/host/test_private_names.py`. What could not be added to mteb is recorded, so that
+mteb itself keeps working.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class PrivateName:
             return getattr(value(), attribute) if attribute else value
         except (ImportError, AttributeError) as error:
             raise PosirError(
-                f"mteb {version('mteb')} has no {self.path}. Not available without it: {self.used_by}. Install versions that "
+                f"mteb {version('mteb')} has no {self.path}. Not available without it: "
+                f"{self.used_by}. Install versions that "
                 "fit: pip install 'mteb>=2.26.24,<3', and the newest posir"
             ) from error
 
@@ -56,15 +58,19 @@ class PrivateName:
         return False
 
     def read(self, instance: object) -> Any:
-        """Return the attribute of this name of an instance; raise PosirError if the installed mteb does not have it."""
+        """Return the attribute of this name of an instance; raise PosirError if the installed mteb
+        does not have it.
+        """
         self.resolve()
         return getattr(instance, self.path.rpartition(".")[2])
 
 
 TASKS_REGISTRY = PrivateName(
     "mteb.get_tasks:_TASKS_REGISTRY",
-    "A mapping from task names to task classes, which `mteb.get_task` and the command line read through this name.",
-    "tasks by name (`mteb run -t`, `mteb.get_task`, `PositionTask.from_folder`), and safe saving of their results",
+    "A mapping from task names to task classes, which `mteb.get_task` and the command line read "
+    "through this name.",
+    "tasks by name (`mteb run -t`, `mteb.get_task`, `PositionTask.from_folder`), and safe saving "
+    "of their results",
 )
 TASK_LIST = PrivateName(
     "mteb.get_tasks:TASK_LIST",
@@ -73,17 +79,20 @@ TASK_LIST = PrivateName(
 )
 BENCHMARK_REGISTRY = PrivateName(
     "mteb.benchmarks.get_benchmark:_build_registry",
-    "An `lru_cache` of the benchmarks in `mteb.benchmarks.benchmarks`; after `cache_clear` it reads them again.",
+    "An `lru_cache` of the benchmarks in `mteb.benchmarks.benchmarks`; after `cache_clear` it "
+    "reads them again.",
     "posir's benchmarks, if posir_tasks is imported after mteb has looked up a benchmark",
 )
 MODEL_REGISTRY = PrivateName(
     "mteb.models.model_implementations:MODEL_REGISTRY",
-    "A dict from full model names to metadata, which mteb reads with `in` and `[]` through this name.",
+    "A dict from full model names to metadata, which mteb reads with `in` and `[]` through this "
+    "name.",
     "references to models other than their full name, such as `-m Qwen3-Embedding-0.6B`",
 )
 RESOLVE_LOADER = PrivateName(
     "mteb.models.model_meta:ModelMeta._resolve_loader",
-    "From a model's name and the contents of its settings files, mteb's class that loads it, its kind and its modalities.",
+    "From a model's name and the contents of its settings files, mteb's class that loads it, its "
+    "kind and its modalities.",
     "models in local folders, such as `-m ./my-model`",
 )
 EVALUATE_SUBSET = PrivateName(
@@ -102,7 +111,9 @@ BM25_TOKENIZER = PrivateName(
     "the BM25 first stage of rerankers, and BM25 on all cores (mteb's own search is used instead)",
 )
 
-PRIVATE_NAMES: tuple[PrivateName, ...] = tuple(value for value in list(globals().values()) if isinstance(value, PrivateName))
+PRIVATE_NAMES: tuple[PrivateName, ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, PrivateName)
+)
 
 T = TypeVar("T")
 
@@ -116,8 +127,10 @@ def record_failure(patch: str, error: Exception) -> None:
     """Record that a patch failed; the first failure is also printed, as one line on stderr."""
     if not failures:
         print(
-            f"posir: {patch} failed for mteb {installed_mteb()} ({type(error).__name__}: {error}). mteb works without it. "
-            "Run `posir doctor`, install versions that fit (`pip install 'mteb>=2.26.24,<3'` and the newest posir), or silence "
+            f"posir: {patch} failed for mteb {installed_mteb()} ({type(error).__name__}: "
+            f"{error}). mteb works without it. "
+            "Run `posir doctor`, install versions that fit (`pip install 'mteb>=2.26.24,<3'` and "
+            "the newest posir), or silence "
             "this with POSIR_AUTOLOAD=0.",
             file=sys.stderr,
         )
@@ -126,7 +139,9 @@ def record_failure(patch: str, error: Exception) -> None:
 
 
 def step_aside(patch: str, function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
-    """Call a function of a patch; for any error but a PosirError, record it and return what mteb alone has."""
+    """Call a function of a patch; for any error but a PosirError, record it and return what mteb
+    alone has.
+    """
     try:
         return function(*arguments)
     except PosirError:
@@ -145,7 +160,9 @@ def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
 
 
 def describe_untested() -> str | None:
-    """Return a sentence if the installed mteb is newer than any that posir was tested with, else None."""
+    """Return a sentence if the installed mteb is newer than any that posir was tested with, else
+    None.
+    """
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -153,7 +170,8 @@ def describe_untested() -> str | None:
     except InvalidVersion:
         return None
     return (
-        f"mteb {installed_mteb()} is newer than {NEWEST_TESTED}, the newest that posir was tested with. If anything fails, run "
+        f"mteb {installed_mteb()} is newer than {NEWEST_TESTED}, the newest that posir was tested "
+        "with. If anything fails, run "
         "`posir doctor` and install the newest posir."
         if newer
         else None

@@ -1,12 +1,15 @@
-"""Atomic saving of results in mteb's own files, safe beside other processes that save into the same folder.
+"""Atomic saving of results in mteb's own files, safe beside other processes that save into the same
+folder.
 
-mteb overwrites a result, `model_meta.json` and `run_settings.jsonl` in place: a process that is killed while it writes leaves
-an incomplete file, and of two runs into one folder, the later one drops the subsets that the earlier one has saved. Here mteb
-writes into a temporary folder beside them, and its files are moved into place one by one, under a lock. Only results of posir's
-tasks are saved and loaded this way; for all others, mteb's own methods are called.
+mteb overwrites a result, `model_meta.json` and `run_settings.jsonl` in place: a process that is
+killed while it writes leaves an incomplete file, and of two runs into one folder, the later one
+drops the subsets that the earlier one has saved. Here mteb writes into a temporary folder beside
+them, and its files are moved into place one by one, under a lock. Only results of posir's tasks are
+saved and loaded this way; for all others, mteb's own methods are called.
 
-A result that was computed on other data is never lost: a subset is replaced only by one on other data of the same name, and the
-file before is kept beside the new one. Results of the Hub's data are never replaced by those of local data.
+A result that was computed on other data is never lost: a subset is replaced only by one on other
+data of the same name, and the file before is kept beside the new one. Results of the Hub's data are
+never replaced by those of local data.
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ FileState = tuple[int, int]
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 #: Why a run on local data is refused.
 ORIGIN_ADVICE = (
-    "holds results of the Hub's data, which those of local data neither replace nor join. Give another --output-folder for "
+    "holds results of the Hub's data, which those of local data neither replace nor join. Give "
+    "another --output-folder for "
     f"this data, or unset {DATA_VARIABLE}."
 )
 #: How the data of each saved subset relates to the present data.
@@ -86,7 +90,9 @@ class ResultSaver:
     used: dict[Path, None] = field(default_factory=dict)
     """Files of position-aware tasks that mteb has saved or loaded, in this order."""
     _corpora: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
-    """Entries of the file with `TOKENS_READ_SUFFIX` of a task and a model that are not saved yet."""
+    """Entries of the file with `TOKENS_READ_SUFFIX` of a task and a model that are not saved
+    yet.
+    """
 
     def add(
         self,
@@ -97,10 +103,11 @@ class ResultSaver:
         order: Sequence[str],
         encode_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Save a result as mteb does, and keep the other subsets in its file; safe from any process at any time.
+        """Save a result as mteb does, and keep the other subsets in its file; safe from any process
+        at any time.
 
-        For results that are computed separately, such as subset by subset on several machines. Subsets that are already in
-        the file are replaced. Times add up.
+        For results that are computed separately, such as subset by subset on several machines.
+        Subsets that are already in the file are replaced. Times add up.
 
         Args:
             cache: Folder of results.
@@ -110,8 +117,8 @@ class ResultSaver:
             encode_kwargs: As in `mteb.evaluate`.
 
         Raises:
-            PosirError: There is not enough disk space, or the file holds results of the Hub's data and this one is on local
-                data; it is then saved beside the file.
+            PosirError: There is not enough disk space, or the file holds results of the Hub's data
+                and this one is on local data; it is then saved beside the file.
         """
         file = cache.get_task_result_path(result.task_name, model)
         save = unwrap(type(cache).save_to_cache)
@@ -119,15 +126,22 @@ class ResultSaver:
             merged = _merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
             save(redirected, result, model, encode_kwargs=encode_kwargs)
             for scores in merged.scores.values():
-                scores.sort(key=lambda score: order.index(score["hf_subset"]) if score["hf_subset"] in order else len(order))
+                scores.sort(
+                    key=lambda score: (
+                        order.index(score["hf_subset"])
+                        if score["hf_subset"] in order
+                        else len(order)
+                    )
+                )
             merged.to_disk(saved)
 
     def make_safe(self, save: Callable[..., None]) -> Callable[..., None]:
         """Wrap mteb's `ResultCache.save_to_cache`.
 
-        Subsets that another process has saved in the lifetime of this object are kept, and so are those that the present data
-        does not have. Earlier ones are kept only if the result contains them: under `only-missing` mteb has loaded them, and
-        under `always` they are to be overwritten.
+        Subsets that another process has saved in the lifetime of this object are kept, and so are
+        those that the present data does not have. Earlier ones are kept only if the result contains
+        them: under `only-missing` mteb has loaded them, and under `always` they are to be
+        overwritten.
         """
 
         @wraps(save)
@@ -150,19 +164,28 @@ class ResultSaver:
             with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
                 ours = self._saved.get(file.absolute())
                 changed = file.exists() and (
-                    file.stat().st_mtime >= self.started if ours is None else _file_state(file) != ours
+                    file.stat().st_mtime >= self.started
+                    if ours is None
+                    else _file_state(file) != ours
                 )
                 keep = {DataState.ABSENT, *([DataState.SAME] if changed else [])}
                 merged = _merge_into_file(file, task_result, keep)
                 save(redirected, task_result, model_name, model_revision, **settings)
-                # mteb has added up the times, which the file may have from an earlier saving of this result.
-                merged.model_copy(update={name: getattr(task_result, name) for name in TOTALS}).to_disk(saved)
+                # mteb has added up the times, which the file may have from an earlier saving of
+                # this result.
+                merged.model_copy(
+                    update={name: getattr(task_result, name) for name in TOTALS}
+                ).to_disk(saved)
             self.used[file] = None
 
         return save_to_cache
 
-    def count_corpora(self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]) -> None:
-        """Count what a model reads of the texts of a task without positions, to be saved beside its result."""
+    def count_corpora(
+        self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]
+    ) -> None:
+        """Count what a model reads of the texts of a task without positions, to be saved beside its
+        result.
+        """
         from posir_tasks.host.retrieval_task import RetrievalTask
         from posir_tasks.search.input_window import count_corpus, find_read_part_of
 
@@ -189,11 +212,15 @@ class ResultSaver:
 
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
-        """Yield a cache that saves into a folder beside a result, and the path there; then move the files, the result last."""
+        """Yield a cache that saves into a folder beside a result, and the path there; then move the
+        files, the result last.
+        """
         remove_stale_parts(file.parent)
         with (
             explain_disk_full(file),
-            tempfile.TemporaryDirectory(dir=file.parent, prefix=PREFIX, suffix=PART_SUFFIX) as folder,
+            tempfile.TemporaryDirectory(
+                dir=file.parent, prefix=PREFIX, suffix=PART_SUFFIX
+            ) as folder,
         ):
             # Its name has no `.json` at the end, so that nobody takes it for a result.
             redirected, saved = copy.copy(cache), Path(folder) / (file.name + PART_SUFFIX)
@@ -214,10 +241,11 @@ def process_saver() -> ResultSaver:
 
 
 def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., TaskResult | None]:
-    """Wrap mteb's `ResultCache.load_task_result`, which then returns None for a damaged result of a position-aware task.
+    """Wrap mteb's `ResultCache.load_task_result`, which then returns None for a damaged result of a
+    position-aware task.
 
-    Only subsets of the present data are in what it returns, so that mteb evaluates the others. If they are of the Hub's data
-    and the present data is local and other data, it raises PosirError.
+    Only subsets of the present data are in what it returns, so that mteb evaluates the others. If
+    they are of the Hub's data and the present data is local and other data, it raises PosirError.
     """
 
     @wraps(load)
@@ -235,7 +263,8 @@ def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., Tas
             if not is_position_task(task_name):
                 raise
             logger.warning(
-                "%s, %s: the result cannot be read (%s); a run may have been killed while it wrote. It is evaluated again "
+                "%s, %s: the result cannot be read (%s); a run may have been killed while it "
+                "wrote. It is evaluated again "
                 "and the file is replaced.",
                 cache.cache_path,
                 task_name,
@@ -253,14 +282,18 @@ def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., Tas
 
 
 def is_position_task(name: str) -> bool:
-    """Return whether mteb finds a task of posir, of a plugin or from `PositionTask.from_folder` by this name."""
+    """Return whether mteb finds a task of posir, of a plugin or from `PositionTask.from_folder` by
+    this name.
+    """
     return step_aside("make_saving_safe", _find_position_task, name, otherwise=False)
 
 
 def _find_position_task(name: str) -> bool:
     from posir_tasks.host.retrieval_task import RetrievalTask
 
-    return not TASKS_REGISTRY.is_missing() and issubclass(TASKS_REGISTRY.resolve().get(name, object), RetrievalTask)
+    return not TASKS_REGISTRY.is_missing() and issubclass(
+        TASKS_REGISTRY.resolve().get(name, object), RetrievalTask
+    )
 
 
 def _file_state(file: Path) -> FileState:
@@ -268,12 +301,15 @@ def _file_state(file: Path) -> FileState:
 
 
 def _select_present(file: Path, saved: TaskResult) -> TaskResult:
-    """Return a saved result with its subsets of the present data, under the task's present revision if any data is local.
+    """Return a saved result with its subsets of the present data, under the task's present revision
+    if any data is local.
 
-    mteb compares revisions of the complete data, but of local data a subset may be up to date while another one is not.
+    mteb compares revisions of the complete data, but of local data a subset may be up to date while
+    another one is not.
 
     Raises:
-        PosirError: It is on the Hub's data, the present data is local, and a run would replace or mix them.
+        PosirError: It is on the Hub's data, the present data is local, and a run would replace or
+            mix them.
     """
     task = TASKS_REGISTRY.resolve()[saved.task_name]()
     states = _compare_subsets(saved)
@@ -281,24 +317,35 @@ def _select_present(file: Path, saved: TaskResult) -> TaskResult:
         raise PosirError(f"{file}: {ORIGIN_ADVICE}")
     changed = sorted(name for name, state in states.items() if state is DataState.CHANGED)
     if changed:
-        logger.warning("%s: the data has changed since the results for %s", saved.task_name, ", ".join(changed))
+        logger.warning(
+            "%s: the data has changed since the results for %s", saved.task_name, ", ".join(changed)
+        )
     present = _select_subsets(saved, states, {DataState.SAME}, task.metadata.revision)
     return present if not read_sample_size() else _drop_unrotated(present)
 
 
 def _drop_unrotated(result: TaskResult) -> TaskResult:
-    """Return a result without its subsets that have no rotated versions: a run that asks for them is not finished."""
-    scores = {split: [subset for subset in subsets if ROTATIONS_KEY in subset] for split, subsets in result.scores.items()}
-    return result.model_copy(update={"scores": {split: subsets for split, subsets in scores.items() if subsets}})
+    """Return a result without its subsets that have no rotated versions: a run that asks for them
+    is not finished.
+    """
+    scores = {
+        split: [subset for subset in subsets if ROTATIONS_KEY in subset]
+        for split, subsets in result.scores.items()
+    }
+    return result.model_copy(
+        update={"scores": {split: subsets for split, subsets in scores.items() if subsets}}
+    )
 
 
 def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]) -> TaskResult:
     """Return a result merged with those subsets in its file whose data has one of these states.
 
-    If results on other data are replaced, a copy of the file is kept beside it and named in a warning.
+    If results on other data are replaced, a copy of the file is kept beside it and named in a
+    warning.
 
     Raises:
-        PosirError: The file has results of the Hub's data, and the new one is on local data; it is then saved beside the file.
+        PosirError: The file has results of the Hub's data, and the new one is on local data; it is
+            then saved beside the file.
     """
     if not file.exists():
         return result
@@ -324,26 +371,37 @@ def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]
 
 def _compare_subsets(saved: TaskResult) -> dict[str, DataState]:
     task = TASKS_REGISTRY.resolve()[saved.task_name]()
-    return {subset["hf_subset"]: task.compare_data(subset["hf_subset"], subset.get(RUN_KEY, {})) for subset in _subsets(saved)}
+    return {
+        subset["hf_subset"]: task.compare_data(subset["hf_subset"], subset.get(RUN_KEY, {}))
+        for subset in _subsets(saved)
+    }
 
 
 def _mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
-    """Return whether a saved result is of the Hub's data, and data of this revision is local and not seen to be the same.
+    """Return whether a saved result is of the Hub's data, and data of this revision is local and
+    not seen to be the same.
 
-    It is the same if it has some of the saved subsets, with the same content, and none with another content.
+    It is the same if it has some of the saved subsets, with the same content, and none with another
+    content.
     """
     if not revision.startswith(LOCAL):
         return False
     hub = {
         states[subset["hf_subset"]]
         for subset in _subsets(saved)
-        if not str(subset.get(RUN_KEY, {}).get(REVISION_KEY, saved.dataset_revision)).startswith(LOCAL)
+        if not str(subset.get(RUN_KEY, {}).get(REVISION_KEY, saved.dataset_revision)).startswith(
+            LOCAL
+        )
     }
     return bool(hub) and (DataState.SAME not in hub or DataState.CHANGED in hub)
 
 
-def _select_subsets(saved: TaskResult, states: States, keep: Collection[DataState], revision: str) -> TaskResult:
-    """Return a saved result with the subsets whose data has one of these states; of local data, under this revision."""
+def _select_subsets(
+    saved: TaskResult, states: States, keep: Collection[DataState], revision: str
+) -> TaskResult:
+    """Return a saved result with the subsets whose data has one of these states; of local data,
+    under this revision.
+    """
     scores = {
         split: [dict(subset) for subset in subsets if states[subset["hf_subset"]] in keep]
         for split, subsets in saved.scores.items()
@@ -363,7 +421,8 @@ def set_aside(file: Path, task_name: str, subsets: Iterable[str]) -> None:
     with atomic_write(replaced) as part:
         shutil.copyfile(file, part)
     logger.warning(
-        "%s: results for %s are replaced, which were computed on other data; the file before is kept as %s",
+        "%s: results for %s are replaced, which were computed on other data; the file before is "
+        "kept as %s",
         task_name,
         ", ".join(sorted(subsets)),
         replaced,

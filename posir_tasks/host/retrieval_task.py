@@ -39,27 +39,40 @@ def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
 
 
 def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> SplitData:
-    """Return what mteb loads of a subset: of a split, by default the first that it evaluates; raise DataError without."""
+    """Return what mteb loads of a subset: of a split, by default the first that it evaluates; raise
+    DataError without.
+    """
     name = split or task.metadata.eval_splits[0]
     if name not in task.metadata.eval_splits:
-        raise DataError(f"--split {name}: {task.metadata.name} has {', '.join(task.metadata.eval_splits)}.")
+        raise DataError(
+            f"--split {name}: {task.metadata.name} has {', '.join(task.metadata.eval_splits)}."
+        )
     try:
         task.load_data()
         # Some tasks load the form of mteb 1, which mteb converts before it evaluates them.
         task.convert_v1_dataset_format_to_v2(num_proc=None)
     except Exception as error:
-        raise DataError(f"{task.metadata.name}: its data cannot be loaded ({summarize_error(error)}).") from error
+        raise DataError(
+            f"{task.metadata.name}: its data cannot be loaded ({summarize_error(error)})."
+        ) from error
     loaded: SplitData = dict(task.dataset[subset][name])
     for part, nouns in (("queries", "queries"), ("corpus", "documents")):
         if "text" not in loaded[part].column_names:
-            raise DataError(f"{task.metadata.name}: its {nouns} are not texts, which posir needs. Score it with mteb.")
+            raise DataError(
+                f"{task.metadata.name}: its {nouns} are not texts, which posir needs. Score it "
+                "with mteb."
+            )
     return loaded
 
 
 def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) -> Judgments:
-    """Return the judgments of a subset of a task of mteb, of the queries that mteb scores; raise DataError without them."""
+    """Return the judgments of a subset of a task of mteb, of the queries that mteb scores; raise
+    DataError without them.
+    """
     loaded = _load_split(task, subset, split)
-    texts = dict(zip(loaded["queries"]["id"], map(_join_turns, loaded["queries"]["text"]), strict=True))
+    texts = dict(
+        zip(loaded["queries"]["id"], map(_join_turns, loaded["queries"]["text"]), strict=True)
+    )
     scored, left_out = dict[str, dict[str, float]](), list[str]()
     for query, documents in loaded["relevant_docs"].items():
         if not documents or query not in texts:
@@ -69,7 +82,9 @@ def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) 
             scored[query] = {name: read_grade(grade) for name, grade in documents.items()}
         except ValueError as error:
             raise DataError(f"{task.metadata.name}: a grade of query {query} {error}.") from error
-    candidates = {query: frozenset(names) for query, names in (loaded.get("top_ranked") or {}).items()}
+    candidates = {
+        query: frozenset(names) for query, names in (loaded.get("top_ranked") or {}).items()
+    }
     asked = {query: texts[query] for query in scored}
     return Judgments(asked, scored, left_out=tuple(sorted(left_out)), candidates=candidates)
 
@@ -109,33 +124,48 @@ class RetrievalTask(AbsTaskRetrieval):
         self.top_k = max(self.k_values)
         """Documents to retrieve, or to rerank, for each query."""
         self.first_stage_model: dict[str, str] | None = None
-        """Name and revision of the model whose predictions are reranked, None without `convert_to_reranking`."""
+        """Name and revision of the model whose predictions are reranked, None without
+        `convert_to_reranking`.
+        """
 
     @abstractmethod
     def evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
         """Return the scores of a model on one subset, from what mteb passes to its own method."""
 
     def save_predictions(
-        self, results: Mapping[str, Mapping[str, float]], model: MTEBModels, folder: Path, hf_split: str, hf_subset: str
+        self,
+        results: Mapping[str, Mapping[str, float]],
+        model: MTEBModels,
+        folder: Path,
+        hf_split: str,
+        hf_subset: str,
     ) -> None:
         """Add a subset's results to the prediction file in a folder, as mteb's tasks write it."""
         file, meta = folder / self.prediction_file_name, model.mteb_model_meta
-        predictions: dict[str, Any] = {FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}}
+        predictions: dict[str, Any] = {
+            FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}
+        }
         if file.exists():
             predictions = read_json(file)
         predictions.setdefault(hf_subset, {})[hf_split] = results
         file.write_text(json.dumps(predictions), encoding="utf-8")
 
     def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> RetrievalTask:
-        """Rerank the documents in a prediction file, or in the one of this task in a folder, as mteb's tasks do."""
+        """Rerank the documents in a prediction file, or in the one of this task in a folder, as
+        mteb's tasks do.
+        """
         super().convert_to_reranking(top_ranked_path, top_k)
         file = Path(top_ranked_path)
         file = file / self.prediction_file_name if file.is_dir() else file
         self.top_k, self.first_stage_model = top_k, read_json(file)[FIRST_STAGE_KEY]
         return self
 
-    def evaluate(self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any) -> Mapping[str, ScoresDict]:
-        """Evaluate as mteb's tasks do; raise PosirError if mteb would compute its own scores instead."""
+    def evaluate(
+        self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any
+    ) -> Mapping[str, ScoresDict]:
+        """Evaluate as mteb's tasks do; raise PosirError if mteb would compute its own scores
+        instead.
+        """
         EVALUATE_SUBSET.resolve()
         return super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
 
@@ -146,8 +176,8 @@ class RetrievalTask(AbsTaskRetrieval):
 class LazySubsets(Mapping[str, dict[str, SplitData]]):
     """Data by subset and split; a subset is read on access, and only the last one stays in memory.
 
-    The 31 domains of one language are some 8 GB of text, and mteb evaluates them one after the other. Candidates that
-    `convert_to_reranking` adds to a subset are kept for all subsets.
+    The 31 domains of one language are some 8 GB of text, and mteb evaluates them one after the
+    other. Candidates that `convert_to_reranking` adds to a subset are kept for all subsets.
     """
 
     def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:

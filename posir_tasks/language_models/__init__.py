@@ -1,1 +1,3 @@
-"""The language model and all around it: client, log of calls, prices, prompts and answers, for every command that asks one."""
+"""The language model and all around it: client, log of calls, prices, prompts and answers, for
+every command that asks one.
+"""

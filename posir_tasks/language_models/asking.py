@@ -1,4 +1,6 @@
-"""Asking a language model many things at once: what is answered already is read, the rest is sent within the budget."""
+"""Asking a language model many things at once: what is answered already is read, the rest is sent
+within the budget.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,18 @@ Result = TypeVar("Result")
 
 #: Tokens that an answer is assumed to have before there is one.
 FIRST_OUTPUT_TOKENS = 500
-#: Refused requests after which the run ends if a prompt has no answer yet: then it is not about single documents.
+#: Refused requests after which the run ends if a prompt has no answer yet: then it is not about
+#: single documents.
 MAX_REJECTED = 5
 #: The problem of an answer that the server did not give.
 REFUSED = "the server refused the request"
-#: How often a request looks whether the budget has room for it, once those in flight have been counted.
+#: How often a request looks whether the budget has room for it, once those in flight have been
+#: counted.
 BUDGET_SECONDS = 0.05
 #: What Ctrl-C prints.
 STOPPING = (
-    "Stopping: the answers to requests in flight are waited for and saved. The same command continues. Ctrl-C again stops at "
+    "Stopping: the answers to requests in flight are waited for and saved. The same command "
+    "continues. Ctrl-C again stops at "
     "once."
 )
 #: How often the main thread looks for a signal such as Ctrl-C.
@@ -54,7 +59,9 @@ class Reply(Generic[AnswerT]):
     """The outcome of a question to a language model."""
 
     model: str
-    """The model that the server names in its answer; the one that was asked for if it names none."""
+    """The model that the server names in its answer; the one that was asked for if it names
+    none.
+    """
     prompt: str
     """Name and version."""
     answer: AnswerT | None
@@ -68,13 +75,20 @@ class BudgetError(PosirError):
 
 
 class LanguageModel:
-    """A language model behind endpoints, with a log of its answers and the cost of its calls so far."""
+    """A language model behind endpoints, with a log of its answers and the cost of its calls so
+    far.
+    """
 
     def __init__(self, settings: LanguageModelSettings, log: CallLog) -> None:
         self.name, self._settings, self._log = settings.model, settings, log
         used = [usage for (name, _), usage in log.usage().items() if name == settings.model]
-        self._calls, self._output_tokens = sum(usage.calls for usage in used), sum(usage.output_tokens for usage in used)
-        self._spent = compute_cost(settings.prices, sum(usage.input_tokens for usage in used), self._output_tokens)
+        self._calls, self._output_tokens = (
+            sum(usage.calls for usage in used),
+            sum(usage.output_tokens for usage in used),
+        )
+        self._spent = compute_cost(
+            settings.prices, sum(usage.input_tokens for usage in used), self._output_tokens
+        )
         self._reserved, self._in_flight = 0.0, 0
         self._answered: set[str] = set()
         self._rejected, self._refusal = 0, ""
@@ -89,9 +103,10 @@ class LanguageModel:
     ) -> list[Reply[AnswerT]]:
         """Return the reply to a prompt about each item; several are asked at a time.
 
-        The values of placeholders are built when they are sent: together they may be many copies of each document. An answer
-        that cannot be read, or for which the check raises UnusableAnswerError, is asked for again. PosirError is raised if no
-        server answers, or the budget is spent.
+        The values of placeholders are built when they are sent: together they may be many copies of
+        each document. An answer that cannot be read, or for which the check raises
+        UnusableAnswerError, is asked for again. PosirError is raised if no server answers, or the
+        budget is spent.
         """
         stop = threading.Event()
         with track(description, len(items)) as advance:
@@ -100,11 +115,15 @@ class LanguageModel:
                 async with aclosing(ChatClient(self._settings)) as client:
 
                     async def reply(item: Item) -> Reply[AnswerT]:
-                        answered = await self._reply(client, prompt, build(item), partial(check, item) if check else None)
+                        answered = await self._reply(
+                            client, prompt, build(item), partial(check, item) if check else None
+                        )
                         advance()
                         return answered
 
-                    return await map_in_flight(reply, items, min(self._settings.in_flight, len(items)), stop)
+                    return await map_in_flight(
+                        reply, items, min(self._settings.in_flight, len(items)), stop
+                    )
 
             replies = run_in_thread(ask_all(), stop)
         if replies and self._refusal and all(reply.problem == REFUSED for reply in replies):
@@ -154,10 +173,14 @@ class LanguageModel:
             self._in_flight -= 1
 
     async def _reserve(self, request: ChatRequest) -> float:
-        """Reserve what a request is expected to cost, and return it; raise BudgetError if the budget does not cover it."""
+        """Reserve what a request is expected to cost, and return it; raise BudgetError if the
+        budget does not cover it.
+        """
         limit, prices = self._settings.budget, self._settings.prices
         while True:
-            output_tokens = self._output_tokens / self._calls if self._calls else FIRST_OUTPUT_TOKENS
+            output_tokens = (
+                self._output_tokens / self._calls if self._calls else FIRST_OUTPUT_TOKENS
+            )
             expected = compute_cost(prices, request.input_tokens, output_tokens)
             if limit is None or self._spent + self._reserved + expected <= limit:
                 self._reserved += expected
@@ -165,17 +188,24 @@ class LanguageModel:
                 return expected
             if not self._in_flight:
                 raise BudgetError(
-                    f"the budget of {limit:g} {prices.currency} is spent: {self._calls:,} calls cost {self._spent:.4g}, and "
-                    f"the next one is expected to cost {expected:.2g}. All answers are saved; raise llm.budget and run again "
+                    f"the budget of {limit:g} {prices.currency} is spent: {self._calls:,} calls "
+                    f"cost {self._spent:.4g}, and "
+                    f"the next one is expected to cost {expected:.2g}. All answers are saved; "
+                    "raise llm.budget and run again "
                     "to continue."
                 )
             await asyncio.sleep(BUDGET_SECONDS)
 
 
 async def map_in_flight(
-    function: Callable[[Item], Awaitable[Result]], items: Iterable[Item], in_flight: int, stop: threading.Event
+    function: Callable[[Item], Awaitable[Result]],
+    items: Iterable[Item],
+    in_flight: int,
+    stop: threading.Event,
 ) -> list[Result]:
-    """Return results in the order of the items, several in flight; after an error or `stop`, only those begun are finished."""
+    """Return results in the order of the items, several in flight; after an error or `stop`, only
+    those begun are finished.
+    """
     pending, results, errors = enumerate(items), dict[int, Result](), list[Exception]()
 
     async def work() -> None:
@@ -195,7 +225,9 @@ async def map_in_flight(
 
 
 def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> Result:
-    """Return the result of a coroutine in another thread; Ctrl-C sets `stop` and waits, a second one ends the program."""
+    """Return the result of a coroutine in another thread; Ctrl-C sets `stop` and waits, a second
+    one ends the program.
+    """
     future: Future[Result] = Future()
 
     def run() -> None:
@@ -205,11 +237,13 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
             future.set_exception(error)
 
     def join() -> None:
-        # In short steps: without a limit, Ctrl-C may not end the wait, since the signal can reach another thread.
+        # In short steps: without a limit, Ctrl-C may not end the wait, since the signal can reach
+        # another thread.
         while wait([future], SIGNAL_SECONDS).not_done:
             pass
 
-    # What is imported by now stays. Without it, the garbage collector takes a tenth of the time of many requests.
+    # What is imported by now stays. Without it, the garbage collector takes a tenth of the time of
+    # many requests.
     gc.freeze()
     threading.Thread(target=run, daemon=True).start()
     try:

@@ -1,6 +1,8 @@
-"""Every answered call of a build, in an SQLite file: one row a call, keyed by a hash of what was asked.
+"""Every answered call of a build, in an SQLite file: one row a call, keyed by a hash of what was
+asked.
 
-A row is committed before its answer is used, so a build that is killed at any moment never pays for an answered call again.
+A row is committed before its answer is used, so a build that is killed at any moment never pays for
+an answered call again.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from posir_tasks.errors import PosirError, check_schema
 SCHEMA = 2
 TABLES = """
 CREATE TABLE IF NOT EXISTS calls (
-    key TEXT PRIMARY KEY, model TEXT NOT NULL, prompt TEXT NOT NULL, text TEXT NOT NULL, finish_reason TEXT NOT NULL,
+    key TEXT PRIMARY KEY, model TEXT NOT NULL, prompt TEXT NOT NULL, text TEXT NOT NULL,
+    finish_reason TEXT NOT NULL,
     input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, served TEXT NOT NULL,
     answered TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 ) WITHOUT ROWID;
@@ -36,7 +39,9 @@ class Completion:
     input_tokens: int
     output_tokens: int
     served: str = ""
-    """The model that the server names in its answer, such as the snapshot behind an alias; "" if it names none."""
+    """The model that the server names in its answer, such as the snapshot behind an alias; "" if it
+    names none.
+    """
 
 
 @dataclass(frozen=True)
@@ -49,19 +54,27 @@ class Usage:
 
 
 class CallLog:
-    """The answered calls of a build, and the scores of rerankers; may be used by several threads."""
+    """The answered calls of a build, and the scores of rerankers; may be used by several
+    threads.
+    """
 
     def __init__(self, file: Path) -> None:
-        """Open or create the file; raise PosirError if it cannot be opened, is not such a file, or has a newer schema."""
+        """Open or create the file; raise PosirError if it cannot be opened, is not such a file, or
+        has a newer schema.
+        """
         self._file = file
         self._lock = threading.Lock()
         with self._explain():
             file.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(file, check_same_thread=False, isolation_level=None, timeout=60)
+            self._database = sqlite3.connect(
+                file, check_same_thread=False, isolation_level=None, timeout=60
+            )
             (schema,) = self._database.execute("PRAGMA user_version").fetchone()
             check_schema(schema, SCHEMA, f"{file}: this log of calls")
             # With a write-ahead log, a commit is safe from a kill without waiting for the disk.
-            self._database.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {TABLES}")
+            self._database.executescript(
+                f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {TABLES}"
+            )
             self._database.execute(f"PRAGMA user_version={SCHEMA}")
 
     @contextmanager
@@ -70,7 +83,8 @@ class CallLog:
             yield
         except (sqlite3.Error, OSError) as error:
             raise PosirError(
-                f"{self._file}: {error}. If the disk is full, free some space and run again; if the file is damaged, remove "
+                f"{self._file}: {error}. If the disk is full, free some space and run again; if "
+                "the file is damaged, remove "
                 "it, and its calls are paid again."
             ) from error
 
@@ -78,7 +92,9 @@ class CallLog:
         """Return the answer to a request; None if it has not been answered."""
         with self._lock, self._explain():
             row = self._database.execute(
-                "SELECT text, finish_reason, input_tokens, output_tokens, served FROM calls WHERE key = ?", (key,)
+                "SELECT text, finish_reason, input_tokens, output_tokens, served FROM calls WHERE "
+                "key = ?",
+                (key,),
             ).fetchone()
         return Completion(*row) if row else None
 
@@ -86,7 +102,8 @@ class CallLog:
         """Record the answer to a request."""
         with self._lock, self._explain():
             self._database.execute(
-                "INSERT OR IGNORE INTO calls (key, model, prompt, text, finish_reason, input_tokens, output_tokens, served)"
+                "INSERT OR IGNORE INTO calls (key, model, prompt, text, finish_reason, "
+                "input_tokens, output_tokens, served)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (key, model, prompt, *astuple(completion)),
             )
@@ -95,7 +112,8 @@ class CallLog:
         """Return the usage by model and prompt."""
         with self._lock, self._explain():
             rows = self._database.execute(
-                "SELECT model, prompt, COUNT(*), SUM(input_tokens), SUM(output_tokens) FROM calls GROUP BY model, prompt"
+                "SELECT model, prompt, COUNT(*), SUM(input_tokens), SUM(output_tokens) FROM calls "
+                "GROUP BY model, prompt"
                 " ORDER BY model, prompt"
             ).fetchall()
         return {(model, prompt): Usage(*counts) for model, prompt, *counts in rows}
@@ -113,4 +131,6 @@ class CallLog:
             self._database.execute("BEGIN")
             # At the end of the block it commits, after an error it rolls back.
             with self._database:
-                self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items())
+                self._database.executemany(
+                    "INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items()
+                )

@@ -1,4 +1,6 @@
-"""Requests to language models behind OpenAI-compatible chat APIs: several servers, and a bound on what they cost."""
+"""Requests to language models behind OpenAI-compatible chat APIs: several servers, and a bound on
+what they cost.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,16 @@ from posir_tasks.read_part import estimate_tokens
 
 #: Seconds for which a server that cannot be reached gets no request, if there is another.
 REST_SECONDS = 30.0
-#: How often a request is sent again after an answer that is not one of a chat API; proxies return pages of their own.
+#: How often a request is sent again after an answer that is not one of a chat API; proxies return
+#: pages of their own.
 INVALID_ANSWERS = 2
 #: Most characters of an answer that are parsed.
 MAX_ANSWER = 2**26
 #: Retries on one of several servers, before the next is tried.
 RETRIES_PER_SERVER = 2
 ADVICE = (
-    "Check the settings of llm; some models accept no temperature (temperature: null) or no JSON schema (structured_output)."
+    "Check the settings of llm; some models accept no temperature (temperature: null) or no JSON "
+    "schema (structured_output)."
 )
 
 
@@ -70,11 +74,18 @@ class ChatClient:
 
     def __init__(self, settings: LanguageModelSettings) -> None:
         addresses = [str(endpoint).rstrip("/") for endpoint in settings.endpoints]
-        retries = settings.retries if len(addresses) == 1 else min(settings.retries, RETRIES_PER_SERVER)
+        retries = (
+            settings.retries if len(addresses) == 1 else min(settings.retries, RETRIES_PER_SERVER)
+        )
         self._model = settings.model
         self._servers = []
         for address in addresses:
-            connection = Connection(address, key_variable=settings.key_variable, retries=retries, timeout=settings.timeout)
+            connection = Connection(
+                address,
+                key_variable=settings.key_variable,
+                retries=retries,
+                timeout=settings.timeout,
+            )
             self._servers.append(_Server(connection))
 
     async def aclose(self) -> None:
@@ -82,13 +93,17 @@ class ChatClient:
         await asyncio.gather(*(server.connection.aclose() for server in self._servers))
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Return an answer of any server that works; raise RejectedError if this request is refused, else PosirError."""
+        """Return an answer of any server that works; raise RejectedError if this request is
+        refused, else PosirError.
+        """
         tried: list[_Server] = []
         while True:
             now = time.monotonic()
             untried = [server for server in self._servers if server not in tried]
             # One at rest is asked only if there is no other.
-            server = min(untried, key=lambda endpoint: (endpoint.resting_until > now, endpoint.in_flight))
+            server = min(
+                untried, key=lambda endpoint: (endpoint.resting_until > now, endpoint.in_flight)
+            )
             server.in_flight += 1
             try:
                 return await self._send(server, request)
@@ -100,12 +115,15 @@ class ChatClient:
                 reason = server.connection.explain(error, advice=ADVICE)
                 if error.refused:
                     raise RejectedError(reason) from None
-                raise PosirError(f"{self._model}@{server.connection.address}: {reason} Answers so far are saved.") from None
+                raise PosirError(
+                    f"{self._model}@{server.connection.address}: {reason} Answers so far are saved."
+                ) from None
             finally:
                 server.in_flight -= 1
 
     async def _send(self, server: _Server, request: ChatRequest) -> Completion:
-        # Gateways that honor the key do not charge a request twice whose answer was lost on the way.
+        # Gateways that honor the key do not charge a request twice whose answer was lost on the
+        # way.
         headers = {"Idempotency-Key": request.key}
         url = f"{server.connection.address}/chat/completions"
         for _ in range(INVALID_ANSWERS + 1):
@@ -115,13 +133,16 @@ class ChatClient:
                 return completion
         shown = quote_message(text)
         raise PosirError(
-            f"{self._model}@{server.connection.address}: the server's answer is not one of an OpenAI-compatible chat API "
+            f"{self._model}@{server.connection.address}: the server's answer is not one of an "
+            "OpenAI-compatible chat API "
             f"({shown})."
         )
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
-    """Return the completion in a server's answer, tokens as estimated if not counted; None if it is not one of a chat API."""
+    """Return the completion in a server's answer, tokens as estimated if not counted; None if it is
+    not one of a chat API.
+    """
     try:
         answer = parse_json(text, "answer", max_bytes=MAX_ANSWER)
         choice = answer["choices"][0]
@@ -162,10 +183,13 @@ HEADING = "=== user ===\n"
 MAX_STARTS = 50
 #: Words with which models refuse, at the start of an answer.
 REFUSAL = re.compile(
-    r"\W*(i(['’]m| am)? (sorry|unable|not able)|i can(no|['’])t|i apologi[sz]e|as an ai|sorry\b|unfortunately|es tut mir leid|"
-    r"ich kann (das|dies|nicht)|désolé|je suis désolé|lo siento|mi dispiace|desculpe|извините|к сожалению|"
+    r"\W*(i(['’]m| am)? (sorry|unable|not able)|i can(no|['’])t|i apologi[sz]e|as an "
+    r"ai|sorry\b|unfortunately|es tut mir leid|"
+    r"ich kann (das|dies|nicht)|désolé|je suis désolé|lo siento|mi dispiace|desculpe|извините|к "
+    r"сожалению|"
     r"申し訳|すみません|抱歉|对不起|很抱歉|죄송|عذر|آسف|"
-    r"(ich kann|je ne peux pas|no puedo|non posso|não posso|я не могу|nie mogę|我?(无法|不能)|لا أستطيع|لا يمكنني).{0,30}"
+    r"(ich kann|je ne peux pas|no puedo|non posso|não posso|я не могу|nie mogę|我?(无法|不能)|لا "
+    r"أستطيع|لا يمكنني).{0,30}"
     r"(helfen|übersetz|aider|tradui|ayudar|traduc|aiutar|tradu[rz]|ajudar|помочь|перев|pomóc|przetłum|帮助|协助|翻译|مساعد|ترجم))",
     re.IGNORECASE,
 )
@@ -185,7 +209,9 @@ class PromptTemplate(Generic[AnswerT]):
     @cached_property
     def id(self) -> str:
         """Name, version, and a digest of content and answer type, such as `locate@1-3f2a90c1`."""
-        content = repr((self.system.template, self.user.template, sorted(self.schema.items(), key=repr)))
+        content = repr(
+            (self.system.template, self.user.template, sorted(self.schema.items(), key=repr))
+        )
         return f"{self.name}@{self.version}-{digest(content, size=4).hex()}"
 
     @cached_property
@@ -193,11 +219,19 @@ class PromptTemplate(Generic[AnswerT]):
         """JSON schema of the answer."""
         return self.answer.model_json_schema()
 
-    def build_request(self, values: Mapping[str, str], attempt: int, settings: LanguageModelSettings) -> ChatRequest:
-        """Return the request for given values of the placeholders; attempts at one answer count from 0."""
+    def build_request(
+        self, values: Mapping[str, str], attempt: int, settings: LanguageModelSettings
+    ) -> ChatRequest:
+        """Return the request for given values of the placeholders; attempts at one answer count
+        from 0.
+        """
         texts = {"system": self.system.substitute(values), "user": self.user.substitute(values)}
         messages = [{"role": role, "content": content} for role, content in texts.items()]
-        body: dict[str, Any] = {"model": settings.model, "messages": messages, "max_tokens": settings.max_tokens}
+        body: dict[str, Any] = {
+            "model": settings.model,
+            "messages": messages,
+            "max_tokens": settings.max_tokens,
+        }
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
         if attempt:
@@ -217,13 +251,19 @@ def load_prompt(name: str, answer: type[AnswerT]) -> PromptTemplate[AnswerT]:
     """Return the newest version of a prompt."""
     versions = {int(file.stem.rpartition(".v")[2]): file for file in PROMPTS.glob(f"{name}.v*.txt")}
     system, _, user = versions[max(versions)].read_text(encoding="utf-8").partition(HEADING)
-    return PromptTemplate(name, max(versions), Template(system.strip()), Template(user.strip()), answer)
+    return PromptTemplate(
+        name, max(versions), Template(system.strip()), Template(user.strip()), answer
+    )
 
 
 class ModelAnswer(BaseModel):
-    """An answer in JSON. Servers are asked for exactly these fields; others in an answer are ignored."""
+    """An answer in JSON. Servers are asked for exactly these fields; others in an answer are
+    ignored.
+    """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", json_schema_extra={"additionalProperties": False})
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", json_schema_extra={"additionalProperties": False}
+    )
 
 
 class UnusableAnswerError(Exception):
@@ -231,7 +271,9 @@ class UnusableAnswerError(Exception):
 
 
 def parse_answer(completion: Completion, answer: type[AnswerT]) -> AnswerT:
-    """Return the answer in the JSON that a language model wrote; raise UnusableAnswerError if there is none or it refused."""
+    """Return the answer in the JSON that a language model wrote; raise UnusableAnswerError if there
+    is none or it refused.
+    """
     text, problem, end = completion.text, "the answer has no JSON", 0
     for _ in range(MAX_STARTS):
         start = text.find("{", end)
@@ -240,13 +282,20 @@ def parse_answer(completion: Completion, answer: type[AnswerT]) -> AnswerT:
         try:
             value, end = parse_json_at(text, start, "answer")
             # JSON can contain what UTF-8 cannot represent.
-            return answer.model_validate(parse_json(replace_surrogates(json.dumps(value, ensure_ascii=False)), "answer"))
+            return answer.model_validate(
+                parse_json(replace_surrogates(json.dumps(value, ensure_ascii=False)), "answer")
+            )
         except GateError as error:
-            problem = f"the answer's JSON {'repeats a key' if 'occurs twice' in error.problem else 'is incomplete'}"
+            problem = (
+                "the answer's JSON "
+                f"{'repeats a key' if 'occurs twice' in error.problem else 'is incomplete'}"
+            )
             end = start + 1
         except ValidationError as error:
             if "JSON is incomplete" not in problem:
                 problem = f"the answer's JSON has other fields ({summarize_error(error)})"
     if completion.finish_reason in ("refusal", "content_filter") or REFUSAL.match(text):
         raise UnusableAnswerError("the model refused")
-    raise UnusableAnswerError("the answer was cut off" if completion.finish_reason == "length" else problem)
+    raise UnusableAnswerError(
+        "the answer was cut off" if completion.finish_reason == "length" else problem
+    )

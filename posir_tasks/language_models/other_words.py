@@ -1,17 +1,21 @@
 """Questions about a sentence in other words: none of its words, and none of its text's, is in them.
 
-Verbatim questions and rare words are found by words alone. Here an embedder chooses words of the user's own texts that are near
-the meaning of a sentence, or a language model asks about it, and the words in common are checked. The definition is ours:
+Verbatim questions and rare words are found by words alone. Here an embedder chooses words of the
+user's own texts that are near the meaning of a sentence, or a language model asks about it, and the
+words in common are checked. The definition is ours:
 
-- The vocabulary is the words of three letters or more that at least two texts and at most a fifth of them have.
-- Of these, words that share a stem with any word of the sentence's text are left out. Two words share a stem if their first
-  four letters are equal, or, of words of three to five letters, the first three: `find_stems`.
-- Of the rest, `WORDS` words are chosen one by one, so that the sum of their unit vectors, each word embedded alone, has the
-  largest cosine with the vector of the sentence (orthogonal matching pursuit without its projection).
+- The vocabulary is the words of three letters or more that at least two texts and at most a fifth
+  of them have.
+- Of these, words that share a stem with any word of the sentence's text are left out. Two words
+  share a stem if their first four letters are equal, or, of words of three to five letters, the
+  first three: `find_stems`.
+- Of the rest, `WORDS` words are chosen one by one, so that the sum of their unit vectors, each word
+  embedded alone, has the largest cosine with the vector of the sentence (orthogonal matching
+  pursuit without its projection).
 
-The questions are near their sentence in the space of the embedder that chose them, so they favor this embedder, and they favor
-whatever is short, as its vector is near the vector of a sentence. Words of a script without spaces are not known here: only a
-language model asks in it.
+The questions are near their sentence in the space of the embedder that chose them, so they favor
+this embedder, and they favor whatever is short, as its vector is near the vector of a sentence.
+Words of a script without spaces are not known here: only a language model asks in it.
 """
 
 from __future__ import annotations
@@ -72,7 +76,9 @@ def normalize(sentence: str) -> str:
 
 
 def find_word_stems(word: str) -> frozenset[str]:
-    """Return the stems of a word in lower case: its first four letters and, of three to five letters, its first three."""
+    """Return the stems of a word in lower case: its first four letters and, of three to five
+    letters, its first three.
+    """
     if len(word) < SHORT_STEM:
         return frozenset((word,))
     stems = {word[:STEM]} if len(word) >= STEM else set()
@@ -82,7 +88,13 @@ def find_word_stems(word: str) -> frozenset[str]:
 
 def find_stems(*texts: str) -> frozenset[str]:
     """Return the stems of all words of texts, and of the parts of words with a hyphen."""
-    words = {part for text in texts for term in set(find_terms(text)) for part in (term, *JOINT.split(term)) if part}
+    words = {
+        part
+        for text in texts
+        for term in set(find_terms(text))
+        for part in (term, *JOINT.split(term))
+        if part
+    }
     return frozenset(stem for word in words for stem in find_word_stems(word))
 
 
@@ -98,13 +110,19 @@ def find_common_words(texts: Sequence[str]) -> frozenset[str]:
 
 
 def build_vocabulary(texts: Sequence[str]) -> list[str]:
-    """Return the words that questions are made of: neither common nor in a single text, those in the most texts first."""
+    """Return the words that questions are made of: neither common nor in a single text, those in
+    the most texts first.
+    """
     common = find_common_words(texts)
     counts = count_texts(texts)
     suitable = [
         word
         for word, count in counts.items()
-        if count >= FEW_TEXTS and word not in common and len(word) >= SHORT_STEM and word.isalpha() and not is_unspaced(word)
+        if count >= FEW_TEXTS
+        and word not in common
+        and len(word) >= SHORT_STEM
+        and word.isalpha()
+        and not is_unspaced(word)
     ]
     return sorted(suitable, key=lambda word: (-counts[word], word))[:MAX_VOCABULARY]
 
@@ -135,17 +153,23 @@ class EmbedderWriter:
         return unit_vectors(np.concatenate(batches)[rows])
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Return the question about each sentence; None if fewer than `words` words of the vocabulary can be used."""
+        """Return the question about each sentence; None if fewer than `words` words of the
+        vocabulary can be used.
+        """
         if not requests or len(self.vocabulary) < self.words:
             return [None] * len(requests)
         own = list(map(find_word_stems, self.vocabulary))
         #: The rows of the words that share no stem with any word of the avoided texts.
         rows: dict[tuple[str, ...], Integers] = {}
         questions: list[str | None] = []
-        for request, target in zip(requests, self.embed([request.sentence for request in requests]), strict=True):
+        for request, target in zip(
+            requests, self.embed([request.sentence for request in requests]), strict=True
+        ):
             if request.avoided not in rows:
                 stems = find_stems(*request.avoided)
-                rows[request.avoided] = np.array([row for row, word in enumerate(own) if stems.isdisjoint(word)], np.int64)
+                rows[request.avoided] = np.array(
+                    [row for row, word in enumerate(own) if stems.isdisjoint(word)], np.int64
+                )
             allowed = rows[request.avoided]
             if len(allowed) < self.words or is_unspaced(request.sentence):
                 questions.append(None)
@@ -156,12 +180,16 @@ class EmbedderWriter:
 
 
 def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
-    """Return the rows of unit vectors, shape (n, dimensions), added one by one so that their sum is nearest to a target."""
+    """Return the rows of unit vectors, shape (n, dimensions), added one by one so that their sum is
+    nearest to a target.
+    """
     alone, overlap = vectors @ target, np.zeros(len(vectors))
     projection, squared = 0.0, 0.0
     chosen: list[int] = []
     for _ in range(number):
-        cosines = (projection + alone) / np.sqrt(np.maximum(squared + 2 * overlap + 1, np.finfo(np.float32).tiny))
+        cosines = (projection + alone) / np.sqrt(
+            np.maximum(squared + 2 * overlap + 1, np.finfo(np.float32).tiny)
+        )
         cosines[chosen] = -np.inf
         row = int(cosines.argmax())
         chosen.append(row)
@@ -194,7 +222,9 @@ class LanguageModelWriter:
         return self.model.name
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Return the question about each sentence; None if its second answer, too, shares a content word with the sentence."""
+        """Return the question about each sentence; None if its second answer, too, shares a content
+        word with the sentence.
+        """
 
         def check(request: WritingRequest, answer: OtherWordsQuestion) -> None:
             if shared := find_shared(answer.question, request.sentence, self.common):
@@ -213,9 +243,15 @@ class LanguageModelWriter:
 
 
 def find_shared(question: str, sentence: str, common: frozenset[str]) -> list[str]:
-    """Return the content words of a question, neither common nor very short, that share a stem with a sentence, sorted."""
+    """Return the content words of a question, neither common nor very short, that share a stem with
+    a sentence, sorted.
+    """
     content = [
-        {word for word in find_terms(text) if word not in common and (len(word) >= SHORT_STEM or not word.isalpha())}
+        {
+            word
+            for word in find_terms(text)
+            if word not in common and (len(word) >= SHORT_STEM or not word.isalpha())
+        }
         for text in (question, sentence)
     ]
     stems = find_stems(" ".join(content[1]))
@@ -226,18 +262,23 @@ QuestionWriter = EmbedderWriter | LanguageModelWriter
 
 
 def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
-    """Return a writer that asks a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of `llm` in `posir build`.
+    """Return a writer that asks a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of
+    `llm` in `posir build`.
 
-    Its answers are saved in posir's cache folder, and are not asked for again. Words that are common in the texts may be in
-    question and sentence. PosirError is raised if the reference is none.
+    Its answers are saved in posir's cache folder, and are not asked for again. Words that are
+    common in the texts may be in question and sentence. PosirError is raised if the reference is
+    none.
     """
     model, _, address = reference.partition("@http")
     endpoints = {"endpoints": [f"http{address}"]} if address else {}
     try:
-        settings = load_settings(LanguageModelSettings, None, {"model": model, "attempts": ATTEMPTS, **endpoints})
+        settings = load_settings(
+            LanguageModelSettings, None, {"model": model, "attempts": ATTEMPTS, **endpoints}
+        )
     except PosirError as error:
         raise PosirError(
-            f"--llm {reference}: {error}. Write MODEL, or MODEL@ADDRESS such as name@http://localhost:8000/v1."
+            f"--llm {reference}: {error}. Write MODEL, or MODEL@ADDRESS such as "
+            "name@http://localhost:8000/v1."
         ) from None
     log = CallLog(cache_folder() / "other-words" / "calls.sqlite")
     return LanguageModelWriter(LanguageModel(settings, log), find_common_words(texts))

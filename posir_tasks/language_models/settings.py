@@ -9,7 +9,8 @@ from pydantic import Field, HttpUrl, field_validator, model_validator
 
 from posir_tasks.settings_file import Section
 
-#: Environment variable with the address of a server, as in OpenAI's client, and the address without it.
+#: Environment variable with the address of a server, as in OpenAI's client, and the address without
+#: it.
 ADDRESS_VARIABLE, OPENAI = "OPENAI_BASE_URL", "https://api.openai.com/v1"
 
 Count = Annotated[int, Field(ge=1)]
@@ -34,9 +35,12 @@ class LanguageModelSettings(Section):
 
     model: Annotated[str, Field(min_length=1)]
     """Name of the model on the servers."""
-    endpoints: tuple[HttpUrl, ...] = Field(default_factory=lambda: (HttpUrl(os.environ.get(ADDRESS_VARIABLE) or OPENAI),))
-    """Servers of the same model; each request goes to the one with the fewest in flight. Without any, the server in
-    `OPENAI_BASE_URL`, or else OpenAI's."""
+    endpoints: tuple[HttpUrl, ...] = Field(
+        default_factory=lambda: (HttpUrl(os.environ.get(ADDRESS_VARIABLE) or OPENAI),)
+    )
+    """Servers of the same model; each request goes to the one with the fewest in flight. Without
+    any, the server in `OPENAI_BASE_URL`, or else OpenAI's.
+    """
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable with the key."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
@@ -63,7 +67,10 @@ class LanguageModelSettings(Section):
         if not value:
             raise ValueError("at least one address is needed")
         if any(url.username or url.password or url.query for url in value):
-            raise ValueError("an address must not contain a user, a password or a query; set the key in the environment")
+            raise ValueError(
+                "an address must not contain a user, a password or a query; set the key in the "
+                "environment"
+            )
         return value
 
     @model_validator(mode="after")
@@ -79,5 +86,7 @@ def compute_cost(prices: Prices, input_tokens: float, output_tokens: float) -> f
 
 
 def format_cost(cost: float, currency: str) -> str:
-    """Format an amount of money: `1.27 USD`; what is above 0 and rounds to 0 is `under 0.01 USD`."""
+    """Format an amount of money: `1.27 USD`; what is above 0 and rounds to 0 is `under 0.01
+    USD`.
+    """
     return f"under 0.01 {currency}" if 0 < cost < 0.005 else f"{cost:,.2f} {currency}"

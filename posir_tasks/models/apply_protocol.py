@@ -1,7 +1,9 @@
-"""A row of the protocols applied to a model of mteb, whole or not at all, before anything is encoded.
+"""A row of the protocols applied to a model of mteb, whole or not at all, before anything is
+encoded.
 
-What only a loader can do is set before loading, the rest after it, by class. Then the loaded model is read: every field that
-differs from the row, or that its class cannot take, is an error that names it.
+What only a loader can do is set before loading, the rest after it, by class. Then the loaded model
+is read: every field that differs from the row, or that its class cannot take, is an error that
+names it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
-from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper, MultiVectorWrapper, SentenceTransformerEncoderWrapper
+from mteb.models.sentence_transformer_wrapper import (
+    CrossEncoderWrapper,
+    MultiVectorWrapper,
+    SentenceTransformerEncoderWrapper,
+)
 from packaging.version import Version
 
 from posir_tasks.errors import PosirError
@@ -35,8 +41,13 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: Classes that pass `model_kwargs` on to sentence-transformers, and a function that makes one of them.
-SENTENCE_TRANSFORMERS = (SentenceTransformerEncoderWrapper, InstructSentenceTransformerModel, CrossEncoderWrapper)
+#: Classes that pass `model_kwargs` on to sentence-transformers, and a function that makes one of
+#: them.
+SENTENCE_TRANSFORMERS = (
+    SentenceTransformerEncoderWrapper,
+    InstructSentenceTransformerModel,
+    CrossEncoderWrapper,
+)
 FUNCTIONS = ("q3e_instruct_loader",)
 #: Classes whose own code puts the paper's text before texts, of which nothing can be read here.
 OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
@@ -44,7 +55,8 @@ OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
 POOLINGS = ("cls", "mean", "lasttoken")
 #: What transformers calls the precision; until 4.56, it only knows the older name.
 DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
-#: Attribute of a loaded model with what was asked of it and what it says of itself, as results record it.
+#: Attribute of a loaded model with what was asked of it and what it says of itself, as results
+#: record it.
 RECORD = "posir_protocol"
 
 
@@ -80,7 +92,9 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     return meta.model_copy(update=update)
 
 
-def _load_with(loader: Callable[..., MTEBModels], weights: dict[str, Any], *arguments: Any, **options: Any) -> MTEBModels:
+def _load_with(
+    loader: Callable[..., MTEBModels], weights: dict[str, Any], *arguments: Any, **options: Any
+) -> MTEBModels:
     """Load a model of a class that fixes precision and attention, with others."""
     load = transformers.AutoModel.from_pretrained
 
@@ -97,10 +111,18 @@ def _load_with(loader: Callable[..., MTEBModels], weights: dict[str, Any], *argu
 
 
 def apply_protocol(model: Any, protocol: Protocol) -> None:
-    """Apply a row to a loaded model, and record it; raise PosirError for the first field that it does not have then."""
+    """Apply a row to a loaded model, and record it; raise PosirError for the first field that it
+    does not have then.
+    """
     if any(hasattr(inner, RECORD) for inner in vars(model).values()):
         # A mitigation, or another model around one that has it.
-        setattr(model, RECORD, next(getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)))
+        setattr(
+            model,
+            RECORD,
+            next(
+                getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)
+            ),
+        )
         return
     if find_transformer(model) is not None:
         _set_texts(model, type(model).__name__, protocol)
@@ -115,7 +137,8 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
             else f"is {quote_value(value)} after loading"
         )
         raise ProtocolDifferenceError(
-            f"protocol {protocol.paper}, {protocol.model}: {SETTINGS[name]} {quote_value(getattr(protocol, name))} {has}. "
+            f"protocol {protocol.paper}, {protocol.model}: {SETTINGS[name]} "
+            f"{quote_value(getattr(protocol, name))} {has}. "
             f"Run the authors' code ({protocol.source}), or run without a protocol."
         )
     setattr(model, RECORD, {"asked": protocol.asked(), "loaded": loaded.to_json()})
@@ -125,12 +148,20 @@ def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
     """Return the fields of which a loaded model says nothing."""
     name = type(model).__name__
     if find_transformer(model) is None:
-        return {"query_prompt", "document_prompt"} if not (protocol.query_prompt or protocol.document_prompt) else set()
-    taken = {"pooling"} if find_pooling(model) is None or protocol.pooling not in POOLINGS else set()
+        return (
+            {"query_prompt", "document_prompt"}
+            if not (protocol.query_prompt or protocol.document_prompt)
+            else set()
+        )
+    taken = (
+        {"pooling"} if find_pooling(model) is None or protocol.pooling not in POOLINGS else set()
+    )
     taken |= {"prompt_is_pooled"} if name == "LlamaEmbedNemotron" else set()
     taken |= {"max_query_tokens"} if protocol.kind == "reranker" else set()
     return taken | (
-        {"query_prompt", "document_prompt", "max_query_tokens", "max_document_tokens"} if name in OWN_PROMPTS else set()
+        {"query_prompt", "document_prompt", "max_query_tokens", "max_document_tokens"}
+        if name in OWN_PROMPTS
+        else set()
     )
 
 
@@ -139,11 +170,15 @@ def _set_texts(model: Any, name: str, protocol: Protocol) -> None:
     window = protocol.find_number("max_document_tokens")
     if name == "Qwen3RerankerWrapper":
         instruct = type(model).format_instruction
-        model.format_instruction = lambda _, query, document: instruct(protocol.find("rerank_instruction"), query, document)
+        model.format_instruction = lambda _, query, document: instruct(
+            protocol.find("rerank_instruction"), query, document
+        )
     elif name == "JinaV4Wrapper" and window:
         model.model.encode_text = partial(model.model.encode_text, max_length=window)
     elif name not in OWN_PROMPTS:
-        replace_prompts(model, protocol.find("query_prompt") or "", protocol.find("document_prompt"))
+        replace_prompts(
+            model, protocol.find("query_prompt") or "", protocol.find("document_prompt")
+        )
     if window and name not in OWN_PROMPTS:
         # FlagEmbedding gives the question three quarters of it, as in the authors' call.
         set_window(model, window)
@@ -157,20 +192,31 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
         tokenizer.padding_side = side
     elif type(model).__name__ == "_NVEmbedWrapper":
         # mteb sets it after loading.
-        tokenizer.padding_side = tokenizer.init_kwargs.get("padding_side", type(tokenizer).padding_side)
+        tokenizer.padding_side = tokenizer.init_kwargs.get(
+            "padding_side", type(tokenizer).padding_side
+        )
     if pooling is not None and protocol.find("prompt_is_pooled"):
         pooling.include_prompt = protocol.prompt_is_pooled == "true"
-    if pooling is not None and protocol.pooling == "cls" and type(model) is SentenceTransformerEncoderWrapper:
+    if (
+        pooling is not None
+        and protocol.pooling == "cls"
+        and type(model) is SentenceTransformerEncoderWrapper
+    ):
         pooling.pooling_mode = "cls"
-    # In single precision, all digits of a checkpoint are there; a multi-vector head has that of its transformer.
+    # In single precision, all digits of a checkpoint are there; a multi-vector head has that of its
+    # transformer.
     if (dtype := protocol.find("dtype")) and next(transformer.parameters()).dtype == torch.float32:
-        (model.model if isinstance(model, MultiVectorWrapper) else transformer).to(getattr(torch, dtype))
+        (model.model if isinstance(model, MultiVectorWrapper) else transformer).to(
+            getattr(torch, dtype)
+        )
     if attention := protocol.find("attention"):
         transformer.set_attn_implementation(attention)
 
 
 def _set_end(model: Any, tokenizer: Any, end: str | None) -> None:
-    """Append a text to all texts in place of the tokenizer's end, or let the tokenizer append none."""
+    """Append a text to all texts in place of the tokenizer's end, or let the tokenizer append
+    none.
+    """
     if end is None:
         return
     if hasattr(tokenizer, "add_eos_token"):
@@ -185,12 +231,18 @@ def _set_end(model: Any, tokenizer: Any, end: str | None) -> None:
 
 
 def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dict[str, str | None]:
-    """Return the fields in which a loaded model differs from a row, with what it has; None for what it cannot be given."""
+    """Return the fields in which a loaded model differs from a row, with what it has; None for what
+    it cannot be given.
+    """
     differences: dict[str, str | None] = {}
     tokenizer, unsaid = find_inner_tokenizer(model), _find_unsaid(model, protocol)
     for name in SETTINGS:
         wanted, has = protocol.find(name), getattr(loaded, name, None)
-        if wanted is None or name in unsaid or name in ("eos", "rerank_instruction", "rerank_template"):
+        if (
+            wanted is None
+            or name in unsaid
+            or name in ("eos", "rerank_instruction", "rerank_template")
+        ):
             continue
         if name in ("query_prompt", "document_prompt"):
             text = loaded.query if name == "query_prompt" else loaded.document
@@ -202,7 +254,11 @@ def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dic
                 differences[name] = text.core if text else None
         elif has is None or str(has) != wanted:
             differences[name] = None if has is None else str(has)
-    return differences | _compare_ends(protocol, loaded, tokenizer) | _compare_pair(protocol, loaded, tokenizer)
+    return (
+        differences
+        | _compare_ends(protocol, loaded, tokenizer)
+        | _compare_pair(protocol, loaded, tokenizer)
+    )
 
 
 def _compare_ends(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
@@ -218,13 +274,17 @@ def _compare_ends(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> di
 
 
 def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
-    """Return whether a reranker gets question and text, or the instruction alone, otherwise than in a row."""
+    """Return whether a reranker gets question and text, or the instruction alone, otherwise than in
+    a row.
+    """
     template = protocol.find("rerank_template")
     if template is None:
         return {}
     template, read = template.replace("{query}", QUERY).replace("{text}", DOCUMENT), loaded.document
     before, place, after = template.partition("{instruction}")
-    if read is None or read.is_made_of(tokenizer, before + protocol.rerank_instruction * bool(place) + after):
+    if read is None or read.is_made_of(
+        tokenizer, before + protocol.rerank_instruction * bool(place) + after
+    ):
         return {"rerank_template": None} if read is None else {}
     if place and read.text.startswith(before) and read.text.endswith(after):
         return {"rerank_instruction": read.text.removeprefix(before).removesuffix(after)}

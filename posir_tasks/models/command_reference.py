@@ -1,4 +1,6 @@
-"""The names of a model and its data in commands, as results record them, so that the commands that posir prints run."""
+"""The names of a model and its data in commands, as results record them, so that the commands that
+posir prints run.
+"""
 
 from __future__ import annotations
 
@@ -29,43 +31,66 @@ class CommandReference:
     """A model, its data and the settings of its run, as a command of a shell takes them."""
 
     model: str
-    """A name, a folder, an endpoint or a combination of models; empty if no command can load the model from here."""
+    """A name, a folder, an endpoint or a combination of models; empty if no command can load the
+    model from here.
+    """
     data: str = ""
-    """A task, a file, a folder or a dataset of the Hub; empty if no command can read the data from here."""
+    """A task, a file, a folder or a dataset of the Hub; empty if no command can read the data from
+    here.
+    """
     variables: Mapping[str, str] = field(default_factory=dict)
     """Settings of the run: the environment variables of the command."""
 
     @classmethod
     def from_run(cls, model: str, task: str, run: Mapping[str, Any]) -> CommandReference:
-        """Return the reference of a result: its full name of a model, its task, and what it records of its run."""
+        """Return the reference of a result: its full name of a model, its task, and what it records
+        of its run.
+        """
         record = run.get(REFERENCE_KEY)
         stored: Mapping[str, Any] = record if isinstance(record, dict) else {}
         variables = stored.get("variables")
         known = variables if isinstance(variables, dict) else {}
-        kept = {name: str(value) for name, value in known.items() if name in SETTING_VARIABLES.values()}
+        kept = {
+            name: str(value) for name, value in known.items() if name in SETTING_VARIABLES.values()
+        }
         # A task of a local folder; where the variable is set, commands have it anyway.
         folder = known.get(DATA_VARIABLE)
         if isinstance(folder, str) and Path(folder).is_dir() and not _is_set(folder):
             kept[DATA_VARIABLE] = shorten_path(folder)
-        return cls(_locate_model(str(stored.get("model", model))), _locate_data(str(stored.get("data", task))), kept)
+        return cls(
+            _locate_model(str(stored.get("model", model))),
+            _locate_data(str(stored.get("data", task))),
+            kept,
+        )
 
     def for_others(self) -> CommandReference:
-        """Return the reference for a public page: without what only this machine has, a folder or an endpoint."""
+        """Return the reference for a public page: without what only this machine has, a folder or
+        an endpoint.
+        """
         # Reports need neither the registry nor a client of the Hub until they print a command.
         from posir_tasks.models.registry import split_reference
 
-        is_private = any(_is_path(part) or ENDPOINT_REFERENCE.fullmatch(part) for part in split_reference(self.model))
+        is_private = any(
+            _is_path(part) or ENDPOINT_REFERENCE.fullmatch(part)
+            for part in split_reference(self.model)
+        )
         variables = {name: value for name, value in self.variables.items() if name != DATA_VARIABLE}
-        return CommandReference("" if is_private else self.model, "" if _is_path(self.data) else self.data, variables)
+        return CommandReference(
+            "" if is_private else self.model, "" if _is_path(self.data) else self.data, variables
+        )
 
     def write(self, *words: str) -> str:
-        """Return a command, given its words without quotes, with the settings of the run before it."""
+        """Return a command, given its words without quotes, with the settings of the run before
+        it.
+        """
         assignments = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
         return " ".join([*assignments, shlex.join(words)])
 
 
 def refer_to(meta: ModelMeta, model: str, data: str = "") -> CommandReference:
-    """Return the reference to a loaded model as a user gave it, with the settings that it was loaded with."""
+    """Return the reference to a loaded model as a user gave it, with the settings that it was
+    loaded with.
+    """
     return CommandReference(model, data, _find_variables(meta))
 
 
@@ -79,7 +104,9 @@ def _find_variables(meta: ModelMeta) -> dict[str, str]:
     settings = meta.experiment_kwargs or {}
     # A shell would need other quotes for a line break.
     return {
-        variable: str(settings[name]).replace("\n", "\\n") for name, variable in SETTING_VARIABLES.items() if name in settings
+        variable: str(settings[name]).replace("\n", "\\n")
+        for name, variable in SETTING_VARIABLES.items()
+        if name in settings
     }
 
 
@@ -88,7 +115,9 @@ NO_REFERENCE = CommandReference("")
 
 
 def describe_reference(meta: ModelMeta) -> dict[str, Any]:
-    """Return what a result records of the reference to a loaded model; nothing if a command takes its full name alone."""
+    """Return what a result records of the reference to a loaded model; nothing if a command takes
+    its full name alone.
+    """
     reference, variables = portable_name(meta), _find_variables(meta)
     record: dict[str, Any] = {} if reference == meta.name else {"model": reference}
     return record | ({"variables": variables} if variables else {})
@@ -113,17 +142,27 @@ def shorten_path(path: str) -> str:
 
 
 def _locate_model(reference: str) -> str:
-    """Return a reference as a command takes it here; empty if a folder in it is missing, or it names a run or no model."""
+    """Return a reference as a command takes it here; empty if a folder in it is missing, or it
+    names a run or no model.
+    """
     if PLAIN_NAME.fullmatch(reference) and model_origin(reference) is None:
         return reference
     from posir_tasks.models.registry import split_reference
 
     parts = split_reference(reference)
-    missing = [part for part in parts if Path(part).is_absolute() and not is_model_folder(Path(part))]
-    named_only = [part for part in parts if model_origin(part) is not None and not is_model_folder(Path(part))]
+    missing = [
+        part for part in parts if Path(part).is_absolute() and not is_model_folder(Path(part))
+    ]
+    named_only = [
+        part for part in parts if model_origin(part) is not None and not is_model_folder(Path(part))
+    ]
     if missing or named_only or model_origin(reference) == RUN:
         return ""
-    return shorten_path(reference) if Path(reference).is_absolute() and is_model_folder(Path(reference)) else reference
+    return (
+        shorten_path(reference)
+        if Path(reference).is_absolute() and is_model_folder(Path(reference))
+        else reference
+    )
 
 
 def _locate_data(reference: str) -> str:

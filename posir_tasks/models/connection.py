@@ -1,7 +1,8 @@
-"""A connection to a server that is asked in JSON: key, retries, limits of answers, and what an error means.
+"""A connection to a server that is asked in JSON: key, retries, limits of answers, and what an
+error means.
 
-Embeddings, rerankers and language models are asked through it alone. An answer is read within limits of size (decompressed) and
-time, and texts never follow a redirect to another server.
+Embeddings, rerankers and language models are asked through it alone. An answer is read within
+limits of size (decompressed) and time, and texts never follow a redirect to another server.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ T = TypeVar("T")
 KEY_VARIABLE = "OPENAI_API_KEY"
 #: Sent in place of a key.
 NO_KEY = "none"
-#: Retries of a request that is answered with 408, 409, 429 or 5xx, or not at all. It waits as long as the server asks (at most
-#: so many seconds), or else 0.5, 1, 2, 4 and then 8 seconds, of which up to a quarter is left out at random.
+#: Retries of a request that is answered with 408, 409, 429 or 5xx, or not at all. It waits as long
+#: as the server asks (at most so many seconds), or else 0.5, 1, 2, 4 and then 8 seconds, of which
+#: up to a quarter is left out at random.
 RETRIES, MAX_ASKED_SECONDS = 10, 120.0
 FIRST_WAIT, MAX_WAIT = 0.5, 8.0
 #: Seconds in which a connection must be made, and in which something of an answer must come.
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 600.0
-#: An answer must be complete within this multiple, however steadily it comes. It is not asked for again.
+#: An answer must be complete within this multiple, however steadily it comes. It is not asked for
+#: again.
 COMPLETE_FACTOR = 2
 #: Most characters of an answer with an error that are looked at.
 MAX_ERROR = 10_000
@@ -52,7 +55,8 @@ MAX_REDIRECTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
 #: Status that stands for that of an answer that was not read.
 UNREAD_STATUS = 598
-#: Statuses of a request that is refused, and how a server that fails in place of refusing says that a text is too long.
+#: Statuses of a request that is refused, and how a server that fails in place of refusing says that
+#: a text is too long.
 REFUSED = (400, 413, 422)
 TOO_LARGE = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
 #: Most characters of a server's message that are shown.
@@ -68,7 +72,9 @@ class RequestError(Exception):
     reason: str
     """The server's own words, without secrets."""
     status: int = 0
-    """Status of the answer; 0 if none came, `UNREAD_STATUS` if it was not read: the reason is then what it does."""
+    """Status of the answer; 0 if none came, `UNREAD_STATUS` if it was not read: the reason is then
+    what it does.
+    """
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     is_timeout: bool = False
     """Whether the connection was made, and no answer came in time."""
@@ -81,11 +87,15 @@ class RequestError(Exception):
     @property
     def refused(self) -> bool:
         """Whether the server refuses what it was sent; some fail for a text that is too long."""
-        return self.status in REFUSED or (self.status == 500 and bool(TOO_LARGE.search(self.reason)))
+        return self.status in REFUSED or (
+            self.status == 500 and bool(TOO_LARGE.search(self.reason))
+        )
 
     @property
     def is_of_text(self) -> bool:
-        """Whether a text of the request may be the cause: the server refuses it, or fails for it, as for a vector of NaN."""
+        """Whether a text of the request may be the cause: the server refuses it, or fails for it,
+        as for a vector of NaN.
+        """
         return self.refused or self.status == 500
 
     @property
@@ -97,7 +107,9 @@ class RequestError(Exception):
     def repeats(self) -> bool:
         """Whether the request should be sent again."""
         asked = (self.headers or {}).get("x-should-retry")
-        return asked == "true" or (asked != "false" and self.may_pass and self.status != UNREAD_STATUS)
+        return asked == "true" or (
+            asked != "false" and self.may_pass and self.status != UNREAD_STATUS
+        )
 
     def find_wait(self, attempt: int) -> float:
         """Return the seconds until the next attempt; attempts count from 0."""
@@ -108,16 +120,24 @@ class RequestError(Exception):
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait that a response asks for in Retry-After (RFC 9110, 10.2.3); None if it names none."""
+    """Return the seconds to wait that a response asks for in Retry-After (RFC 9110, 10.2.3); None
+    if it names none.
+    """
     asked = headers.get("retry-after", "").strip()
     with suppress(TypeError, ValueError, OverflowError):
         is_number = asked.replace(".", "", 1).isdecimal()
-        return float(asked) if is_number else max((parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds(), 0.0)
+        return (
+            float(asked)
+            if is_number
+            else max((parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds(), 0.0)
+        )
     return None
 
 
 class Connection:
-    """A server; may be used by several threads. The key is in no public attribute and in no message."""
+    """A server; may be used by several threads. The key is in no public attribute and in no
+    message.
+    """
 
     def __init__(
         self,
@@ -128,21 +148,29 @@ class Connection:
         retries_of_limits: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Prepare a connection, and send nothing; raise PosirError for a key that cannot be sent in a header.
+        """Prepare a connection, and send nothing; raise PosirError for a key that cannot be sent in
+        a header.
 
         Args:
             address: Base address of the API, which usually ends in `/v1`.
             key_variable: Environment variable with the key.
             retries: How often a request is repeated after a failure that may pass.
-            retries_of_limits: The same where a limit is exceeded (429), however few the retries of other failures are.
-            timeout: Seconds until something of an answer, half of those until it is complete; by default ten minutes.
+            retries_of_limits: The same where a limit is exceeded (429), however few the retries of
+                other failures are.
+            timeout: Seconds until something of an answer, half of those until it is complete; by
+                default ten minutes.
         """
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
-            raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
+            raise PosirError(
+                f"the key in {key_variable} has characters that HTTP does not allow. Set it again."
+            )
         add_secret(key)
         self._key, self._key_variable, self.address = key, key_variable, address
-        self.retries, self.retries_of_limits = retries, retries if retries_of_limits is None else retries_of_limits
+        self.retries, self.retries_of_limits = (
+            retries,
+            retries if retries_of_limits is None else retries_of_limits,
+        )
         self.address_advice = "Addresses usually end in /v1."
         self.connect_seconds, self.seconds = timeout or CONNECT_SECONDS, timeout or ANSWER_SECONDS
         # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
@@ -150,10 +178,13 @@ class Connection:
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
         add_address(self._proxy)
 
-    def send(self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None) -> str:
+    def send(
+        self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
+    ) -> str:
         """Return a server's answer; raise RequestError. Without a body, it is asked with GET.
 
-        A request that fails with the status 500 is repeated at most `retries` times, by default as often as any other.
+        A request that fails with the status 500 is repeated at most `retries` times, by default as
+        often as any other.
         """
         return _run(self.send_async(url, body, retries=retries))
 
@@ -161,7 +192,11 @@ class Connection:
     def _session(self) -> aiohttp.ClientSession:
         """The open connections, which are of the event loop that sends the first request."""
         session = aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {self._key or NO_KEY}", "Accept-Encoding": "gzip", "User-Agent": "posir"},
+            headers={
+                "Authorization": f"Bearer {self._key or NO_KEY}",
+                "Accept-Encoding": "gzip",
+                "User-Agent": "posir",
+            },
             auto_decompress=False,
             connector=aiohttp.TCPConnector(limit=0),
         )
@@ -181,7 +216,9 @@ class Connection:
         *,
         retries: int | None = None,
     ) -> str:
-        """Return the answer to a request, sent again where that may help; raise RequestError. Without a body, it is a GET."""
+        """Return the answer to a request, sent again where that may help; raise RequestError.
+        Without a body, it is a GET.
+        """
         seconds, attempt = COMPLETE_FACTOR * self.seconds, 0
         while True:
             try:
@@ -204,14 +241,24 @@ class Connection:
             await asyncio.sleep(failure.find_wait(attempt))
             attempt += 1
 
-    async def _read(self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None) -> str:
+    async def _read(
+        self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None
+    ) -> str:
         method = "GET" if body is None else "POST"
         for _ in range(MAX_REDIRECTS + 1):
             sent: Any = {"json": body} if method == "POST" else {}
             # Not those of the session: a caller may change the seconds.
-            timeout = aiohttp.ClientTimeout(total=None, connect=self.connect_seconds, sock_read=self.seconds)
+            timeout = aiohttp.ClientTimeout(
+                total=None, connect=self.connect_seconds, sock_read=self.seconds
+            )
             async with self._session.request(
-                method, url, headers=headers, allow_redirects=False, proxy=self._proxy, timeout=timeout, **sent
+                method,
+                url,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+                timeout=timeout,
+                **sent,
             ) as response:
                 if response.status in REDIRECTS and "Location" in response.headers:
                     url = _find_redirect(response)
@@ -220,30 +267,45 @@ class Connection:
                 text = (await _read_content(response)).decode("utf-8", "replace")
                 if response.ok:
                     return text
-                raise RequestError(_find_message(text)[:MAX_ERROR], response.status, response.headers)
+                raise RequestError(
+                    _find_message(text)[:MAX_ERROR], response.status, response.headers
+                )
         raise RequestError(f"redirects more than {MAX_REDIRECTS} times", UNREAD_STATUS)
 
     def explain(self, error: RequestError, *, advice: str) -> str:
-        """Return what a failed request means and what to do, with the server's own message; `advice` is for one it refuses."""
+        """Return what a failed request means and what to do, with the server's own message;
+        `advice` is for one it refuses.
+        """
         attempts, reason = self.retries + 1, quote_message(error.reason)
         if error.refused:
             return f"the server refuses a request ({error.status}: {reason}). {advice}"
         match error.status:
             case 0 if error.is_timeout:
-                return f"no answer within {self.seconds:,.0f} seconds. Is the server overloaded, or loading its model?"
+                return (
+                    f"no answer within {self.seconds:,.0f} seconds. Is the server overloaded, or "
+                    "loading its model?"
+                )
             case 0:
                 return f"no answer after {attempts} attempts ({reason}). Is the server running?"
             case status if status == UNREAD_STATUS:
                 return f"the server's answer is refused: it {reason}."
             case 401 | 403:
                 name = self._key_variable
-                refused = f"the key in {name}" if self._key else f"requests without a key; set {name}"
+                refused = (
+                    f"the key in {name}" if self._key else f"requests without a key; set {name}"
+                )
                 return f"the server refuses {refused} ({error.status}: {reason})."
             case 404:
                 models = self._list_models()
-                return f"the server has no such model or address (404: {reason}). {self.address_advice}{models}"
+                return (
+                    f"the server has no such model or address (404: {reason}). "
+                    f"{self.address_advice}{models}"
+                )
             case 429:
-                return f"the server's limit is still exceeded after all attempts (429: {reason}). Run again later."
+                return (
+                    f"the server's limit is still exceeded after all attempts (429: {reason}). "
+                    "Run again later."
+                )
             case _:
                 return f"the server failed up to {attempts} times ({error.status}: {reason})."
 
@@ -258,7 +320,9 @@ class Connection:
 
 
 def quote_message(message: str) -> str:
-    """Return a server's message on one line, of limited length, without secrets and control characters."""
+    """Return a server's message on one line, of limited length, without secrets and control
+    characters.
+    """
     return sanitized(" ".join(message.split()), MAX_MESSAGE)
 
 
@@ -281,7 +345,9 @@ def _describe(error: Exception) -> str:
 
 
 def _find_message(text: str) -> str:
-    """Return what a server says of an error: in JSON, where OpenAI, FastAPI, Text Embeddings Inference or Ollama have it."""
+    """Return what a server says of an error: in JSON, where OpenAI, FastAPI, Text Embeddings
+    Inference or Ollama have it.
+    """
     try:
         answer = parse_json(text, "answer")
     except GateError:
@@ -308,7 +374,10 @@ async def _read_content(response: aiohttp.ClientResponse) -> bytes:
         except zlib.error:
             raise RequestError("is not compressed as it says", UNREAD_STATUS) from None
         if len(content) > limit:
-            problem = f"is larger than {describe_bytes(limit)}; set {MAX_BYTES.variable} to a larger number to read it"
+            problem = (
+                f"is larger than {describe_bytes(limit)}; set {MAX_BYTES.variable} to a larger "
+                "number to read it"
+            )
             raise RequestError(problem, UNREAD_STATUS)
     if decoder and response.content.total_bytes and not decoder.eof:
         raise RequestError("ends in the middle", UNREAD_STATUS)
@@ -316,14 +385,22 @@ async def _read_content(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _find_redirect(response: aiohttp.ClientResponse) -> str:
-    """Return the address that an answer redirects to; raise RequestError if that is another server."""
+    """Return the address that an answer redirects to; raise RequestError if that is another
+    server.
+    """
     here = response.url
     there = here.join(type(here)(response.headers["Location"]))
     same = (here.scheme, here.port) == (there.scheme, there.port)
-    encrypted = (here.scheme, there.scheme, here.explicit_port, there.explicit_port) == ("http", "https", None, None)
+    encrypted = (here.scheme, there.scheme, here.explicit_port, there.explicit_port) == (
+        "http",
+        "https",
+        None,
+        None,
+    )
     if here.host != there.host or not (same or encrypted):
         raise RequestError(
-            f"redirects to another server, {there.scheme}://{there.authority}, which would get the texts; give its address "
+            f"redirects to another server, {there.scheme}://{there.authority}, which would get "
+            "the texts; give its address "
             "if it should",
             UNREAD_STATUS,
         )

@@ -1,6 +1,7 @@
 """Embeddings from a server: the kinds of servers, how each is asked, and checks of their answers.
 
-What the kinds have in common is code, what tells them apart is the table `KINDS`. Neither mteb nor PyTorch is imported.
+What the kinds have in common is code, what tells them apart is the table `KINDS`. Neither mteb nor
+PyTorch is imported.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ Embeddings: TypeAlias = NDArray[np.float32]
 #: Fields of a request, by name.
 Fields: TypeAlias = Mapping[str, Any]
 
-ADVICE = "If texts are too long for the model, cut them with --window N, or let the server truncate them"
+ADVICE = (
+    "If texts are too long for the model, cut them with --window N, or let the server truncate them"
+)
 #: Texts that the server must embed before any data is read.
 FIRST_TEXTS = ("position", "A bell was cast in copper.")
-#: Seconds in which the first answer must begin where it is checked what a server reads; a server may load its model first.
+#: Seconds in which the first answer must begin where it is checked what a server reads; a server
+#: may load its model first.
 FIRST_SECONDS = 60.0
-#: Words of the texts whose tokens a server is asked to count: a little more than usual windows, so that one request shows them.
+#: Words of the texts whose tokens a server is asked to count: a little more than usual windows, so
+#: that one request shows them.
 COUNTED_WORDS = (512 + 64, 2048 + 64, 8192 + 64)
 #: No text is sent to be counted that is expected to take longer, in seconds.
 MAX_COUNT_SECONDS = 30.0
@@ -43,7 +48,8 @@ MAX_COUNT_SECONDS = 30.0
 TEXT_RETRIES = 1
 #: Characters that are shown of a text that has no embedding.
 SHOWN_TEXT = 60
-#: Fewest texts that cannot all have one vector. Fewer may differ in nothing that the model reads, such as their case.
+#: Fewest texts that cannot all have one vector. Fewer may differ in nothing that the model reads,
+#: such as their case.
 MIN_DISTINCT = 8
 #: Characters in which these differ: beyond a model's window texts do not change its vector.
 BEGINNING = 300
@@ -52,12 +58,17 @@ ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")
 #: Statuses of a route that a server does not have.
 NO_ROUTE = (404, 405)
 FORMAT = "encoding_format"
-#: The largest entry of a float32 vector is below this and above its inverse; of int8, read as float32, it is not.
+#: The largest entry of a float32 vector is below this and above its inverse; of int8, read as
+#: float32, it is not.
 MAX_ENTRY = 1e6
-#: A number in the message of a server that refuses a request: the limit, what it was sent, or anything else.
+#: A number in the message of a server that refuses a request: the limit, what it was sent, or
+#: anything else.
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w]|\.\d)")
-#: How a server refuses a number of texts, and not the length of one (llama.cpp's "physical batch size" is of tokens).
-MANY_TEXTS = re.compile(r"(?<!physical )(?<!current )batch|too many (texts|inputs|documents)", re.IGNORECASE)
+#: How a server refuses a number of texts, and not the length of one (llama.cpp's "physical batch
+#: size" is of tokens).
+MANY_TEXTS = re.compile(
+    r"(?<!physical )(?<!current )batch|too many (texts|inputs|documents)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -74,26 +85,38 @@ class EndpointKind:
     query_fields: Fields = field(default_factory=dict)
     passage_fields: Fields = field(default_factory=dict)
     vectors: str = "data"
-    """Keys of the answer to its vectors, or rows with an `embedding`; empty if they are the answer."""
+    """Keys of the answer to its vectors, or rows with an `embedding`; empty if they are the
+    answer.
+    """
     truncation: str = ""
     """The option with which the server truncates texts; empty if it has none, or always does."""
     tokens: str = ""
-    """Keys to the number of tokens that were read; empty if it does not say, or says what is billed."""
+    """Keys to the number of tokens that were read; empty if it does not say, or says what is
+    billed.
+    """
     hosts: tuple[str, ...] = ()
     """Services that are of this kind."""
     limit_route: str = ""
-    """The path at which the server says how many tokens it reads of a text; empty if there is none."""
+    """The path at which the server says how many tokens it reads of a text; empty if there is
+    none.
+    """
     limit: str = ""
     """Keys of its answer to that number, the last of which is the end of a key."""
     in_context: EndpointKind | None = None
-    """The kind that embeds the chunks of a document with the rest of it as context; None if the server does not do so."""
+    """The kind that embeds the chunks of a document with the rest of it as context; None if the
+    server does not do so.
+    """
     nests: bool = False
-    """Whether a request has several documents, each a list of chunks, and its answer a list for each."""
+    """Whether a request has several documents, each a list of chunks, and its answer a list for
+    each.
+    """
 
     def address(self, endpoint: Endpoint, route: str | None = None) -> str:
         """Return the address of a route, by default that of embeddings."""
         route = self.route if route is None else route
-        return (endpoint.address if route == "/embeddings" else ROUTES.sub("", endpoint.address)) + route
+        return (
+            endpoint.address if route == "/embeddings" else ROUTES.sub("", endpoint.address)
+        ) + route
 
     def serves(self, host: str) -> bool:
         """Return whether a service is of this kind."""
@@ -105,7 +128,9 @@ class CountedTokens:
     """The count of a server, and the time that it took."""
 
     limit: int | None = None
-    """Tokens that it says it reads of a text, or states in refusing one; None if it does not say."""
+    """Tokens that it says it reads of a text, or states in refusing one; None if it does not
+    say.
+    """
     refuses: bool = False
     """Whether it refuses longer texts."""
     seconds_per_word: float = 0.0
@@ -116,10 +141,21 @@ class CountedTokens:
 FLOAT = {FORMAT: "float"}
 CONTEXTUALIZED = "/v1/contextualizedembeddings"
 _PERPLEXITY = EndpointKind(
-    "perplexity", "/v1/embeddings", hosts=("perplexity.ai",), fields={FORMAT: "base64_int8"}, tokens="usage.prompt_tokens"
+    "perplexity",
+    "/v1/embeddings",
+    hosts=("perplexity.ai",),
+    fields={FORMAT: "base64_int8"},
+    tokens="usage.prompt_tokens",
 )
-_VOYAGE = EndpointKind("voyage", "/v1/embeddings", hosts=("voyageai.com",), truncation="--passage-field truncation=true")
-_JINA = EndpointKind("jina", "/v1/embeddings", hosts=("jina.ai",), truncation="--passage-field truncate=true")
+_VOYAGE = EndpointKind(
+    "voyage",
+    "/v1/embeddings",
+    hosts=("voyageai.com",),
+    truncation="--passage-field truncation=true",
+)
+_JINA = EndpointKind(
+    "jina", "/v1/embeddings", hosts=("jina.ai",), truncation="--passage-field truncate=true"
+)
 
 #: In the order in which they are tried where neither the reference nor the host says which it is.
 KINDS: Mapping[str, EndpointKind] = {
@@ -162,7 +198,9 @@ KINDS: Mapping[str, EndpointKind] = {
             vectors="embeddings.float",
             truncation="--passage-field truncate=END",
         ),
-        replace(_VOYAGE, in_context=replace(_VOYAGE, route=CONTEXTUALIZED, texts="inputs", nests=True)),
+        replace(
+            _VOYAGE, in_context=replace(_VOYAGE, route=CONTEXTUALIZED, texts="inputs", nests=True)
+        ),
         replace(_JINA, in_context=replace(_JINA, fields={"late_chunking": True})),
         replace(_PERPLEXITY, in_context=replace(_PERPLEXITY, route=CONTEXTUALIZED, nests=True)),
     )
@@ -180,9 +218,13 @@ class EndpointModel:
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
         usual = connection.RETRIES
         self._endpoint = endpoint
-        self._connection = Connection(endpoint.address, retries=min(usual, retries or usual), retries_of_limits=usual)
+        self._connection = Connection(
+            endpoint.address, retries=min(usual, retries or usual), retries_of_limits=usual
+        )
 
-    def _ask(self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None) -> Any:
+    def _ask(
+        self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
+    ) -> Any:
         """Return a server's answer, in JSON."""
         text = self._connection.send(address, body, retries=retries)
         try:
@@ -193,12 +235,16 @@ class EndpointModel:
 
     def _failed(self, error: RequestError, tried: str = "") -> PosirError:
         kind = NoAnswerError if error.is_timeout else PosirError
-        failure = kind(f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}")
+        failure = kind(
+            f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}"
+        )
         failure.reason = connection.quote_message(error.reason) if error.refused else ""
         return failure
 
     def _invalid(self, reason: str, kind: type[PosirError] = PosirError) -> PosirError:
-        return kind(f"{self._endpoint}: the server's answer {reason}. Check the server and its model.")
+        return kind(
+            f"{self._endpoint}: the server's answer {reason}. Check the server and its model."
+        )
 
 
 class NoVectorError(PosirError):
@@ -215,8 +261,11 @@ class EmbeddingClient(EndpointModel):
     skips_failed = False
     """Whether texts that the server cannot embed are left out."""
 
-    def __init__(self, endpoint: Endpoint, fields: RequestFields | None = None, retries: int | None = None) -> None:
-        """Connect; raise PosirError if two short texts have no embeddings: no data was read before that.
+    def __init__(
+        self, endpoint: Endpoint, fields: RequestFields | None = None, retries: int | None = None
+    ) -> None:
+        """Connect; raise PosirError if two short texts have no embeddings: no data was read before
+        that.
 
         With a number of `retries`, the first answer must begin within `FIRST_SECONDS`.
         """
@@ -234,28 +283,43 @@ class EmbeddingClient(EndpointModel):
         self._is_probing = False
         documents = [[text] for text in FIRST_TEXTS]
         self.kind, answer = self._find_kind(documents)
-        first, second = self._read(self.kind, documents, answer) if answer else self._embed(self.kind, documents)
+        first, second = (
+            self._read(self.kind, documents, answer)
+            if answer
+            else self._embed(self.kind, documents)
+        )
         if np.array_equal(first, second):
-            raise self._invalid(f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: {shorten(first)}")
+            raise self._invalid(
+                f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: "
+                f"{shorten(first)}"
+            )
         self._dimensions = len(first)
         self._connection.seconds = seconds
         if self.kind.truncation:
             self.advice = f"{ADVICE} ({self.kind.truncation})."
 
     def _find_kind(self, documents: Sequence[Sequence[str]]) -> tuple[EndpointKind, Any]:
-        """Return the kind that reference or host name, or else the first that the server has a route of; and its answer.
+        """Return the kind that reference or host name, or else the first that the server has a
+        route of; and its answer.
 
         There is none if the server takes fewer documents at a time.
         """
         named, host = self._endpoint.kind, self._endpoint.host
-        told = [kind for kind in KINDS.values() if (kind.name == named if named else kind.serves(host))]
+        told = [
+            kind for kind in KINDS.values() if (kind.name == named if named else kind.serves(host))
+        ]
         tried, failures = told or [KINDS[name] for name in TRIED], list[RequestError]()
         for kind in tried:
             chosen = kind
             if (nested := kind.in_context) and nested.nests:
-                # Models that read chunks in context have no other route, and others do not have this one.
+                # Models that read chunks in context have no other route, and others do not have
+                # this one.
                 in_context = "context" in self._endpoint.model
-                chosen = replace(nested, in_context=nested) if in_context else replace(kind, in_context=None)
+                chosen = (
+                    replace(nested, in_context=nested)
+                    if in_context
+                    else replace(kind, in_context=None)
+                )
             try:
                 return chosen, self._request(chosen, documents, query=False)
             except RequestError as error:
@@ -265,20 +329,42 @@ class EmbeddingClient(EndpointModel):
                 failures.append(error)
                 if error.status not in NO_ROUTE:
                     break
-        failure = failures[0] if all(error.status in NO_ROUTE for error in failures) else failures[-1]
+        failure = (
+            failures[0] if all(error.status in NO_ROUTE for error in failures) else failures[-1]
+        )
         routes = ", ".join(f"{kind.name} ({kind.route})" for kind in tried[: len(failures)])
-        advice = f" Tried: {routes}. Say which it is, as in {self._endpoint.model}@tei+{self._endpoint.address}."
+        advice = (
+            f" Tried: {routes}. Say which it is, as in "
+            f"{self._endpoint.model}@tei+{self._endpoint.address}."
+        )
         if told and chosen.route != "/embeddings":
-            self._connection.address_advice = f"Check both: {chosen.name} is asked at {chosen.address(self._endpoint)}."
+            self._connection.address_advice = (
+                f"Check both: {chosen.name} is asked at {chosen.address(self._endpoint)}."
+            )
         raise self._failed(failure, advice if len(failures) > 1 else "") from None
 
     def _request(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool, retries: int | None = None
+        self,
+        kind: EndpointKind,
+        documents: Sequence[Sequence[str]],
+        *,
+        query: bool,
+        retries: int | None = None,
     ) -> Any:
-        """Return the answer to a request; a server that refuses the format of the vectors is asked in its own."""
-        texts = list(map(list, documents)) if kind.nests else [text for chunks in documents for text in chunks]
+        """Return the answer to a request; a server that refuses the format of the vectors is asked
+        in its own.
+        """
+        texts = (
+            list(map(list, documents))
+            if kind.nests
+            else [text for chunks in documents for text in chunks]
+        )
         model = {"model": self._endpoint.model} if kind.names_model else {}
-        own, given = (kind.query_fields, self.fields.query) if query else (kind.passage_fields, self.fields.passage)
+        own, given = (
+            (kind.query_fields, self.fields.query)
+            if query
+            else (kind.passage_fields, self.fields.passage)
+        )
         body = {**model, kind.texts: texts, **kind.fields, **own, **self._format, **given}
         body = {name: value for name, value in body.items() if value is not None}
         try:
@@ -290,23 +376,29 @@ class EmbeddingClient(EndpointModel):
             return self._request(kind, documents, query=query, retries=retries)
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Embeddings:
-        """Return the embeddings of texts, shape (n, dimensions), from one request if the server answers it.
+        """Return the embeddings of texts, shape (n, dimensions), from one request if the server
+        answers it.
 
-        A batch that the server refuses or fails for is halved, down to the text that it cannot embed.
+        A batch that the server refuses or fails for is halved, down to the text that it cannot
+        embed.
 
         Raises:
-            PosirError: The server cannot be reached, or cannot embed a text, which is named. Or its answer is not one finite
-                vector per text, each of the same dimensions as before; or the vectors are all zero, or the same for different
-                texts.
+            PosirError: The server cannot be reached, or cannot embed a text, which is named. Or its
+                answer is not one finite vector per text, each of the same dimensions as before; or
+                the vectors are all zero, or the same for different texts.
         """
         return self._embed(self.kind, [[text] for text in texts], query=query)
 
     def embed_chunks(self, chunks: Sequence[str]) -> Embeddings:
-        """Return the embeddings of the chunks of one document, each in its context, from one request; errors as `embed`."""
+        """Return the embeddings of the chunks of one document, each in its context, from one
+        request; errors as `embed`.
+        """
         assert self.kind.in_context
         return self._embed(self.kind.in_context, [chunks])
 
-    def _embed(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool = False) -> Embeddings:
+    def _embed(
+        self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool = False
+    ) -> Embeddings:
         number = len(documents)
         most = 1 if self._sends_alone else self._most_documents
         if most and most < number:
@@ -315,7 +407,9 @@ class EmbeddingClient(EndpointModel):
             return self._read(kind, documents, self._request_texts(kind, documents, query=query))
         except RequestError as error:
             if number > 1 and _refuses_number(error):
-                self._most_documents = max(_find_numbers(error.reason, below=number), default=number // 2)
+                self._most_documents = max(
+                    _find_numbers(error.reason, below=number), default=number // 2
+                )
                 return self._embed(kind, documents, query=query)
             if not error.is_of_text or (number > 1 and self._is_probing):
                 raise self._failed(error) from None
@@ -333,16 +427,22 @@ class EmbeddingClient(EndpointModel):
                 raise
             return self._embed_parts(kind, documents, number // 2, query=query)
 
-    def _embed_parts(self, kind: EndpointKind, documents: Sequence[Sequence[str]], size: int, *, query: bool) -> Embeddings:
+    def _embed_parts(
+        self, kind: EndpointKind, documents: Sequence[Sequence[str]], size: int, *, query: bool
+    ) -> Embeddings:
         """Return the embeddings of documents from requests with at most `size` of them each."""
         parts = (documents[start : start + size] for start in range(0, len(documents), size))
         return np.concatenate([self._embed(kind, part, query=query) for part in parts])
 
-    def _request_texts(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool) -> Any:
-        """Return the answer to a request; a server that fails for any text is waited for, and not one text.
+    def _request_texts(
+        self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool
+    ) -> Any:
+        """Return the answer to a request; a server that fails for any text is waited for, and not
+        one text.
 
         Raises:
-            RequestError: The server does not answer the request. If its status is 500, it answers others.
+            RequestError: The server does not answer the request. If its status is 500, it answers
+                others.
             PosirError: The server fails for a text that it has answered before.
         """
         if self._is_probing or self._dimensions is None:
@@ -359,39 +459,64 @@ class EmbeddingClient(EndpointModel):
         return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
-        """Return what stands for the vectors of a document that has none, shape (chunks, dimensions); raise the failure."""
+        """Return what stands for the vectors of a document that has none, shape (chunks,
+        dimensions); raise the failure.
+        """
         raise failure
 
     def _describe_failure(self, error: RequestError, text: str) -> PosirError:
-        """Return the error for a text that the server cannot embed, with its length and its beginning."""
+        """Return the error for a text that the server cannot embed, with its length and its
+        beginning.
+        """
         failure = self._failed(error, _describe_text(text))
         failure.reason = connection.quote_message(error.reason)
         return failure
 
-    def _read(self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any) -> Embeddings:
+    def _read(
+        self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any
+    ) -> Embeddings:
         texts = [text for chunks in documents for text in chunks]
         try:
             rows = reduce(getitem, filter(None, kind.vectors.split(".")), answer)
             if kind.nests:
                 nested = self._order(rows, len(documents))
                 pairs = zip(nested, documents, strict=True)
-                vectors = [vector for row, chunks in pairs for vector in self._order(row["data"], len(chunks))]
+                vectors = [
+                    vector
+                    for row, chunks in pairs
+                    for vector in self._order(row["data"], len(chunks))
+                ]
             else:
                 vectors = self._order(rows, len(texts))
-            vectors = self._decode(kind, [vector["embedding"] if isinstance(vector, dict) else vector for vector in vectors])
+            vectors = self._decode(
+                kind,
+                [vector["embedding"] if isinstance(vector, dict) else vector for vector in vectors],
+            )
             lengths = set(map(len, vectors)) | ({self._dimensions} if self._dimensions else set())
         except (TypeError, ValueError, KeyError):
-            raise self._invalid(f"is not one of an embeddings API of the kind {kind.name}") from None
+            raise self._invalid(
+                f"is not one of an embeddings API of the kind {kind.name}"
+            ) from None
         if len(lengths) != 1 or 0 in lengths:
             reason = f"has vectors of different dimensions: {shorten(sorted(lengths))}"
             raise self._invalid(reason, NoVectorError)
-        wrong = [entry for vector in vectors if isinstance(vector, list) for entry in vector if type(entry) not in (int, float)]
+        wrong = [
+            entry
+            for vector in vectors
+            if isinstance(vector, list)
+            for entry in vector
+            if type(entry) not in (int, float)
+        ]
         if wrong:
-            raise self._invalid(f"has vectors with entries that are not numbers, such as {sanitized(wrong[0])}")
+            raise self._invalid(
+                f"has vectors with entries that are not numbers, such as {sanitized(wrong[0])}"
+            )
         return self._check(np.array(vectors, np.float32), texts)
 
     def _order(self, rows: Any, number: int) -> list[Any]:
-        """Return the rows of an answer in the order of the texts, which is theirs if they state no index."""
+        """Return the rows of an answer in the order of the texts, which is theirs if they state no
+        index.
+        """
         if not isinstance(rows, list):
             raise TypeError(rows)
         stated = [row for row in rows if isinstance(row, dict) and row.get("index") is not None]
@@ -399,7 +524,10 @@ class EmbeddingClient(EndpointModel):
         ordered: list[Any] = sorted(rows, key=lambda row: row["index"]) if stated else rows
         indices = [row["index"] for row in ordered] if stated else list(range(len(rows)))
         if indices != list(range(number)):
-            reason = f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices {shorten(indices)}"
+            reason = (
+                f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
+                f"{shorten(indices)}"
+            )
             raise self._invalid(reason, NoVectorError)
         return ordered
 
@@ -412,26 +540,38 @@ class EmbeddingClient(EndpointModel):
             is_float = len(contents[0]) == 4 * self._dimensions
         elif is_float := not any(len(content) % 4 for content in contents):
             asked = str({**kind.fields, **self._format, **self.fields.passage}.get(FORMAT))
-            largest = [np.abs(np.frombuffer(content, "<f4")).max(initial=0.0) for content in contents]
-            is_float = "int8" not in asked and all(1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest)
+            largest = [
+                np.abs(np.frombuffer(content, "<f4")).max(initial=0.0) for content in contents
+            ]
+            is_float = "int8" not in asked and all(
+                1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest
+            )
         return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
     def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> Embeddings:
-        """Return the embeddings of texts; raise PosirError if they are not finite, zero, or the same for all."""
+        """Return the embeddings of texts; raise PosirError if they are not finite, zero, or the
+        same for all.
+        """
         finite = np.isfinite(embeddings).all(axis=1)
         if not finite.all():
             raise self._invalid("has NaN or infinity in a vector", NotFiniteError)
         # A text without content may have a vector of zeros, and so may a few others.
         with_content = [bool(text.strip()) for text in texts]
         if any(with_content) and not embeddings[with_content].any():
-            raise self._invalid(f"has only zeros, in {pluralize(len(texts), 'vector')} of {embeddings.shape[1]:,} dimensions")
+            raise self._invalid(
+                f"has only zeros, in {pluralize(len(texts), 'vector')} of {embeddings.shape[1]:,} "
+                "dimensions"
+            )
         distinct = len({text[:BEGINNING].casefold() for text in texts})
         if distinct >= MIN_DISTINCT and (embeddings == embeddings[0]).all():
-            raise self._invalid(f"has the same vector for {distinct:,} different texts: {shorten(embeddings[0])}")
+            raise self._invalid(
+                f"has the same vector for {distinct:,} different texts: {shorten(embeddings[0])}"
+            )
         return embeddings
 
     def read_limit(self) -> tuple[int | None, bool]:
-        """Return how many tokens of a text the server says that it reads, special ones included, and that it refuses others.
+        """Return how many tokens of a text the server says that it reads, special ones included,
+        and that it refuses others.
 
         None where it does not say how many.
         """
@@ -443,21 +583,27 @@ class EmbeddingClient(EndpointModel):
         except (RequestError, PosirError):
             return None, False
         self._most_documents = self._most_documents or _find_count(answer, "max_client_batch_size")
-        return _find_count(answer, self.kind.limit), isinstance(answer, Mapping) and answer.get("auto_truncate") is False
+        return _find_count(answer, self.kind.limit), isinstance(answer, Mapping) and answer.get(
+            "auto_truncate"
+        ) is False
 
     def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
-        """Return the embedding of a text, shape (1, dimensions), and the tokens that the server says that it read of it.
+        """Return the embedding of a text, shape (1, dimensions), and the tokens that the server
+        says that it read of it.
 
-        None where it does not say, or says what is billed. Raise RequestError if it cannot embed the text.
+        None where it does not say, or says what is billed. Raise RequestError if it cannot embed
+        the text.
         """
         answer = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
         return self._read(self.kind, [[text]], answer), _find_count(answer, self.kind.tokens)
 
     def count_read(self, texts: Iterable[str]) -> CountedTokens:
-        """Return how many tokens the server says that it read, asked about longer and longer texts of words.
+        """Return how many tokens the server says that it read, asked about longer and longer texts
+        of words.
 
-        It is asked no more once it states a limit, its counts are of something else, or a text is expected to take longer than
-        `MAX_COUNT_SECONDS`. Raise NoAnswerError if it does not answer a text within `FIRST_SECONDS`.
+        It is asked no more once it states a limit, its counts are of something else, or a text is
+        expected to take longer than `MAX_COUNT_SECONDS`. Raise NoAnswerError if it does not answer
+        a text within `FIRST_SECONDS`.
         """
         known = CountedTokens()
         usual = self._connection.seconds
@@ -482,16 +628,25 @@ class EmbeddingClient(EndpointModel):
             counted = _find_count(self._request(self.kind, [[text]], query=False), self.kind.tokens)
         except RequestError as error:
             if error.is_timeout:
-                raise self._failed(error, f" It was asked for a text of {words:,} words, after short ones.") from None
-            return CountedTokens(max(_find_numbers(error.reason, below=words), default=None), refuses=error.refused)
+                raise self._failed(
+                    error, f" It was asked for a text of {words:,} words, after short ones."
+                ) from None
+            return CountedTokens(
+                max(_find_numbers(error.reason, below=words), default=None), refuses=error.refused
+            )
         seconds = (time.perf_counter() - start) / words
         # A count of words that are all there is no limit, and neither are characters or 0.
         is_other = bool(self.kind.tokens) and (counted is None or counted > 2 * words)
-        return CountedTokens(counted if counted and counted < words else None, seconds_per_word=seconds, is_other=is_other)
+        return CountedTokens(
+            counted if counted and counted < words else None,
+            seconds_per_word=seconds,
+            is_other=is_other,
+        )
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
-        """Repeat a failed request at most `retries` times while the context is open, if given; wait for limits as ever.
+        """Repeat a failed request at most `retries` times while the context is open, if given; wait
+        for limits as ever.
 
         A server may fail for a text that is too long.
         """
@@ -512,7 +667,9 @@ def _describe_text(text: str) -> str:
 
 
 def _find_count(answer: Any, keys: str) -> int | None:
-    """Return a positive number in an answer, by keys of which a server may have longer ones; None if there is none."""
+    """Return a positive number in an answer, by keys of which a server may have longer ones; None
+    if there is none.
+    """
     for key in keys.split("."):
         fields = answer.items() if isinstance(answer, Mapping) else ()
         answer = next((value for name, value in fields if f".{name}".endswith(f".{key}")), None)

@@ -1,7 +1,8 @@
-"""mteb's models behind an endpoint, an encoder and a cross-encoder, with the requests to servers and checks of their answers.
+"""mteb's models behind an endpoint, an encoder and a cross-encoder, with the requests to servers
+and checks of their answers.
 
-Encoders are asked by `endpoint_client.py`. Rerankers have the rerank API of Cohere, Jina, vLLM and llama.cpp, or that
-of Text Embeddings Inference, whose fields have other names.
+Encoders are asked by `endpoint_client.py`. Rerankers have the rerank API of Cohere, Jina, vLLM and
+llama.cpp, or that of Text Embeddings Inference, whose fields have other names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.models.connection import RequestError, quote_message, shorten
-from posir_tasks.models.endpoint_client import FIRST_TEXTS, EmbeddingClient, Embeddings, EndpointModel, NoVectorError
+from posir_tasks.models.endpoint_client import (
+    FIRST_TEXTS,
+    EmbeddingClient,
+    Embeddings,
+    EndpointModel,
+    NoVectorError,
+)
 from posir_tasks.models.reading_probe import SHORT_WORDS
 from posir_tasks.models.references import RERANK, Endpoint, RequestFields
 from posir_tasks.models.text_cutting import CountedBy, CountedText, cut_all, cut_by_count
@@ -53,17 +60,18 @@ FIRST_QUERY = "position"
 MAX_IN_FLIGHT = 8
 #: Shorter texts are not checked for truncation.
 MIN_CHECKED_TOKENS = 128
-#: Cosine similarity from which the embeddings of a text and of its beginning are the same, up to rounding in half precision.
+#: Cosine similarity from which the embeddings of a text and of its beginning are the same, up to
+#: rounding in half precision.
 SAME = 1 - 1e-4
-#: Cosine similarity below which the vectors of a text, sent alone and within a batch, are not the same. Half precision and
-#: padding stay above it.
+#: Cosine similarity below which the vectors of a text, sent alone and within a batch, are not the
+#: same. Half precision and padding stay above it.
 MIN_SAME_IN_BATCH = 0.999
 #: Share of the texts that may be left out.
 MAX_FAILED = 0.2
 #: Texts that a result names of those that were left out, and their characters that it shows.
 MAX_NAMED, SHOWN = 10, 80
-#: Words that every vocabulary has as a token each, by which a server's count is told from one of characters; and the most
-#: tokens that it counts of them, special ones included.
+#: Words that every vocabulary has as a token each, by which a server's count is told from one of
+#: characters; and the most tokens that it counts of them, special ones included.
 COUNTED, MAX_COUNTED = " ".join(SHORT_WORDS.split()[:64]), 96
 #: Statuses of a request that lacks a field: Text Embeddings Inference has `texts` for `documents`.
 OTHER_FIELDS = (400, 422)
@@ -71,7 +79,9 @@ OTHER_FIELDS = (400, 422)
 
 @dataclass
 class LeftOutTexts:
-    """The texts of a subset that a server cannot embed, with the reasons, and the number of all texts that it was sent."""
+    """The texts of a subset that a server cannot embed, with the reasons, and the number of all
+    texts that it was sent.
+    """
 
     subset: tuple[str, str] = ("", "")
     """Names of the task and of its subset."""
@@ -80,12 +90,15 @@ class LeftOutTexts:
     sent: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers of queries and documents, with the beginnings of some, as results store them."""
+        """Return the numbers of queries and documents, with the beginnings of some, as results
+        store them.
+        """
         return {
             name: {
                 "texts": len(self.reasons[query]),
                 "named": [
-                    {"begins": text[:SHOWN], "reason": reason} for text, reason in list(self.reasons[query].items())[:MAX_NAMED]
+                    {"begins": text[:SHOWN], "reason": reason}
+                    for text, reason in list(self.reasons[query].items())[:MAX_NAMED]
                 ],
             }
             for name, query in (("queries", True), ("documents", False))
@@ -105,11 +118,16 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     """`unknown` if the server reads less than it is sent; None if nothing is known of that."""
 
     def __init__(
-        self, endpoint: Endpoint, model_prompts: dict[str, str] | None = None, fields: RequestFields | None = None
+        self,
+        endpoint: Endpoint,
+        model_prompts: dict[str, str] | None = None,
+        fields: RequestFields | None = None,
     ) -> None:
         super().__init__(endpoint, fields)
         self.reference, self.model_prompts = str(endpoint), model_prompts or {}
-        self.advice = f"{self.advice.removesuffix('.')}; --skip-failed leaves out what cannot be embedded."
+        self.advice = (
+            f"{self.advice.removesuffix('.')}; --skip-failed leaves out what cannot be embedded."
+        )
         self._longest_checked = 0
         self._checked_batch = {True: 1, False: 1}
         self._batch_cosine: float | None = None
@@ -117,12 +135,16 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     @property
     def caches_itself(self) -> bool:
-        """Whether embeddings are kept from the cache, since those of texts that are left out are none."""
+        """Whether embeddings are kept from the cache, since those of texts that are left out are
+        none.
+        """
         return self.skips_failed
 
     @property
     def search_record(self) -> dict[str, Any] | None:
-        """The record of a search in its result: how texts were cut, which were left out, whether batches change vectors."""
+        """The record of a search in its result: how texts were cut, which were left out, whether
+        batches change vectors.
+        """
         record: dict[str, Any] = {}
         if self.max_length is not None:
             record["window_counted_by"] = self._counts_by.value
@@ -133,7 +155,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return record or None
 
     def use_tokenizer(self, name: str) -> None:
-        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be loaded."""
+        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
+        loaded.
+        """
         loaded = ModelTokenizer.load(name)
         # Texts are cut at their end, whatever the tokenizer would do.
         loaded.tokenizer.truncation_side = "right"
@@ -148,7 +172,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             if counted and len(COUNTED.split()) <= counted <= MAX_COUNTED:
                 return CountedBy.SERVER
         logger.warning(
-            f"{self.reference}: neither a tokenizer is given nor does the server count tokens; the window is estimated, a "
+            f"{self.reference}: neither a tokenizer is given nor does the server count tokens; "
+            "the window is estimated, a "
             "token for every four bytes. Give --tokenizer NAME (POSIR_TOKENIZER) to count them."
         )
         return CountedBy.ESTIMATE
@@ -161,10 +186,15 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         prompt_type: PromptType | None = None,
         **kwargs: Any,
     ) -> Embeddings:
-        """Return the embeddings of the texts, shape (n, dimensions), zeros for those that are left out; errors as `embed`."""
+        """Return the embeddings of the texts, shape (n, dimensions), zeros for those that are left
+        out; errors as `embed`.
+        """
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [prompt + text for text in _read_texts(inputs)]
-        query, subset = prompt_type is PromptType.query, (task_metadata.name, str(kwargs.get("hf_subset")))
+        query, subset = (
+            prompt_type is PromptType.query,
+            (task_metadata.name, str(kwargs.get("hf_subset"))),
+        )
         if subset != self._left_out.subset:
             self._left_out = LeftOutTexts(subset)
         self._left_out.sent[query] += len(texts)
@@ -178,24 +208,43 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                 texts = cut_all(texts, _subtract_special(window, tokenizer), tokenizer)
             embeddings = self._embed_batches(texts, size, description, query=query)
         self._report_left_out(query=query)
-        self._warn_if_truncated(max((text for text in texts if text not in self._left_out.reasons[query]), key=len, default=""))
+        self._warn_if_truncated(
+            max(
+                (text for text in texts if text not in self._left_out.reasons[query]),
+                key=len,
+                default="",
+            )
+        )
         return embeddings
 
-    def _embed_batches(self, texts: Sequence[str], size: int, description: str | None, *, query: bool) -> Embeddings:
-        """Return the embeddings of texts in batches, of which the first is compared with single texts."""
+    def _embed_batches(
+        self, texts: Sequence[str], size: int, description: str | None, *, query: bool
+    ) -> Embeddings:
+        """Return the embeddings of texts in batches, of which the first is compared with single
+        texts.
+        """
         batches = [texts[start : start + size] for start in range(0, len(texts), size)]
         embed = partial(self.embed, query=query)
-        first = [self._embed_checked(batches[0], query=query)] if len(batches[0]) > self._checked_batch[query] else []
+        first = (
+            [self._embed_checked(batches[0], query=query)]
+            if len(batches[0]) > self._checked_batch[query]
+            else []
+        )
         return np.concatenate(first + send_in_flight(embed, batches[len(first) :], description))
 
     def _embed_checked(self, batch: Sequence[str], *, query: bool) -> Embeddings:
-        """Return the embeddings of a batch; send texts one at a time from here on if they depend on the rest of the batch."""
+        """Return the embeddings of a batch; send texts one at a time from here on if they depend on
+        the rest of the batch.
+        """
         self._checked_batch[query] = len(batch)
         together = self.embed(batch, query=query)
         if self._sends_alone or self._is_probing:
             return together
         # Padding changes the shortest text most.
-        rows = sorted((row for row in range(len(batch)) if together[row].any()), key=lambda row: len(batch[row]))
+        rows = sorted(
+            (row for row in range(len(batch)) if together[row].any()),
+            key=lambda row: len(batch[row]),
+        )
         for row in dict.fromkeys([*rows[:1], *rows[-1:]]):
             (alone,) = self.embed([batch[row]], query=query)
             cosine = _compare(alone, together[row])
@@ -205,13 +254,16 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             self._batch_cosine = cosine
             if _compare(alone, again) < MIN_SAME_IN_BATCH:
                 logger.warning(
-                    f"{self.reference}: the same text gets another vector in each answer (cosine {cosine:.3f}), so that scores "
+                    f"{self.reference}: the same text gets another vector in each answer (cosine "
+                    f"{cosine:.3f}), so that scores "
                     "differ from run to run. Check the server and its model."
                 )
                 return together
             logger.warning(
-                f"{self.reference}: the vector of a text depends on the texts that it is sent with (cosine {cosine:.3f} with "
-                f"that of the text alone, {MIN_SAME_IN_BATCH} is tolerated). Texts are sent one at a time, which is slower. "
+                f"{self.reference}: the vector of a text depends on the texts that it is sent "
+                f"with (cosine {cosine:.3f} with "
+                f"that of the text alone, {MIN_SAME_IN_BATCH} is tolerated). Texts are sent one "
+                "at a time, which is slower. "
                 "Check how the server pads and pools batches."
             )
             self._sends_alone = True
@@ -223,20 +275,29 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     ) -> tuple[list[str], Embeddings]:
         """Return the first tokens of texts by the server's count, and their embeddings.
 
-        Those that may be too long are sent one at a time, since the server counts the tokens of a request.
+        Those that may be too long are sent one at a time, since the server counts the tokens of a
+        request.
         """
         long = [row for row, text in enumerate(texts) if 2 * estimate_tokens(text) > window]
         short = sorted({*range(len(texts))}.difference(long))
         sent, embeddings = list(texts), np.zeros((len(texts), self._dimensions or 0), np.float32)
         if short:
-            embeddings[short] = self._embed_batches([texts[row] for row in short], size, description, query=query)
-        cut = send_in_flight(partial(self._cut, window=window, query=query), [texts[row] for row in long], description)
+            embeddings[short] = self._embed_batches(
+                [texts[row] for row in short], size, description, query=query
+            )
+        cut = send_in_flight(
+            partial(self._cut, window=window, query=query),
+            [texts[row] for row in long],
+            description,
+        )
         for row, counted in zip(long, cut, strict=True):
             sent[row], embeddings[row] = counted.text, counted.answer[0]
         return sent, embeddings
 
     def _cut(self, text: str, *, window: int, query: bool) -> CountedText[Embeddings]:
-        """Return the first tokens of a text by the server's count, with their embedding, shape (1, dimensions)."""
+        """Return the first tokens of a text by the server's count, with their embedding, shape (1,
+        dimensions).
+        """
         failures = list[PosirError]()
 
         def ask(head: str) -> tuple[Embeddings, int] | None:
@@ -256,12 +317,15 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             return cut
         if not failures:
             raise PosirError(
-                f"{self.reference}: window {window}: the server counts more tokens in any text. Give a larger one."
+                f"{self.reference}: window {window}: the server counts more tokens in any text. "
+                "Give a larger one."
             )
         return CountedText(text, self._leave_out([text], failures[-1], query=query))
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:
-        """Return vectors of zeros for a text, if it may be left out; raise the failure, or PosirError if too many are."""
+        """Return vectors of zeros for a text, if it may be left out; raise the failure, or
+        PosirError if too many are.
+        """
         if not self.skips_failed:
             raise failure
         left_out = self._left_out
@@ -270,7 +334,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if len(reasons) > MAX_FAILED * sent:
             kind = "queries" if query else "documents"
             raise PosirError(
-                f"{failure} So do others: {len(reasons):,} of {sent:,} {kind} would be left out, and at most "
+                f"{failure} So do others: {len(reasons):,} of {sent:,} {kind} would be left out, "
+                "and at most "
                 f"{MAX_FAILED:.0%} may be."
             )
         return np.zeros((len(chunks), self._dimensions or 0), np.float32)
@@ -280,12 +345,16 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if reasons:
             text, reason = next(iter(reasons.items()))
             logger.warning(
-                f"{self.reference}: the server cannot embed {len(reasons):,} of {self._left_out.sent[query]:,} {kind}, which "
-                f"are left out and not found. The first begins {sanitized(text[:SHOWN])!r}: {reason}"
+                f"{self.reference}: the server cannot embed {len(reasons):,} of "
+                f"{self._left_out.sent[query]:,} {kind}, which "
+                f"are left out and not found. The first begins {sanitized(text[:SHOWN])!r}: "
+                f"{reason}"
             )
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
-        """Return the cosine of queries and documents, shape (queries, documents); minus infinity for those left out."""
+        """Return the cosine of queries and documents, shape (queries, documents); minus infinity
+        for those left out.
+        """
         scores = torch.as_tensor(super().similarity(embeddings1, embeddings2))
         if self.skips_failed:
             queries, documents = torch.as_tensor(embeddings1), torch.as_tensor(embeddings2)
@@ -294,42 +363,60 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return scores
 
     def embed_documents(self, documents: Sequence[Sequence[str]]) -> Embeddings:
-        """Return the embeddings of the chunks of documents, each in the context of its document; errors as `embed`."""
+        """Return the embeddings of the chunks of documents, each in the context of its document;
+        errors as `embed`.
+        """
         if self.max_length is not None:
-            raise PosirError(f"window {self.max_length}: chunks in context are sent as a whole document. Run it without.")
+            raise PosirError(
+                f"window {self.max_length}: chunks in context are sent as a whole document. Run "
+                "it without."
+            )
         return np.concatenate(send_in_flight(self.embed_chunks, documents))
 
     def _warn_if_truncated(self, text: str) -> None:
         """Warn if the server ignores the end of a text, which it may do without saying so."""
-        if self.is_measured or not text or len(text) <= self._longest_checked or estimate_tokens(text) < MIN_CHECKED_TOKENS:
+        if (
+            self.is_measured
+            or not text
+            or len(text) <= self._longest_checked
+            or estimate_tokens(text) < MIN_CHECKED_TOKENS
+        ):
             return
         self._longest_checked = len(text)
         (complete,) = self.embed([text])
 
         def is_complete(characters: int) -> bool:
             (beginning,) = self.embed([text[:characters]])
-            return bool(complete @ beginning >= SAME * np.linalg.norm(complete) * np.linalg.norm(beginning))
+            return bool(
+                complete @ beginning >= SAME * np.linalg.norm(complete) * np.linalg.norm(beginning)
+            )
 
         read = find_read_length(len(text), is_complete)
         if read < len(text):
             if self.max_length is not None:
                 self.read_part = UNKNOWN
             logger.warning(
-                f"{self.reference}: the server reads only about the first {read:,} of the {len(text):,} characters of a text "
-                f"({estimate_tokens(text[:read]):,} tokens, estimated) and does not report it. Scores of longer texts show "
+                f"{self.reference}: the server reads only about the first {read:,} of the "
+                f"{len(text):,} characters of a text "
+                f"({estimate_tokens(text[:read]):,} tokens, estimated) and does not report it. "
+                "Scores of longer texts show "
                 "truncation as well as position bias."
             )
 
 
 def find_read_length(length: int, is_complete: Callable[[int], bool]) -> int:
-    """Return how many of a text's characters are read, to 2%, by the beginnings with its embedding; all if beyond 90%."""
+    """Return how many of a text's characters are read, to 2%, by the beginnings with its embedding;
+    all if beyond 90%.
+    """
     step = max(1, length // 50)
     tried = range(step, round(0.9 * length) + step, step)
     return tried[bisect_left(tried, True, key=is_complete)] if is_complete(tried[-1]) else length
 
 
 class RerankEndpoint(EndpointModel):
-    """One of mteb's cross-encoders: a server scores each query's texts, several requests at a time."""
+    """One of mteb's cross-encoders: a server scores each query's texts, several requests at a
+    time.
+    """
 
     mteb_model_meta: ModelMeta
     max_length: int | None = None
@@ -344,7 +431,9 @@ class RerankEndpoint(EndpointModel):
         # A wrong address, model or key is reported before any data is read.
         self.rerank(FIRST_QUERY, FIRST_TEXTS)
 
-    def predict(self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **options: Any) -> Scores:
+    def predict(
+        self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **options: Any
+    ) -> Scores:
         """Return the score of each pair of a query and a text, shape (n,); errors as `rerank`."""
         pairs = list(zip(_read_texts(inputs1), _read_texts(inputs2), strict=True))
         requests = list(split_requests(pairs, options.get("batch_size", 32)))
@@ -355,7 +444,9 @@ class RerankEndpoint(EndpointModel):
         return self.rerank(query, self._cut(query, texts))
 
     def use_tokenizer(self, name: str) -> None:
-        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be loaded."""
+        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
+        loaded.
+        """
         self.tokenizer, self.tokenizer_name = ModelTokenizer.load(name).tokenizer, name
 
     def _cut(self, query: str, texts: Sequence[str]) -> Sequence[str]:
@@ -368,13 +459,16 @@ class RerankEndpoint(EndpointModel):
         left = self.max_length - special - count(query)
         if left < 1:
             raise PosirError(
-                f"window {self.max_length}: the query that begins {query[:SHOWN]!r} leaves no token for a text. Give a "
+                f"window {self.max_length}: the query that begins {query[:SHOWN]!r} leaves no "
+                "token for a text. Give a "
                 "larger one."
             )
         return cut_all(texts, left, tokenizer)
 
     def rerank(self, query: str, texts: Sequence[str]) -> Scores:
-        """Return the score of each text from one request, shape (n,); raise PosirError if not all are finite numbers."""
+        """Return the score of each text from one request, shape (n,); raise PosirError if not all
+        are finite numbers.
+        """
         answer = self._ask_either(query, texts)
         try:
             rows = list(answer["results"] if isinstance(answer, Mapping) else answer)
@@ -382,20 +476,35 @@ class RerankEndpoint(EndpointModel):
         except (TypeError, ValueError, KeyError, AttributeError):
             raise self._invalid("is not one of a rerank API") from None
         if len(rows) != len(texts) or scores.keys() != set(range(len(texts))):
-            raise self._invalid(f"to {len(texts):,} texts has {len(rows):,} scores, with the indices {shorten(list(scores))}")
+            raise self._invalid(
+                f"to {len(texts):,} texts has {len(rows):,} scores, with the indices "
+                f"{shorten(list(scores))}"
+            )
         values = [scores[index] for index in range(len(texts))]
         if not all(type(value) in (int, float) and math.isfinite(value) for value in values):
             raise self._invalid("has a score that is not a finite number")
         return np.array(values, np.float64)
 
     def _ask_either(self, query: str, texts: Sequence[str]) -> Any:
-        """Return the answer to the form of request that has been answered before, or else to the first that is answered."""
-        model = {"model": self._endpoint.model.removesuffix(f":{RERANK}")} if self._endpoint.model != RERANK else {}
-        forms: dict[str, dict[str, Any]] = {"documents": {**model, "top_n": len(texts)}, "texts": {"truncate": True}}
+        """Return the answer to the form of request that has been answered before, or else to the
+        first that is answered.
+        """
+        model = (
+            {"model": self._endpoint.model.removesuffix(f":{RERANK}")}
+            if self._endpoint.model != RERANK
+            else {}
+        )
+        forms: dict[str, dict[str, Any]] = {
+            "documents": {**model, "top_n": len(texts)},
+            "texts": {"truncate": True},
+        }
         failures = list[RequestError]()
         for name in [self._texts_field] if self._texts_field else forms:
             try:
-                answer = self._ask(f"{self._endpoint.address}/rerank", {"query": query, name: list(texts), **forms[name]})
+                answer = self._ask(
+                    f"{self._endpoint.address}/rerank",
+                    {"query": query, name: list(texts), **forms[name]},
+                )
             except RequestError as error:
                 failures.append(error)
                 if error.status not in OTHER_FIELDS:
@@ -407,7 +516,9 @@ class RerankEndpoint(EndpointModel):
 
 
 def split_requests(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[tuple[str, list[str]]]:
-    """Yield the query and the texts of each request, in order: consecutive pairs of one query, at most `size`."""
+    """Yield the query and the texts of each request, in order: consecutive pairs of one query, at
+    most `size`.
+    """
     for query, group in groupby(pairs, key=lambda pair: pair[0]):
         texts = [text for _, text in group]
         for start in range(0, len(texts), size):
@@ -432,11 +543,18 @@ def _subtract_special(window: int, tokenizer: ModelTokenizer | None) -> int:
     return left
 
 
-def send_in_flight(send: Callable[[Item], Answer], items: Sequence[Item], description: str | None = None) -> list[Answer]:
-    """Return the answers to requests, of which several are in flight; after an error no further one is sent."""
+def send_in_flight(
+    send: Callable[[Item], Answer], items: Sequence[Item], description: str | None = None
+) -> list[Answer]:
+    """Return the answers to requests, of which several are in flight; after an error no further one
+    is sent.
+    """
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
         try:
-            return [future.result() for future in (progress(futures, description) if description else futures)]
+            return [
+                future.result()
+                for future in (progress(futures, description) if description else futures)
+            ]
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

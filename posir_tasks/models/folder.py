@@ -1,10 +1,12 @@
-"""Models in local folders: of sentence-transformers (dense, sparse, multi-vector, cross-encoder) or transformers.
+"""Models in local folders: of sentence-transformers (dense, sparse, multi-vector, cross-encoder) or
+transformers.
 
-A model is named by its model card or its folder. Its revision is a digest of its weights and settings, so that a retrained
-model never takes over results or cached embeddings of its predecessor.
+A model is named by its model card or its folder. Its revision is a digest of its weights and
+settings, so that a retrained model never takes over results or cached embeddings of its
+predecessor.
 
-A folder is data. Libraries are never told to trust it, and a folder whose settings ask a library to import, unpickle or
-download code is refused before anything of it is loaded.
+A folder is data. Libraries are never told to trust it, and a folder whose settings ask a library to
+import, unpickle or download code is refused before anything of it is loaded.
 """
 
 from __future__ import annotations
@@ -36,18 +38,47 @@ ROUTER_FILE, ADAPTER_FILE = "router_config.json", "adapter_config.json"
 #: Files in which a model names the folders of its parts.
 STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
 #: Files that say what kind of model it is, in the order of mteb's `_resolve_loader`.
-KIND_SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json", MODULES_FILE, CONFIG_FILE)
+KIND_SETTINGS = (
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    MODULES_FILE,
+    CONFIG_FILE,
+)
 #: Endings of the files of weights, by any library.
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".xml", ".gguf", ".npz")
-#: Packages of the classes that a model may have as modules. For those of PyLate sentence-transformers has its own.
+WEIGHTS = (
+    ".safetensors",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".h5",
+    ".msgpack",
+    ".onnx",
+    ".xml",
+    ".gguf",
+    ".npz",
+)
+#: Packages of the classes that a model may have as modules. For those of PyLate
+#: sentence-transformers has its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
 #: Folder of templates that transformers reads beside a model's own files.
 TEMPLATES = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation, and the state of training.
 IGNORED = (
-    ".*", "*.md", "LICENSE*", "*.log", "*.csv", "*.png", "optimizer*", "scheduler*", "scaler*", "rng_state*",
-    "trainer_state.json", "training_args.bin", "events.out.tfevents.*",
-)  # fmt: skip
+    ".*",
+    "*.md",
+    "LICENSE*",
+    "*.log",
+    "*.csv",
+    "*.png",
+    "optimizer*",
+    "scheduler*",
+    "scaler*",
+    "rng_state*",
+    "trainer_state.json",
+    "training_args.bin",
+    "events.out.tfevents.*",
+)
 #: Settings that limit the number of tokens that a model reads, by file.
 WINDOW_SETTINGS = {
     "sentence_bert_config.json": "max_seq_length",
@@ -56,13 +87,15 @@ WINDOW_SETTINGS = {
 }
 #: The name that sentence-transformers gives a model if its author gives none.
 DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
-#: Names of the number of layers in transformers, and the most of them: they are made before the weights are looked at.
+#: Names of the number of layers in transformers, and the most of them: they are made before the
+#: weights are looked at.
 LAYERS, MAX_LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?"), 10_000
 #: Most weights that a message names.
 MAX_NAMED = 3
 #: Why a folder is refused, and what to do.
 NO_CODE = (
-    "A model in a folder never runs code here. Save it without, or, if you trust it, load it with sentence-transformers and "
+    "A model in a folder never runs code here. Save it without, or, if you trust it, load it with "
+    "sentence-transformers and "
     "pass the object to mteb."
 )
 #: A folder with a name that says nothing without the folder it is in.
@@ -70,15 +103,20 @@ CHECKPOINT = re.compile(r"checkpoint-\d+|final|best|model")
 
 
 def _is_kernel(value: Any) -> bool:
-    """Return whether an implementation of attention, or one of several by part of the model, is a repository of the Hub."""
-    return any("/" in str(part) for part in (value.values() if isinstance(value, dict) else [value]))
+    """Return whether an implementation of attention, or one of several by part of the model, is a
+    repository of the Hub.
+    """
+    return any(
+        "/" in str(part) for part in (value.values() if isinstance(value, dict) else [value])
+    )
 
 
 def _is_outside(packages: str, value: Any) -> bool:
     return isinstance(value, str) and "." in value and not value.startswith(packages)
 
 
-#: Settings that let a library import, unpickle or download code, wherever they are in a settings file, and which values do.
+#: Settings that let a library import, unpickle or download code, wherever they are in a settings
+#: file, and which values do.
 CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
     # A vocabulary has numbers under any key.
     "auto_map": lambda value: isinstance(value, (dict, list, str)) and bool(value),
@@ -98,13 +136,22 @@ CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _load_folder(
-    folder: Path, wrapper: Callable[..., MTEBModels], name: str, revision: str | None, **options: Any
+    folder: Path,
+    wrapper: Callable[..., MTEBModels],
+    name: str,
+    revision: str | None,
+    **options: Any,
 ) -> MTEBModels:
-    """Load a model; raise PosirError if it would run code, cannot be loaded, or changed since its revision was found."""
+    """Load a model; raise PosirError if it would run code, cannot be loaded, or changed since its
+    revision was found.
+    """
 
     def check_revision() -> None:
         if digest_folder(folder) != revision:
-            raise PosirError(f"{folder}: {name} changed while it was loaded. Run again when it is no longer written to.")
+            raise PosirError(
+                f"{folder}: {name} changed while it was loaded. Run again when it is no longer "
+                "written to."
+            )
 
     if options.get("trust_remote_code"):
         raise PosirError(f"{folder}: {NO_CODE} Load it without trust_remote_code.")
@@ -116,15 +163,20 @@ def _load_folder(
             model = wrapper(str(folder), **options)
     except PosirError as error:
         raise PosirError(f"{folder}: {error}") from error
-    except Exception as error:  # libraries raise errors of any kind for files that they did not write
-        raise PosirError(f"{folder}: the model cannot be loaded ({summarize_error(error)}).") from error
+    except (
+        Exception
+    ) as error:  # libraries raise errors of any kind for files that they did not write
+        raise PosirError(
+            f"{folder}: the model cannot be loaded ({summarize_error(error)})."
+        ) from error
     check_revision()
     # If its files are missing, transformers makes up a tokenizer to which every text is unknown.
     tokenizer: Any = getattr(getattr(model, "model", None), "tokenizer", None)
     special = getattr(tokenizer, "all_special_tokens", None)
     if special and len(tokenizer) <= len(special):
         raise PosirError(
-            f"{folder}: the tokenizer has no token but the {len(special)} special ones, so all texts are the same to "
+            f"{folder}: the tokenizer has no token but the {len(special)} special ones, so all "
+            "texts are the same to "
             "the model. Its files, such as tokenizer.json, are missing; save the model again."
         )
     return model
@@ -132,7 +184,9 @@ def _load_folder(
 
 @lru_cache(maxsize=64)
 def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revision tells when the answer changes)
-    """Check that no settings file of a model asks a library to run code; raise PosirError if one does, or is not JSON."""
+    """Check that no settings file of a model asks a library to run code; raise PosirError if one
+    does, or is not JSON.
+    """
     needed = set(find_model_files(folder))
     for file in sorted(needed | set(folder.rglob("*.json"))):
         if file.suffix != ".json" or not file.is_file():
@@ -149,7 +203,8 @@ def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revi
             for name, text in prompts.items() if isinstance(prompts, dict) else ():
                 if not isinstance(text, str | None):
                     raise PosirError(
-                        f"{file}: field 'prompts.{sanitized(name)}': must be a text or null. Save the model again."
+                        f"{file}: field 'prompts.{sanitized(name)}': must be a text or null. Save "
+                        "the model again."
                     )
         is_adapter = file.name == ADAPTER_FILE and isinstance(settings, dict)
         base = settings.get("base_model_name_or_path") if is_adapter else None
@@ -162,12 +217,23 @@ def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revi
 def _check_settings(file: Path, settings: Any) -> None:
     for key, value in _find_settings(settings):
         if key in CODE_SETTINGS and CODE_SETTINGS[key](value):
-            raise PosirError(f"{file}: {key} is {json.dumps(value)[:80]}, which runs code. {NO_CODE}")
-        if file.name == CONFIG_FILE and LAYERS.fullmatch(key) and isinstance(value, int) and not 0 <= value <= MAX_LAYERS:
-            raise PosirError(f"{file}: {sanitized(key)} is {sanitized(value)}; must be from 0 to {MAX_LAYERS:,}.")
+            raise PosirError(
+                f"{file}: {key} is {json.dumps(value)[:80]}, which runs code. {NO_CODE}"
+            )
+        if (
+            file.name == CONFIG_FILE
+            and LAYERS.fullmatch(key)
+            and isinstance(value, int)
+            and not 0 <= value <= MAX_LAYERS
+        ):
+            raise PosirError(
+                f"{file}: {sanitized(key)} is {sanitized(value)}; must be from 0 to {MAX_LAYERS:,}."
+            )
     for reference in _find_references(file.name, settings):
         if not reference.startswith(MODULE_PACKAGES):
-            raise PosirError(f"{file}: the module {reference} is not one of sentence-transformers. {NO_CODE}")
+            raise PosirError(
+                f"{file}: the module {reference} is not one of sentence-transformers. {NO_CODE}"
+            )
 
 
 def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
@@ -190,40 +256,66 @@ def _find_references(name: str, settings: Any) -> list[str]:
 
 
 def check_module_classes(folder: Path) -> None:
-    """Check that the modules that a model's files name are classes of modules; raise PosirError if one is not."""
+    """Check that the modules that a model's files name are classes of modules; raise PosirError if
+    one is not.
+    """
     from sentence_transformers.util import import_from_string
     from torch import nn
 
     files = [file for file in find_model_files(folder) if file.name in STRUCTURE_FILES]
-    named = {name for file in files for name in _find_references(file.name, _read_settings(file.parent, file.name))}
+    named = {
+        name
+        for file in files
+        for name in _find_references(file.name, _read_settings(file.parent, file.name))
+    }
     for reference in sorted(name for name in named if name.startswith(MODULE_PACKAGES[0])):
         try:
             known = import_from_string(reference)
         except ImportError as error:
-            raise PosirError(f"{MODULES_FILE}: the installed sentence-transformers has no module {reference}.") from error
+            raise PosirError(
+                f"{MODULES_FILE}: the installed sentence-transformers has no module {reference}."
+            ) from error
         if not (isinstance(known, type) and issubclass(known, nn.Module)):
-            raise PosirError(f"{MODULES_FILE}: {reference} is not a module of sentence-transformers.")
+            raise PosirError(
+                f"{MODULES_FILE}: {reference} is not a module of sentence-transformers."
+            )
 
 
 @contextmanager
 def require_weights(folder: Path) -> Iterator[None]:
-    """Refuse a model whose weights do not fit its settings while the context is open: transformers makes up what is missing."""
+    """Refuse a model whose weights do not fit its settings while the context is open: transformers
+    makes up what is missing.
+    """
     from transformers import PreTrainedModel
 
     original = vars(PreTrainedModel)["from_pretrained"]
-    settings = [_read_settings(file.parent, file.name) for file in find_model_files(folder) if file.suffix == ".json"]
-    # Models without a head of their own are read at their last layer, and many are saved without the pooler after it.
-    unused = () if any("pooler_output" in _find_texts(values) for values in settings) else ("pooler.",)
+    settings = [
+        _read_settings(file.parent, file.name)
+        for file in find_model_files(folder)
+        if file.suffix == ".json"
+    ]
+    # Models without a head of their own are read at their last layer, and many are saved without
+    # the pooler after it.
+    unused = (
+        () if any("pooler_output" in _find_texts(values) for values in settings) else ("pooler.",)
+    )
 
-    def load(cls: Any, /, *arguments: Any, output_loading_info: bool = False, **options: Any) -> Any:
+    def load(
+        cls: Any, /, *arguments: Any, output_loading_info: bool = False, **options: Any
+    ) -> Any:
         options["ignore_mismatched_sizes"] = True
         model, info = original.__func__(cls, *arguments, output_loading_info=True, **options)
-        mismatched = {str(key if isinstance(key, str) else key[0]) for key in info["mismatched_keys"]}
-        lacking = sorted(key for key in mismatched.union(info["missing_keys"]) if not key.startswith(unused))
+        mismatched = {
+            str(key if isinstance(key, str) else key[0]) for key in info["mismatched_keys"]
+        }
+        lacking = sorted(
+            key for key in mismatched.union(info["missing_keys"]) if not key.startswith(unused)
+        )
         if lacking:
             more = f" and {len(lacking) - MAX_NAMED:,} more" if len(lacking) > MAX_NAMED else ""
             raise PosirError(
-                f"the weights do not fit {CONFIG_FILE}: {', '.join(lacking[:MAX_NAMED])}{more} are missing or have another "
+                f"the weights do not fit {CONFIG_FILE}: {', '.join(lacking[:MAX_NAMED])}{more} "
+                "are missing or have another "
                 "shape, and would be random. Save the model again."
             )
         return (model, info) if output_loading_info else model
@@ -243,21 +335,33 @@ def resolve_model_folder(name: str, registered: Mapping[str, ModelMeta]) -> Mode
 
 
 def find_model_folder(name: str) -> Path | None:
-    """Return the folder with a model; raise PosirError for what is certainly a path, such as `./x`, and no model."""
+    """Return the folder with a model; raise PosirError for what is certainly a path, such as `./x`,
+    and no model.
+    """
     folder = Path(name).expanduser()
     if is_model_folder(folder):
         return folder
     if not (name.startswith(("/", "./", "../", "~")) or name.endswith("/") or name in (".", "..")):
         return None
     if not folder.is_dir():
-        raise PosirError(f"{name}: no such folder. Give the folder of a model, or the name of one that mteb or the Hub knows.")
+        raise PosirError(
+            f"{name}: no such folder. Give the folder of a model, or the name of one that mteb or "
+            "the Hub knows."
+        )
     inside = [str(path) for path in sorted(folder.iterdir()) if is_model_folder(path)]
-    suggestion = f" Did you mean {' or '.join(inside)}?" if inside else " Save the model with its `save_pretrained`."
-    raise PosirError(f"{name}: not a model; there is neither {MODULES_FILE} nor {CONFIG_FILE}.{suggestion}")
+    suggestion = (
+        f" Did you mean {' or '.join(inside)}?"
+        if inside
+        else " Save the model with its `save_pretrained`."
+    )
+    raise PosirError(
+        f"{name}: not a model; there is neither {MODULES_FILE} nor {CONFIG_FILE}.{suggestion}"
+    )
 
 
 def refuse_folder(folder: Path) -> None:
-    """Raise PosirError for a folder that asks a library to run code, or has a transformer's settings without weights.
+    """Raise PosirError for a folder that asks a library to run code, or has a transformer's
+    settings without weights.
 
     Neither mteb nor PyTorch is imported.
     """
@@ -265,7 +369,10 @@ def refuse_folder(folder: Path) -> None:
     check_folder(folder, digest_folder(folder))
     names = [file.name for file in find_model_files(folder)]
     if (folder / CONFIG_FILE).is_file() and not any(name.endswith(WEIGHTS) for name in names):
-        raise PosirError(f"{folder}: no weights, such as model.safetensors, beside {CONFIG_FILE}. Save the model again.")
+        raise PosirError(
+            f"{folder}: no weights, such as model.safetensors, beside {CONFIG_FILE}. Save the "
+            "model again."
+        )
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -274,7 +381,9 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def describe_folder(folder: Path) -> ModelMeta:
-    """Return mteb's metadata of the model in a folder; raise PosirError if a settings file or the kind is not known."""
+    """Return mteb's metadata of the model in a folder; raise PosirError if a settings file or the
+    kind is not known.
+    """
     from mteb.models import ModelMeta
 
     name = f"{LOCAL}/{name_folder(folder)}"
@@ -282,15 +391,22 @@ def describe_folder(folder: Path) -> ModelMeta:
     check_folder(folder, revision)
     settings = [_read_settings(folder, file) for file in KIND_SETTINGS]
     wrapper, kind, modalities = RESOLVE_LOADER.resolve()(name, *settings)
-    limits = [(_read_settings(folder, file) or {}).get(setting) for file, setting in WINDOW_SETTINGS.items()]
+    limits = [
+        (_read_settings(folder, file) or {}).get(setting)
+        for file, setting in WINDOW_SETTINGS.items()
+    ]
     return ModelMeta.create_empty(
         {
-            "loader": ModelLoader(wrapper.__name__, str(folder), partial(_load_folder, folder, wrapper)),
+            "loader": ModelLoader(
+                wrapper.__name__, str(folder), partial(_load_folder, folder, wrapper)
+            ),
             "name": name,
             "revision": revision,
             "model_type": [kind],
             "modalities": modalities,
-            "max_tokens": min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None),
+            "max_tokens": min(
+                (limit for limit in limits if isinstance(limit, int) and limit > 0), default=None
+            ),
             "framework": ["Sentence Transformers", "PyTorch"],
         }
     )
@@ -301,7 +417,9 @@ def _read_settings(folder: Path, file: str) -> Any:
     try:
         return json.loads(read_decompressed(path).decode()) if path.is_file() else None
     except (OSError, ValueError, RecursionError) as error:
-        raise PosirError(f"{path}: cannot be read ({summarize_error(error)}). Save the model again.") from error
+        raise PosirError(
+            f"{path}: cannot be read ({summarize_error(error)}). Save the model again."
+        ) from error
 
 
 def name_folder(folder: Path) -> str:
@@ -310,8 +428,14 @@ def name_folder(folder: Path) -> str:
 
     card = folder / "README.md"
     try:
-        named = ModelCard.load(card, ignore_metadata_errors=True).data.get("model_name") if card.is_file() else None
-    except Exception:  # a card is written by hand, and a mistake in it is no reason not to run the model
+        named = (
+            ModelCard.load(card, ignore_metadata_errors=True).data.get("model_name")
+            if card.is_file()
+            else None
+        )
+    except (
+        Exception
+    ):  # a card is written by hand, and a mistake in it is no reason not to run the model
         named = None
     if isinstance(named, str) and not DEFAULT_CARD_NAME.fullmatch(named):
         return legible_name(named)
@@ -321,14 +445,17 @@ def name_folder(folder: Path) -> str:
 
 def digest_folder(folder: Path) -> str:
     """Return a revision: 16 hexadecimal digits that identify a model's weights and settings."""
-    return digest_files({file.relative_to(folder).as_posix(): file for file in find_model_files(folder)})
+    return digest_files(
+        {file.relative_to(folder).as_posix(): file for file in find_model_files(folder)}
+    )
 
 
 def find_model_files(folder: Path) -> Iterator[Path]:
     """Yield the files that a model may be loaded from.
 
-    These are the files at the top level, except `IGNORED` ones, and all files of the folders that the model names as its parts.
-    Other folders, such as checkpoints, logs, and results of an evaluation, are not part of the model.
+    These are the files at the top level, except `IGNORED` ones, and all files of the folders that
+    the model names as its parts. Other folders, such as checkpoints, logs, and results of an
+    evaluation, are not part of the model.
     """
     parts = {TEMPLATES}
     for file in STRUCTURE_FILES:
@@ -345,7 +472,11 @@ def _find_texts(settings: Any) -> Iterator[str]:
     """Yield all texts in a JSON value, keys included."""
     for key, value in _find_settings([settings]):
         yield key
-        yield from (part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str))
+        yield from (
+            part
+            for part in (value if isinstance(value, list) else [value])
+            if isinstance(part, str)
+        )
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -1,7 +1,9 @@
-"""The Hugging Face Hub as the source of models: one request shows whether it answers, and one sentence says what to do if not.
+"""The Hugging Face Hub as the source of models: one request shows whether it answers, and one
+sentence says what to do if not.
 
-The Hub's client repeats every request for half a minute and more, once per file of a model, and ends in the errors of several
-libraries. Here it is asked once; while it does not answer, only its cache is used.
+The Hub's client repeats every request for half a minute and more, once per file of a model, and
+ends in the errors of several libraries. Here it is asked once; while it does not answer, only its
+cache is used.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 TIMEOUT = 5
 #: What to do without the Hub.
 ALTERNATIVES = (
-    "Give the folder of a model (./my-model), set HF_ENDPOINT to the address of a mirror, or copy the cache of a machine that "
+    "Give the folder of a model (./my-model), set HF_ENDPOINT to the address of a mirror, or copy "
+    "the cache of a machine that "
     "has downloaded a registered model, and set HF_HUB_CACHE to its folder and HF_HUB_OFFLINE=1."
 )
 #: What mteb calls the framework of models that are reached over the network and not downloaded.
@@ -33,13 +36,16 @@ API = "API"
 
 
 def is_downloaded(meta: ModelMeta) -> bool:
-    """Return whether a model is downloaded from the Hub: no folder, endpoint, service, BM25 or random model of mteb."""
+    """Return whether a model is downloaded from the Hub: no folder, endpoint, service, BM25 or
+    random model of mteb.
+    """
     return bool(meta.framework) and API not in meta.framework and portable_name(meta) == meta.name
 
 
 @contextmanager
 def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
-    """Use the cache alone if the Hub does not answer; if that is not enough, raise PosirError with `failure`, a clause.
+    """Use the cache alone if the Hub does not answer; if that is not enough, raise PosirError with
+    `failure`, a clause.
 
     A `suggestion` is the first line, in place of what to do without the Hub.
     """
@@ -52,7 +58,9 @@ def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is not None:  # of the operating system, such as a full disk; the libraries' own errors have none
+        if (
+            error.errno is not None
+        ):  # of the operating system, such as a full disk; the libraries' own errors have none
             raise
         raise missing_hub(failure, problem, suggestion) from error
     finally:
@@ -60,19 +68,31 @@ def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
 
 
 def missing_hub(failure: str, problem: str, suggestion: str = "") -> PosirError:
-    """Return the error for what the Hub would have: a clause, why the Hub does not answer, and what to do."""
-    lines = [suggestion, f"{failure} ({problem})."] if suggestion else [f"{failure} ({problem}).", ALTERNATIVES]
+    """Return the error for what the Hub would have: a clause, why the Hub does not answer, and what
+    to do.
+    """
+    lines = (
+        [suggestion, f"{failure} ({problem})."]
+        if suggestion
+        else [f"{failure} ({problem}).", ALTERNATIVES]
+    )
     return PosirError("\n".join(lines))
 
 
 def explain_missing_weights(meta: ModelMeta) -> AbstractContextManager[None]:
     """Return a context in which a model is loaded; see `explain_missing_hub`."""
-    return explain_missing_hub(describe_missing_weights(str(meta.name))) if is_downloaded(meta) else nullcontext()
+    return (
+        explain_missing_hub(describe_missing_weights(str(meta.name)))
+        if is_downloaded(meta)
+        else nullcontext()
+    )
 
 
 def describe_missing_weights(name: str) -> str:
     """Return a clause: the model of this name is not in the cache."""
-    return f"{name} is not complete in the cache ({constants.HF_HUB_CACHE}) and cannot be downloaded"
+    return (
+        f"{name} is not complete in the cache ({constants.HF_HUB_CACHE}) and cannot be downloaded"
+    )
 
 
 def is_in_cache(name: str, revision: str | None = None) -> bool:
@@ -82,7 +102,9 @@ def is_in_cache(name: str, revision: str | None = None) -> bool:
 
 
 def is_on_hub(name: str) -> bool:
-    """Ask the Hub for a model; return whether it may have it, which is so unless it says that it has not."""
+    """Ask the Hub for a model; return whether it may have it, which is so unless it says that it
+    has not.
+    """
     try:
         HfApi().model_info(name, timeout=TIMEOUT)
     except (RepositoryNotFoundError, HFValidationError):
@@ -93,7 +115,9 @@ def is_on_hub(name: str) -> bool:
 
 
 def find_hub_problem() -> str | None:
-    """Return why nothing can be downloaded from the Hub, None if it answers, whatever the answer."""
+    """Return why nothing can be downloaded from the Hub, None if it answers, whatever the
+    answer.
+    """
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     errors: list[Exception] = []
@@ -101,7 +125,8 @@ def find_hub_problem() -> str | None:
     def ask() -> None:
         try:
             get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
-        except Exception as error:  # of the HTTP library, which is another one in each major version of the Hub's client
+        # The Hub's client uses another HTTP library in each major version.
+        except Exception as error:
             errors.append(error)
 
     # A thread, since the lookup of a host's address has no limit of its own.
@@ -110,4 +135,6 @@ def find_hub_problem() -> str | None:
     request.join(TIMEOUT)
     if request.is_alive():
         return f"{constants.ENDPOINT} does not answer within {TIMEOUT} seconds"
-    return f"{constants.ENDPOINT} cannot be reached: {summarize_error(errors[0])}" if errors else None
+    return (
+        f"{constants.ENDPOINT} cannot be reached: {summarize_error(errors[0])}" if errors else None
+    )

@@ -1,7 +1,8 @@
-"""A loaded model's own account: the text that reaches its weights, where it cuts it, precision, dimensions.
+"""A loaded model's own account: the text that reaches its weights, where it cuts it, precision,
+dimensions.
 
-Texts are read as the ids that mteb's class passes to the model of transformers, which then does not compute: so reading them
-takes a call of the tokenizer, whatever the class does before it.
+Texts are read as the ids that mteb's class passes to the model of transformers, which then does not
+compute: so reading them takes a call of the tokenizer, whatever the class does before it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ class LoadedModel:
 
     def to_json(self) -> dict[str, Any]:
         """Return what is known, as results store it."""
-        texts = {"query_text": self.query and self.query.text, "document_text": self.document and self.document.text}
+        texts = {
+            "query_text": self.query and self.query.text,
+            "document_text": self.document and self.document.text,
+        }
         return {
             name: value
             for name, value in (texts | {**vars(self), "query": None, "document": None}).items()
@@ -89,8 +93,15 @@ def list_inner_models(model: object) -> Iterator[Any]:
 
 
 def find_transformer(model: object) -> PreTrainedModel | None:
-    """Return the model of transformers in a model of mteb; None if it has none, such as behind an API."""
-    modules = (module for inner in list_inner_models(model) if isinstance(inner, nn.Module) for module in inner.modules())
+    """Return the model of transformers in a model of mteb; None if it has none, such as behind an
+    API.
+    """
+    modules = (
+        module
+        for inner in list_inner_models(model)
+        if isinstance(inner, nn.Module)
+        for module in inner.modules()
+    )
     return next((module for module in modules if isinstance(module, PreTrainedModel)), None)
 
 
@@ -101,13 +112,22 @@ def find_inner_tokenizer(model: object) -> Any:
 
 
 def find_pooling(model: object) -> Any:
-    """Return the layer of sentence-transformers that makes one vector of those of all tokens; None if there is none."""
-    layers = (layer for inner in list_inner_models(model) if isinstance(inner, nn.Module) for layer in inner.modules())
+    """Return the layer of sentence-transformers that makes one vector of those of all tokens; None
+    if there is none.
+    """
+    layers = (
+        layer
+        for inner in list_inner_models(model)
+        if isinstance(inner, nn.Module)
+        for layer in inner.modules()
+    )
     return next((layer for layer in layers if type(layer).__name__ == "Pooling"), None)
 
 
 class _InputsReadError(BaseException):
-    """Ends a computation with the inputs of the weights; no handler of errors on the way may see it."""
+    """Ends a computation with the inputs of the weights; no handler of errors on the way may see
+    it.
+    """
 
     def __init__(self, ids: list[int]) -> None:
         super().__init__()
@@ -115,11 +135,16 @@ class _InputsReadError(BaseException):
 
 
 def read_ids(
-    model: MTEBModels, query: Dataset | None, document: Dataset | None, context: EncodingContext | None = None
+    model: MTEBModels,
+    query: Dataset | None,
+    document: Dataset | None,
+    context: EncodingContext | None = None,
 ) -> list[int] | None:
-    """Return the ids that the weights get for a query or a document, of a reranker for both; None if they are not here.
+    """Return the ids that the weights get for a query or a document, of a reranker for both; None
+    if they are not here.
 
-    Texts are rows of data. Without a context, the task is one that no model has a prompt of its own for.
+    Texts are rows of data. Without a context, the task is one that no model has a prompt of its own
+    for.
     """
     transformer = find_transformer(model)
     if transformer is None or not isinstance(model, ENCODERS | CrossEncoderProtocol):
@@ -140,16 +165,26 @@ def read_ids(
         raise _InputsReadError(first.tolist())
 
     if context is None:
-        metadata = build_metadata("posir-protocol", dataset="posir/protocol", revision="1", languages=["eng-Latn"])
+        metadata = build_metadata(
+            "posir-protocol", dataset="posir/protocol", revision="1", languages=["eng-Latn"]
+        )
         context = EncodingContext(metadata, SPLIT, "default")
     text = build_texts([QUERY])
     # Not a hook: classes may call the method itself.
     vars(transformer)["forward"] = stop
     try:
         if isinstance(model, EncoderProtocol):
-            context.encode(model, query or document or text, PromptType.query if document is None else PromptType.document)
+            context.encode(
+                model,
+                query or document or text,
+                PromptType.query if document is None else PromptType.document,
+            )
         elif isinstance(model, MultiVectorWrapper):
-            shared = {**context.task_arguments, "encode_kwargs": context.encode_kwargs, "num_proc": None}
+            shared = {
+                **context.task_arguments,
+                "encode_kwargs": context.encode_kwargs,
+                "num_proc": None,
+            }
             search: Any = copy(model)
             search.index(document or text, **shared)
             search.search(query or text, top_k=1, **shared)
@@ -177,37 +212,57 @@ def without_progress() -> Iterator[None]:
 
 
 def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None) -> LoadedModel:
-    """Return what a loaded model says of itself; its prompts may be those of the task of a context."""
+    """Return what a loaded model says of itself; its prompts may be those of the task of a
+    context.
+    """
     with without_progress():
         return _read(model, context)
 
 
 def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
-    transformer, tokenizer, pooling = find_transformer(model), find_inner_tokenizer(model), find_pooling(model)
+    transformer, tokenizer, pooling = (
+        find_transformer(model),
+        find_inner_tokenizer(model),
+        find_pooling(model),
+    )
     meta: Any = model.mteb_model_meta
     if transformer is None:
         window = meta.max_tokens and int(meta.max_tokens)
-        return LoadedModel(max_query_tokens=window, max_document_tokens=window, dimensions=meta.embed_dim)
+        return LoadedModel(
+            max_query_tokens=window, max_document_tokens=window, dimensions=meta.embed_dim
+        )
     sizes = (getattr(inner, "get_embedding_dimension", None) for inner in list_inner_models(model))
-    size = next((size for size in sizes if callable(size)), lambda: getattr(transformer.config, "hidden_size", None))
+    size = next(
+        (size for size in sizes if callable(size)),
+        lambda: getattr(transformer.config, "hidden_size", None),
+    )
     loaded = LoadedModel(
         dimensions=size() if isinstance(model, ENCODERS) else None,
         dtype=str(next(transformer.parameters()).dtype).removeprefix("torch."),
         attention=getattr(transformer.config, "_attn_implementation", None),
         padding_side=getattr(tokenizer, "padding_side", None),
-        pooling=pooling.pooling_mode if pooling is not None and isinstance(pooling.pooling_mode, str) else None,
+        pooling=pooling.pooling_mode
+        if pooling is not None and isinstance(pooling.pooling_mode, str)
+        else None,
         prompt_is_pooled=None if pooling is None else str(pooling.include_prompt).lower(),
     )
-    return loaded if tokenizer is None else replace(loaded, **_read_texts(model, tokenizer, context))
+    return (
+        loaded if tokenizer is None else replace(loaded, **_read_texts(model, tokenizer, context))
+    )
 
 
-def _read_texts(model: MTEBModels, tokenizer: Any, context: EncodingContext | None) -> dict[str, Any]:
+def _read_texts(
+    model: MTEBModels, tokenizer: Any, context: EncodingContext | None
+) -> dict[str, Any]:
     """Return the fields on texts, and on where they are cut."""
     is_encoder, words = isinstance(model, ENCODERS), " ".join(["the"] * MANY_WORDS)
     query, document, long = (build_texts([text]) for text in (QUERY, DOCUMENT, words))
     count = len(tokenizer(words, verbose=False)["input_ids"])
     cuts = [(long, None), (None, long)] if is_encoder else [(query, long)]
-    windows = [len(ids) if (ids := read_ids(model, *texts)) and len(ids) < count else None for texts in cuts]
+    windows = [
+        len(ids) if (ids := read_ids(model, *texts)) and len(ids) < count else None
+        for texts in cuts
+    ]
     return {
         **_read_pair(model, tokenizer, query, document, context),
         "max_query_tokens": windows[0] if is_encoder else None,
@@ -216,16 +271,28 @@ def _read_texts(model: MTEBModels, tokenizer: Any, context: EncodingContext | No
 
 
 def _read_pair(
-    model: MTEBModels, tokenizer: Any, query: Dataset, document: Dataset, context: EncodingContext | None
+    model: MTEBModels,
+    tokenizer: Any,
+    query: Dataset,
+    document: Dataset,
+    context: EncodingContext | None,
 ) -> dict[str, Any]:
     is_encoder = isinstance(model, ENCODERS)
     asked = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
     read = _decode(tokenizer, read_ids(model, None if is_encoder else query, document, context))
-    return {"query": asked, "document": read, "last_token": tokenizer.decode([read.ids[-1]]) if read else None}
+    return {
+        "query": asked,
+        "document": read,
+        "last_token": tokenizer.decode([read.ids[-1]]) if read else None,
+    }
 
 
-def read_example(model: MTEBModels, query: Dataset, document: Dataset, context: EncodingContext) -> dict[str, Any]:
-    """Return a query and a document of data as the weights get them, as results name them; {} if they are not here."""
+def read_example(
+    model: MTEBModels, query: Dataset, document: Dataset, context: EncodingContext
+) -> dict[str, Any]:
+    """Return a query and a document of data as the weights get them, as results name them; {} if
+    they are not here.
+    """
     tokenizer = find_inner_tokenizer(model)
     if tokenizer is None:
         return {}

@@ -1,4 +1,6 @@
-"""Models by what they read: a model whose reading length is measured, and the embedder of a system by name."""
+"""Models by what they read: a model whose reading length is measured, and the embedder of a system
+by name.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
 SERVER = "the server"
 #: Words beyond the longest window, by which a text is certainly cut.
 BEYOND = 64
-#: Most requests about a limit that is where the server says; texts in a request, of which two are unchanged.
+#: Most requests about a limit that is where the server says; texts in a request, of which two are
+#: unchanged.
 VERIFIED_REQUESTS, TEXTS = 5, CHANGES + 2
 
 
@@ -77,9 +80,11 @@ class MeasuredModel:
         *,
         retries: int | None = None,
     ) -> MeasuredModel:
-        """Return a model behind an endpoint, with the limit that its server states and what the tokens of a text show of it.
+        """Return a model behind an endpoint, with the limit that its server states and what the
+        tokens of a text show of it.
 
-        Neither mteb nor PyTorch is imported. Failed requests are repeated `retries` times, by default as ever.
+        Neither mteb nor PyTorch is imported. Failed requests are repeated `retries` times, by
+        default as ever.
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
         count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
@@ -91,7 +96,11 @@ class MeasuredModel:
                 sizes = [*(words for words in COUNTED_WORDS if words < longest), longest + BEYOND]
                 source = TextSource((), None)
                 counted = client.count_read(source.build(words, 0).prefix(words) for words in sizes)
-                limit, refuses, speed = counted.limit or stated, counted.refuses, counted.seconds_per_word
+                limit, refuses, speed = (
+                    counted.limit or stated,
+                    counted.refuses,
+                    counted.seconds_per_word,
+                )
             start = time.perf_counter()
             verified = find_special_tokens(encode, limit, refuses=refuses) if limit else None
             if limit and not speed:
@@ -120,13 +129,20 @@ class MeasuredModel:
         """Special tokens and those of the prompt."""
         return (self.special_tokens or 0) + self.prompt_tokens
 
-    def measure(self, texts: Sequence[str] = (), *, required: int = 0, max_tokens: int | None = None) -> ReadingLength:
-        """Measure which part of a text the model reads, and keep it; raise PosirError if it cannot encode short texts.
+    def measure(
+        self, texts: Sequence[str] = (), *, required: int = 0, max_tokens: int | None = None
+    ) -> ReadingLength:
+        """Measure which part of a text the model reads, and keep it; raise PosirError if it cannot
+        encode short texts.
 
-        Documents are put together from the texts, by default from frequent English words. At least the tokens that are required
-        are tried, at most `max_tokens`: by default a quarter more than the model claims, at most 32,768.
+        Documents are put together from the texts, by default from frequent English words. At least
+        the tokens that are required are tried, at most `max_tokens`: by default a quarter more than
+        the model claims, at most 32,768.
         """
-        description = f"Finding how far the model reads{self._estimate_cost(max(required, max_tokens or MAX_TOKENS))}"
+        description = (
+            "Finding how far the model "
+            f"reads{self._estimate_cost(max(required, max_tokens or MAX_TOKENS))}"
+        )
         with self.measuring(), track(description) as advance:
             try:
                 reading = measure_reading_length(
@@ -143,7 +159,8 @@ class MeasuredModel:
                 raise
             except Exception as error:  # the model's own code
                 raise PosirError(
-                    f"{self.name}: the model cannot encode even a short text ({summarize_error(error)}). Its files are "
+                    f"{self.name}: the model cannot encode even a short text "
+                    f"({summarize_error(error)}). Its files are "
                     "damaged, or need another version of its library."
                 ) from error
         if not self.is_experiment:
@@ -151,7 +168,9 @@ class MeasuredModel:
         return reading
 
     def _estimate_cost(self, longest: int) -> str:
-        """Return the most requests to a server, and the time that they take with texts of the claimed or longest length."""
+        """Return the most requests to a server, and the time that they take with texts of the
+        claimed or longest length.
+        """
         if not self.seconds_per_word:
             return ""
         is_verified = self.claimed_tokens is not None and self.count_tokens is not None
@@ -161,7 +180,9 @@ class MeasuredModel:
 
 
 def load_embedder(name: str) -> ReadPart | MTEBModels:
-    """Load a model; of an endpoint, return what it reads, which is measured unless that is known of its revision."""
+    """Load a model; of an endpoint, return what it reads, which is measured unless that is known of
+    its revision.
+    """
     endpoint = find_endpoint(name)
     if endpoint is None or RERANKER.fullmatch(endpoint.model):
         from posir_tasks.models.registry import load_model

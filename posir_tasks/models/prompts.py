@@ -1,4 +1,6 @@
-"""The prompt that a loaded model puts before a text, where mteb's class for the model tells, and the input it makes of it."""
+"""The prompt that a loaded model puts before a text, where mteb's class for the model tells, and
+the input it makes of it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
 
 #: Methods that put a prompt of `model_prompts` before each text, and use nothing else of the task.
-PROMPT_METHODS = (SentenceTransformerEncoderWrapper.encode, SparseEncoderWrapper.encode, EndpointEncoder.encode)
+PROMPT_METHODS = (
+    SentenceTransformerEncoderWrapper.encode,
+    SparseEncoderWrapper.encode,
+    EndpointEncoder.encode,
+)
 #: Names of the prompt that sentence-transformers looks for if it is given none for a document.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 #: Attribute of a model whose prompts were replaced.
@@ -41,23 +47,31 @@ class PromptText:
 
 
 def find_encode(model: Any) -> Any:
-    """Return the function that encodes texts of a loaded model, without what is around it; None if it has none."""
+    """Return the function that encodes texts of a loaded model, without what is around it; None if
+    it has none.
+    """
     # A method around another one, of `functools.wraps`, calls it with the same texts and task.
     encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
     return encode and unwrap(encode)
 
 
 def has_model_prompts(model: Any) -> bool:
-    """Return whether the class of a loaded model puts a prompt of `model_prompts` before each text, and nothing else."""
+    """Return whether the class of a loaded model puts a prompt of `model_prompts` before each text,
+    and nothing else.
+    """
     return find_encode(model) in PROMPT_METHODS or type(model) is MultiVectorWrapper
 
 
 def replace_prompts(model: Any, query: str | None, document: str | None = None) -> bool:
-    """Let a loaded model put texts before queries and documents in place of its own prompts; return False if its class cannot.
+    """Let a loaded model put texts before queries and documents in place of its own prompts; return
+    False if its class cannot.
 
     Without a text for queries or for documents, their prompts are left as they are.
     """
-    if any(getattr(inner, REPLACED, None) == (query, document) for inner in [model, *vars(model).values()]):
+    if any(
+        getattr(inner, REPLACED, None) == (query, document)
+        for inner in [model, *vars(model).values()]
+    ):
         return True
     given = {PromptType.query.value: query, PromptType.document.value: document}
     texts = {kind: text for kind, text in given.items() if text is not None}
@@ -68,7 +82,9 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
         model.model_prompts = _keep_prompts(model.model_prompts or {}, texts) | texts
     elif find_encode(model) is InstructSentenceTransformerModel.encode:
         model.instruction_template = _build_template(texts, model.instruction_template)
-        model.apply_instruction_to_passages = model.apply_instruction_to_passages if document is None else bool(document)
+        model.apply_instruction_to_passages = (
+            model.apply_instruction_to_passages if document is None else bool(document)
+        )
     elif isinstance(model, AbsEncoder):
         _answer_with_prompts(model, texts)
     else:
@@ -102,7 +118,10 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
         # A protocol gives documents no text, and a class that does not ask for one puts none there.
         is_needed = kind in prompts and (kind == PromptType.query.value or bool(prompts[kind]))
         if is_needed and not asked:
-            raise PosirError(f"the {kind} prompt of the run cannot be given to the class {type(model).__name__}. Unset it.")
+            raise PosirError(
+                f"the {kind} prompt of the run cannot be given to the class "
+                f"{type(model).__name__}. Unset it."
+            )
         return embeddings
 
     for method in ("get_task_instruction", "get_instruction", "get_prompt"):
@@ -114,17 +133,25 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
 
 
 def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict[str, str]:
-    """Return the prompts of the kind, `query` or `document`, that is not replaced; none if both are.
+    """Return the prompts of the kind, `query` or `document`, that is not replaced; none if both
+    are.
 
-    The other kind does not get them: mteb prefers `<task>-document` to `<task>`, and that to `document`.
+    The other kind does not get them: mteb prefers `<task>-document` to `<task>`, and that to
+    `document`.
     """
     kinds = (PromptType.query.value, PromptType.document.value)
     kept = next((kind for kind in kinds if kind not in replaced), None)
     if kept is None:
         return {}
     other = next(kind for kind in kinds if kind != kept)
-    of_kind = {name: text for name, text in prompts.items() if name == kept or name.endswith(f"-{kept}")}
-    of_both = {name: text for name, text in prompts.items() if name not in of_kind and name.split("-")[-1] != other}
+    of_kind = {
+        name: text for name, text in prompts.items() if name == kept or name.endswith(f"-{kept}")
+    }
+    of_both = {
+        name: text
+        for name, text in prompts.items()
+        if name not in of_kind and name.split("-")[-1] != other
+    }
     return {f"{name}-{kept}": text for name, text in of_both.items()} | of_kind
 
 
@@ -141,8 +168,12 @@ def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str
     return fill
 
 
-def find_prompt(model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> PromptText | None:
-    """Return the prompt with which an mteb model encodes texts of a task; None if its class may use anything in the task."""
+def find_prompt(
+    model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None
+) -> PromptText | None:
+    """Return the prompt with which an mteb model encodes texts of a task; None if its class may use
+    anything in the task.
+    """
     if has_model_prompts(model):
         return PromptText(get_prompt(model.model_prompts, task_metadata, prompt_type))
     if find_encode(model) is not InstructSentenceTransformerModel.encode:
@@ -154,7 +185,9 @@ def find_prompt(model: Any, task_metadata: TaskMetadata, prompt_type: PromptType
 
 
 def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
-    """Return the text that reaches a loaded model of sentence-transformers before each document; None if it is unknown."""
+    """Return the text that reaches a loaded model of sentence-transformers before each document;
+    None if it is unknown.
+    """
     prompt = find_prompt(model, task_metadata, PromptType.document)
     if prompt is None:
         return None
@@ -162,11 +195,20 @@ def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
         return prompt.text
     names = () if isinstance(model, InstructSentenceTransformerModel) else DOCUMENT_PROMPTS
     prompts: Mapping[str, str] = model.model.prompts
-    return prompts.get(next((name for name in names if name in prompts), model.model.default_prompt_name)) or ""
+    return (
+        prompts.get(
+            next((name for name in names if name in prompts), model.model.default_prompt_name)
+        )
+        or ""
+    )
 
 
 def preprocess(model: Any, inputs: Sequence[Any], **options: Any) -> Mapping[str, Any]:
-    """Return the tensors that a model of sentence-transformers makes of its inputs; before 5.4 it calls this `tokenize`."""
+    """Return the tensors that a model of sentence-transformers makes of its inputs; before 5.4 it
+    calls this `tokenize`.
+    """
     known = hasattr(model, "preprocess")
-    features: Mapping[str, Any] = model.preprocess(inputs, **options) if known else model.tokenize(inputs)
+    features: Mapping[str, Any] = (
+        model.preprocess(inputs, **options) if known else model.tokenize(inputs)
+    )
     return features

@@ -1,8 +1,9 @@
 """Protocols: how the authors of each paper ran each model.
 
-`protocols.csv` has a row for a paper and a model, with the place in the authors' code or text that says so. An empty cell means
-that the authors set nothing there, so that the library's or the model's own setting holds; before texts, it means no prompt.
-`unknown` is not known, is not applied, and is printed as such.
+`protocols.csv` has a row for a paper and a model, with the place in the authors' code or text that
+says so. An empty cell means that the authors set nothing there, so that the library's or the
+model's own setting holds; before texts, it means no prompt. `unknown` is not known, is not applied,
+and is printed as such.
 """
 
 from __future__ import annotations
@@ -17,14 +18,23 @@ from typing import Literal, TypeAlias, get_args
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import LOCAL, bare_name
 
-PaperName: TypeAlias = Literal["posq", "myopic-trap", "posir", "built-in-or-learned", "bias-learning"]
+PaperName: TypeAlias = Literal[
+    "posq", "myopic-trap", "posir", "built-in-or-learned", "bias-learning"
+]
 PAPERS: tuple[str, ...] = get_args(PaperName)
 #: Short titles of the papers.
-TITLES = dict(zip(PAPERS, ("PosQ", "Myopic Trap", "PosIR", "Built-in or Learned", "Bias Learning"), strict=True))
+TITLES = dict(
+    zip(
+        PAPERS,
+        ("PosQ", "Myopic Trap", "PosIR", "Built-in or Learned", "Bias Learning"),
+        strict=True,
+    )
+)
 #: Papers with published results, by the beginning of the tasks' names.
 TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
-#: Fields that a loaded model is given, with their names in sentences; in the order in which they are listed.
+#: Fields that a loaded model is given, with their names in sentences; in the order in which they
+#: are listed.
 SETTINGS = {
     "query_prompt": "query prompt",
     "document_prompt": "document prompt",
@@ -41,7 +51,12 @@ SETTINGS = {
     "rerank_template": "template",
 }
 #: Fields that are stated: what searches, and with what it was run.
-STATED = {"first_stage": "first stage", "depth": "reranked", "index": "index", "versions": "versions"}
+STATED = {
+    "first_stage": "first stage",
+    "depth": "reranked",
+    "index": "index",
+    "versions": "versions",
+}
 
 
 @dataclass(frozen=True)
@@ -70,11 +85,15 @@ class Protocol:
     depth: str
     """Documents that are reranked."""
     first_stage: str
-    """The model whose documents are reranked, as `TASK=MODEL`, for tasks whose names begin like that."""
+    """The model whose documents are reranked, as `TASK=MODEL`, for tasks whose names begin like
+    that.
+    """
     index: str
     versions: str
     mteb_differs: str
-    """Fields, separated by spaces, in which mteb's own settings of the model are others or are left to the model."""
+    """Fields, separated by spaces, in which mteb's own settings of the model are others or are left
+    to the model.
+    """
     source: str
     """Repository@commit and place, or the part of the paper's text."""
     status: str
@@ -84,7 +103,9 @@ class Protocol:
         """Return what a field sets; None if the authors set nothing, or it is not known."""
         value: str = getattr(self, name)
         # Papers whose probes have no queries say nothing of them.
-        is_prompt = name == "document_prompt" or (name == "query_prompt" and self.kind not in ("probe", "training"))
+        is_prompt = name == "document_prompt" or (
+            name == "query_prompt" and self.kind not in ("probe", "training")
+        )
         return None if value == UNKNOWN or (not value and not is_prompt) else value
 
     def find_number(self, name: str) -> int | None:
@@ -93,14 +114,20 @@ class Protocol:
         return None if value is None else int(value)
 
     def find_first_stage(self, task: str) -> str | None:
-        """Return the model whose documents the authors reranked on a task; None if they ran nothing on it."""
+        """Return the model whose documents the authors reranked on a task; None if they ran nothing
+        on it.
+        """
         stages = (pair.partition("=") for pair in self.first_stage.split())
         return next((model for prefix, _, model in stages if task.startswith(prefix)), None)
 
     def asked(self) -> dict[str, str]:
         """Return all that the row sets or says is unknown, by field."""
         names = ("paper", *SETTINGS, *STATED, "source", "status")
-        return {name: value for name in names if (value := getattr(self, name)) or name in ("query_prompt", "document_prompt")}
+        return {
+            name: value
+            for name in names
+            if (value := getattr(self, name)) or name in ("query_prompt", "document_prompt")
+        }
 
 
 @cache
@@ -122,35 +149,54 @@ def list_protocols(paper: str) -> list[Protocol]:
 
 
 def find_protocol(paper: str, model: str) -> Protocol:
-    """Return the row of a paper and a model by its full or bare name; raise PosirError if there is none."""
+    """Return the row of a paper and a model by its full or bare name; raise PosirError if there is
+    none.
+    """
     rows, plain = list_protocols(paper), model.partition("+")[0].removeprefix(f"{LOCAL}/")
     protocol = next((row for row in rows if plain in (row.model, bare_name(row.model))), None)
     if protocol is None:
         raise PosirError(
-            f"protocol {paper}: the paper's authors did not run {model}. They ran {', '.join(row.model for row in rows)}."
+            f"protocol {paper}: the paper's authors did not run {model}. They ran "
+            f"{', '.join(row.model for row in rows)}."
         )
     return protocol
 
 
 def describe_difference(paper: str, model: str) -> str:
-    """Return in which settings mteb runs a model otherwise than a paper's authors, as far as is known; "" if in none."""
-    row = next((row for row in list_protocols(paper) if _plain_name(row.model) == _plain_name(model)), None)
+    """Return in which settings mteb runs a model otherwise than a paper's authors, as far as is
+    known; "" if in none.
+    """
+    row = next(
+        (row for row in list_protocols(paper) if _plain_name(row.model) == _plain_name(model)), None
+    )
     if row is None or not row.mteb_differs:
         return ""
     names = {**SETTINGS, **STATED}
-    differing = [name for name in row.mteb_differs.split() if name != "max_query_tokens" or row.kind == "reranker"]
-    parts = (f"{names[name]} {quote_value(getattr(row, name) or 'of the model itself')}" for name in differing)
+    differing = [
+        name
+        for name in row.mteb_differs.split()
+        if name != "max_query_tokens" or row.kind == "reranker"
+    ]
+    parts = (
+        f"{names[name]} {quote_value(getattr(row, name) or 'of the model itself')}"
+        for name in differing
+    )
     return f"mteb's settings; the authors of {TITLES[paper]}: {', '.join(parts)}"
 
 
 def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each way in which mteb runs models otherwise than the authors of a figure that stands beside them.
+    """Return a line for each way in which mteb runs models otherwise than the authors of a figure
+    that stands beside them.
 
     Runs are pairs of a paper, or a task that it has figures on, and a model.
     """
     models: dict[str, dict[str, None]] = {}
     for subject, model in runs:
-        paper = subject if subject in PAPERS else next((TASKS[start] for start in TASKS if subject.startswith(start)), None)
+        paper = (
+            subject
+            if subject in PAPERS
+            else next((TASKS[start] for start in TASKS if subject.startswith(start)), None)
+        )
         if paper is not None and (difference := describe_difference(paper, model)):
             models.setdefault(difference, {})[model] = None
     return [f"{', '.join(names)}: {difference}." for difference, names in models.items()]

@@ -1,13 +1,16 @@
-"""The part of a text that a model reads, from its embeddings alone: a change of what it does not read changes nothing.
+"""The part of a text that a model reads, from its embeddings alone: a change of what it does not
+read changes nothing.
 
-The same for a local model, an API and a server, whatever its metadata claims. Three searches find the part: texts with the same
-head and another tail show where the model stops, texts with the same tail and another head where it begins, and texts with the
-same ends and another middle whether it leaves something out between them. Each edge is found by bisection. A model that refuses
-long texts instead of cutting them reads the longest text that it accepts.
+The same for a local model, an API and a server, whatever its metadata claims. Three searches find
+the part: texts with the same head and another tail show where the model stops, texts with the same
+tail and another head where it begins, and texts with the same ends and another middle whether it
+leaves something out between them. Each edge is found by bisection. A model that refuses long texts
+instead of cutting them reads the longest text that it accepts.
 
-A changed embedding proves that something of the change is read; an unchanged one may be too small a change to be seen beside
-the noise of a server, since mean pooling over n tokens divides a change of one token by n. So noise is measured with every
-request, and if a single token may be lost in it, the length has bounds instead of a number.
+A changed embedding proves that something of the change is read; an unchanged one may be too small a
+change to be seen beside the noise of a server, since mean pooling over n tokens divides a change of
+one token by n. So noise is measured with every request, and if a single token may be lost in it,
+the length has bounds instead of a number.
 """
 
 from __future__ import annotations
@@ -49,18 +52,21 @@ from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
 
 logger = logging.getLogger(__name__)
 
-#: Pieces (words, mostly) of the first text that is tried if the model claims nothing; each further one is longer by a factor.
+#: Pieces (words, mostly) of the first text that is tried if the model claims nothing; each further
+#: one is longer by a factor.
 FIRST_PIECES, GROWTH = 256, 4
 #: Pieces of a text that every model accepts.
 ACCEPTED_PIECES = 8
-#: A text in so many blocks, and those that are changed, each by itself, to see whether its ends and its middle are read.
+#: A text in so many blocks, and those that are changed, each by itself, to see whether its ends and
+#: its middle are read.
 BLOCKS, CHANGED_BLOCKS = 16, (0, 3, 6, 9, 12, 15)
-#: Blocks that are changed, each by itself, to see whether there is a gap: in what is taken to be read, in the longest text that
-#: is tried, and in one that is read in samples.
+#: Blocks that are changed, each by itself, to see whether there is a gap: in what is taken to be
+#: read, in the longest text that is tried, and in one that is read in samples.
 READ_BLOCKS, LONGEST_BLOCKS, SAMPLED_BLOCKS = 6, 12, 24
 #: Most special tokens of a text.
 MAX_SPECIAL = 3
-#: A reading length is sought up to this many tokens, or up to this multiple of what the model claims.
+#: A reading length is sought up to this many tokens, or up to this multiple of what the model
+#: claims.
 MAX_TOKENS, CLAIM_FACTOR = 32_768, 1.25
 
 
@@ -85,23 +91,31 @@ class ReadingLength:
     """The length of text that a model reads."""
 
     part: Part | None
-    """The part of long texts that is read; None if the longest text was read as a whole: the numbers are then lower bounds."""
+    """The part of long texts that is read; None if the longest text was read as a whole: the
+    numbers are then lower bounds.
+    """
     tokens: Bounds | None
     """Tokens of the text, without special ones; None if the tokenizer is unknown."""
     words: Bounds
     """Words: runs without white space, or characters of a text in a script without spaces."""
     characters: Bounds
     estimated_tokens: Bounds
-    """For models whose tokenizer is unknown: a token per four bytes, or per word of a synthetic text."""
+    """For models whose tokenizer is unknown: a token per four bytes, or per word of a synthetic
+    text.
+    """
     unit: str
-    """Unit of the limit, `tokens`, `words` or `characters`: the first in which all documents agree."""
+    """Unit of the limit, `tokens`, `words` or `characters`: the first in which all documents
+    agree.
+    """
     documents: int
     refusal: str = ""
     """The error for longer texts, if the model refuses them instead of cutting them."""
     synthetic: bool = False
     """Whether the texts were made of frequent English words."""
     at_start: ReadingLength | None = None
-    """The length at the start, for `ends` and `samples`, that is read without a gap; None if the start is not read."""
+    """The length at the start, for `ends` and `samples`, that is read without a gap; None if the
+    start is not read.
+    """
 
     @property
     def complete(self) -> bool:
@@ -109,16 +123,22 @@ class ReadingLength:
         return self.part is None
 
     def read_part(self, added: int = 0) -> ReadPart:
-        """Return what is read as results store it, by the upper bounds, with so many tokens of prompt and special ones."""
+        """Return what is read as results store it, by the upper bounds, with so many tokens of
+        prompt and special ones.
+        """
         if self.part is None:
             return ReadPart.all(KnownBy.MEASURED)
         tokens = (self.tokens or self.estimated_tokens).high + added
-        head = self.at_start and (self.at_start.tokens or self.at_start.estimated_tokens).high + added
+        head = (
+            self.at_start and (self.at_start.tokens or self.at_start.estimated_tokens).high + added
+        )
         at_start = max(1, min(head or 0, tokens - 1)) if self.part is Part.ENDS else None
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
     def stored_part(self, added: int = 0) -> ReadPart:
-        """Return what is read for results on other texts: where the longest text was read as a whole, at least so much."""
+        """Return what is read for results on other texts: where the longest text was read as a
+        whole, at least so much.
+        """
         if self.part is not None:
             return self.read_part(added)
         # A token is a word at most, mostly.
@@ -127,7 +147,9 @@ class ReadingLength:
 
     @property
     def from_start(self) -> ReadingLength | None:
-        """The length that is read from the start on without a gap; None if the start is not read."""
+        """The length that is read from the start on without a gap; None if the start is not
+        read.
+        """
         return self if self.part in (None, Part.FIRST) else self.at_start
 
     @property
@@ -137,7 +159,9 @@ class ReadingLength:
 
     def in_unit(self, unit: str) -> Bounds:
         """Return the reading length in a unit: `tokens`, `words` or `characters`."""
-        return {"tokens": self.tokens, "words": self.words, "characters": self.characters}[unit] or self.words
+        return {"tokens": self.tokens, "words": self.words, "characters": self.characters}[
+            unit
+        ] or self.words
 
 
 def measure_reading_length(
@@ -151,23 +175,31 @@ def measure_reading_length(
     max_tokens: int | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ReadingLength:
-    """Measure how far a model reads, with synthetic documents or of texts; errors of a model that encodes none are its own.
+    """Measure how far a model reads, with synthetic documents or of texts; errors of a model that
+    encodes none are its own.
 
     Args:
         encode: The model; its prompt for documents is part of what it reads, and not counted.
-        texts: Short ones are joined, and repeated if all together are too short. By default, frequent English words.
+        texts: Short ones are joined, and repeated if all together are too short. By default,
+            frequent English words.
         count_tokens: None if the tokenizer is unknown.
         claimed_tokens: What the model claims to read, special tokens included; None if unknown.
         special_tokens: Special tokens of a text.
         required_tokens: What it should read; texts of at least so many tokens are tried.
-        max_tokens: Longest text that is tried otherwise; by default a quarter more than the model claims, at most 32,768.
+        max_tokens: Longest text that is tried otherwise; by default a quarter more than the model
+            claims, at most 32,768.
         advance: Called after every request.
     """
     usual = min(MAX_TOKENS, round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS)
     limit = max(max_tokens or usual, required_tokens)
     probe, source = ModelProbe(encode, advance), TextSource(texts, count_tokens)
     # In synthetic texts of a known tokenizer, pieces are tokens.
-    is_guess = claimed_tokens is not None and special_tokens < claimed_tokens < limit and count_tokens and not texts
+    is_guess = (
+        claimed_tokens is not None
+        and special_tokens < claimed_tokens < limit
+        and count_tokens
+        and not texts
+    )
     claimed = claimed_tokens - special_tokens if claimed_tokens and is_guess else None
     try:
         return _measure_part(probe, source, limit, claimed)
@@ -175,10 +207,14 @@ def measure_reading_length(
         return _measure_refusal(probe, source, refusal, claimed)
 
 
-def _measure_part(probe: ModelProbe, source: TextSource, limit: int, claimed: int | None) -> ReadingLength:
-    """Measure what a model reads that accepts texts of any length; raise _RefusedError if it refuses one.
+def _measure_part(
+    probe: ModelProbe, source: TextSource, limit: int, claimed: int | None
+) -> ReadingLength:
+    """Measure what a model reads that accepts texts of any length; raise _RefusedError if it
+    refuses one.
 
-    The longest text that is tried has `limit` tokens; what the model claims to read is None without a tokenizer.
+    The longest text that is tried has `limit` tokens; what the model claims to read is None without
+    a tokenizer.
     """
     survey = _find_size(probe, source, limit, claimed)
     document, size, gap = survey.document, survey.size, survey.find_gap()
@@ -186,26 +222,47 @@ def _measure_part(probe: ModelProbe, source: TextSource, limit: int, claimed: in
         return _summarize(source, [Cut(document, size)])
     start, end = gap
     if end == size or (start == 0 and survey.tail_read):
-        edges = [_EdgeSearch(probe, source, end=start == 0 and survey.tail_read, stop=size, claimed=claimed or 0)]
+        edges = [
+            _EdgeSearch(
+                probe, source, end=start == 0 and survey.tail_read, stop=size, claimed=claimed or 0
+            )
+        ]
     elif start and survey.tail_read:
-        edges = [_EdgeSearch(probe, source, end=from_end, stop=size - start if from_end else end) for from_end in (False, True)]
+        edges = [
+            _EdgeSearch(probe, source, end=from_end, stop=size - start if from_end else end)
+            for from_end in (False, True)
+        ]
     else:
         return _measure_samples(survey, source)
     cuts = [edge.find(document, survey.known if end == size else {}) for edge in edges]
     if _has_gaps(probe, document, edges, [cut[0] for cut in cuts]):
         return _measure_samples(survey, source)
-    lengths = [_summarize(source, cut, Part.LAST if edge.end else Part.FIRST) for edge, cut in zip(edges, cuts, strict=True)]
+    lengths = [
+        _summarize(source, cut, Part.LAST if edge.end else Part.FIRST)
+        for edge, cut in zip(edges, cuts, strict=True)
+    ]
     if len(lengths) == 1:
         return lengths[0]
     head, tail = lengths
-    counts: dict[str, Any] = {unit: getattr(head, unit) + getattr(tail, unit) for unit in source.counters}
+    counts: dict[str, Any] = {
+        unit: getattr(head, unit) + getattr(tail, unit) for unit in source.counters
+    }
     unit = head.unit if head.unit == tail.unit else "words"
-    return replace(head, part=Part.ENDS, unit=unit, documents=min(head.documents, tail.documents), at_start=head, **counts)
+    return replace(
+        head,
+        part=Part.ENDS,
+        unit=unit,
+        documents=min(head.documents, tail.documents),
+        at_start=head,
+        **counts,
+    )
 
 
 @dataclass
 class _EdgeSearch:
-    """The search for the edge of what is read, from the start or the end of the text on, in several documents."""
+    """The search for the edge of what is read, from the start or the end of the text on, in several
+    documents.
+    """
 
     probe: ModelProbe
     source: TextSource
@@ -224,7 +281,9 @@ class _EdgeSearch:
         cuts: list[Cut] = []
         for number in range(MAX_DOCUMENTS):
             if number:
-                other = self.source.build(len(document.pieces), number).seen_from(end=self.end, stop=self.stop)
+                other = self.source.build(len(document.pieces), number).seen_from(
+                    end=self.end, stop=self.stop
+                )
                 search = CutSearch(self.probe, other)
                 search.ask_near(cuts[-1].pieces, exactly=not self.source.texts)
             cuts.append(search.finish())
@@ -238,12 +297,22 @@ class _EdgeSearch:
         return cuts
 
 
-def _has_gaps(probe: ModelProbe, document: ProbedText, edges: Sequence[_EdgeSearch], cuts: Sequence[Cut]) -> bool:
-    """Return whether something within the edges is not read, or the edges are elsewhere in a shorter document."""
+def _has_gaps(
+    probe: ModelProbe, document: ProbedText, edges: Sequence[_EdgeSearch], cuts: Sequence[Cut]
+) -> bool:
+    """Return whether something within the edges is not read, or the edges are elsewhere in a
+    shorter document.
+    """
     for edge, cut in zip(edges, cuts, strict=True):
         read = cut.pieces - 1
         blocks = divide(0, read, READ_BLOCKS if read >= FEW_PIECES * READ_BLOCKS else CUTS)
-        if min(probe.find_read(document.seen_from(end=edge.end, stop=edge.stop), blocks).values(), default=LOST) <= 1:
+        if (
+            min(
+                probe.find_read(document.seen_from(end=edge.end, stop=edge.stop), blocks).values(),
+                default=LOST,
+            )
+            <= 1
+        ):
             return True
     if not any(edge.end for edge in edges):
         return False
@@ -253,25 +322,36 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, edges: Sequence[_EdgeSear
     tail = len(shorter.pieces) - widths[-1]
     # So many pieces are seen beside the noise.
     least = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts))
-    within, between = (tail, min(tail + least, len(shorter.pieces))), (widths[0] if len(widths) > 1 else 0, tail)
+    within, between = (
+        (tail, min(tail + least, len(shorter.pieces))),
+        (widths[0] if len(widths) > 1 else 0, tail),
+    )
     is_read, is_between = probe.compare(shorter, [within, between], variants=2)
     return is_read <= 1 or is_between > 1
 
 
 def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
-    """Return bounds of what a model reads in pieces from all over a document, and how far it reads from the start on."""
+    """Return bounds of what a model reads in pieces from all over a document, and how far it reads
+    from the start on.
+    """
     probe, document = survey.probe, survey.document
     read = probe.find_read(document, divide(0, survey.size, SAMPLED_BLOCKS))
     unread = [block for block, ratio in read.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
         edge = _EdgeSearch(probe, source, end=False, stop=unread[0][1])
-        at_start = _summarize(source, [CutSearch(probe, document.seen_from(end=False, stop=edge.stop)).finish()], Part.FIRST)
+        at_start = _summarize(
+            source,
+            [CutSearch(probe, document.seen_from(end=False, stop=edge.stop)).finish()],
+            Part.FIRST,
+        )
     while probe.requests < MANY_REQUESTS:
         # A block beside one that is not read holds an edge, mostly.
         ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}
         edges = [
-            block for block, ratio in read.items() if ratio > 1 and block[1] - block[0] >= FEW_PIECES and ends & set(block)
+            block
+            for block, ratio in read.items()
+            if ratio > 1 and block[1] - block[0] >= FEW_PIECES and ends & set(block)
         ]
         if not edges:
             break
@@ -283,18 +363,28 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
         "".join(piece for a, b in spans for piece in document.pieces[a:b]).strip()
         for spans in ([(start, start + 1) for start, _ in blocks], blocks)
     )
-    bounds: dict[str, Any] = {unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()}
+    bounds: dict[str, Any] = {
+        unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()
+    }
     unit, texts = next(iter(bounds)), {"documents": 1, "synthetic": not source.texts}
-    return ReadingLength(Part.SAMPLES, **{"tokens": None, **bounds, **texts}, unit=unit, at_start=at_start)
+    return ReadingLength(
+        Part.SAMPLES, **{"tokens": None, **bounds, **texts}, unit=unit, at_start=at_start
+    )
 
 
-def _measure_refusal(probe: ModelProbe, source: TextSource, refusal: _RefusedError, claimed: int | None) -> ReadingLength:
-    """Measure how long accepted texts are, or what is read of them; raise the model's error if it refuses short ones, too."""
+def _measure_refusal(
+    probe: ModelProbe, source: TextSource, refusal: _RefusedError, claimed: int | None
+) -> ReadingLength:
+    """Measure how long accepted texts are, or what is read of them; raise the model's error if it
+    refuses short ones, too.
+    """
     cuts: list[Cut] = []
     message = getattr(refusal.error, "reason", "") or summarize_error(refusal.error)
     for number in range(MAX_DOCUMENTS):
         document = source.build(refusal.pieces, number)
-        accepted = _find_accepted(probe, document, refusal, cuts[-1].pieces - 1 if cuts else claimed)
+        accepted = _find_accepted(
+            probe, document, refusal, cuts[-1].pieces - 1 if cuts else claimed
+        )
         if not cuts:
             whole = document.shorten(accepted)
             if min(probe.find_read(whole, divide(0, accepted, CHANGES)).values()) <= 1:
@@ -336,19 +426,27 @@ class _Survey:
         return self.read[max(self.read)] > 1
 
     def find_gap(self) -> tuple[int, int] | None:
-        """Return a block that is not read: at the end if possible, else the first; None if there is none."""
+        """Return a block that is not read: at the end if possible, else the first; None if there is
+        none.
+        """
         unread = sorted(block for block, ratio in self.read.items() if ratio <= 1)
         return next((block for block in unread if block[1] == self.size), next(iter(unread), None))
 
     def look(self, blocks: Sequence[tuple[int, int]]) -> bool:
-        """Ask the model about blocks of the document; return whether all that it was asked about are read."""
+        """Ask the model about blocks of the document; return whether all that it was asked about
+        are read.
+        """
         self.read |= self.probe.find_read(self.document, blocks)
-        self.known |= {start: ratio for (start, end), ratio in self.read.items() if end == self.size}
+        self.known |= {
+            start: ratio for (start, end), ratio in self.read.items() if end == self.size
+        }
         return self.find_gap() is None
 
 
 def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int | None) -> _Survey:
-    """Return a survey of a document in which something is not read, or of `limit` tokens, or raise _RefusedError."""
+    """Return a survey of a document in which something is not read, or of `limit` tokens, or raise
+    _RefusedError.
+    """
     size, accepted = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES, ACCEPTED_PIECES
     known: dict[int, float] = {}
     guess = claimed
@@ -358,7 +456,9 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
             size = max(ACCEPTED_PIECES, math.ceil(size * limit / tokens))
             document = document.shorten(size)
         # Documents of all sizes begin in the same way.
-        search = CutSearch(probe, document, {cut: ratio for cut, ratio in known.items() if ratio > 1})
+        search = CutSearch(
+            probe, document, {cut: ratio for cut, ratio in known.items() if ratio > 1}
+        )
         survey = _Survey(probe, document, search.known)
         try:
             if guess and guess < size:
@@ -366,9 +466,13 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
                 if search.low < guess:
                     survey.read = {(guess, size): 0.0}
                     return survey
-            complete = survey.look([(size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS])
+            complete = survey.look(
+                [(size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS]
+            )
             if last and complete:
-                complete = survey.look([(0, 1), (size - 1, size)]) and survey.look(divide(0, size, LONGEST_BLOCKS))
+                complete = survey.look([(0, 1), (size - 1, size)]) and survey.look(
+                    divide(0, size, LONGEST_BLOCKS)
+                )
         except NoAnswerError:
             raise
         except Exception as error:
@@ -379,8 +483,12 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
         size *= GROWTH
 
 
-def _find_accepted(probe: ModelProbe, document: ProbedText, refusal: _RefusedError, guess: int | None) -> int:
-    """Return how many pieces of a document a model accepts; raise its error if it refuses short documents, or several texts."""
+def _find_accepted(
+    probe: ModelProbe, document: ProbedText, refusal: _RefusedError, guess: int | None
+) -> int:
+    """Return how many pieces of a document a model accepts; raise its error if it refuses short
+    documents, or several texts.
+    """
     low, high = ACCEPTED_PIECES if guess else refusal.accepted, refusal.pieces
     if guess is None:
         if not probe.accepts(document.prefix(ACCEPTED_PIECES)):
@@ -398,34 +506,57 @@ def _find_accepted(probe: ModelProbe, document: ProbedText, refusal: _RefusedErr
     return low
 
 
-def _summarize(source: TextSource, cuts: Sequence[Cut], part: Part | None = None, refusal: str = "") -> ReadingLength:
-    """Return what the cuts in several documents say together: where they agree in a unit, what all of them allow."""
+def _summarize(
+    source: TextSource, cuts: Sequence[Cut], part: Part | None = None, refusal: str = ""
+) -> ReadingLength:
+    """Return what the cuts in several documents say together: where they agree in a unit, what all
+    of them allow.
+    """
     complete = part is None
-    texts = [(cut.document.prefix(cut.pieces - (not complete)), cut.document.prefix(cut.pieces + cut.slack)) for cut in cuts]
-    # The text without its last piece is accepted and read; of the piece, at least one token, word or character is read if the
-    # model cuts the text there, and at least one is too many if the model refuses it.
+    texts = [
+        (
+            cut.document.prefix(cut.pieces - (not complete)),
+            cut.document.prefix(cut.pieces + cut.slack),
+        )
+        for cut in cuts
+    ]
+    # The text without its last piece is accepted and read; of the piece, at least one token, word
+    # or character is read if the model cuts the text there, and at least one is too many if the
+    # model refuses it.
     more, less = (0, 1) if refusal else (int(not complete), 0)
     agreed: list[str] = []
     bounds: dict[str, Any] = {}
     for unit, count in source.counters.items():
-        lows, highs = zip(*((count(shorter) + more, count(longer) - less) for shorter, longer in texts), strict=True)
-        # That a text is read so far is certain; that it is read no further is so where nothing is lost in the noise.
+        lows, highs = zip(
+            *((count(shorter) + more, count(longer) - less) for shorter, longer in texts),
+            strict=True,
+        )
+        # That a text is read so far is certain; that it is read no further is so where nothing is
+        # lost in the noise.
         certain = [high for high, cut in zip(highs, cuts, strict=True) if not cut.slack]
         hidden = not certain or any(cut.slack and cut.noisy for cut in cuts)
         highest = max(highs) if hidden else min(certain)
         agreed += [unit] if max(lows) <= highest else []
         # A piece may have no token of its own.
-        bounds[unit] = Bounds(max(lows), highest) if max(lows) <= highest else Bounds(min(lows + highs), max(lows + highs))
+        bounds[unit] = (
+            Bounds(max(lows), highest)
+            if max(lows) <= highest
+            else Bounds(min(lows + highs), max(lows + highs))
+        )
     unit = next((unit for unit in agreed if unit != "estimated_tokens"), next(iter(bounds)))
     known = {"documents": len(cuts), "synthetic": not source.texts}
     return ReadingLength(part, **{"tokens": None, **bounds, **known}, unit=unit, refusal=refusal)
 
 
-def find_special_tokens(encode: DocumentEncoder, limit: int, *, refuses: bool = False) -> int | None:
-    """Return the special tokens of a text if the limit is true, and frequent words are a token each; None if it is not so.
+def find_special_tokens(
+    encode: DocumentEncoder, limit: int, *, refuses: bool = False
+) -> int | None:
+    """Return the special tokens of a text if the limit is true, and frequent words are a token
+    each; None if it is not so.
 
-    The last words of the text before the limit change the embedding, and what follows does not; of a model that refuses longer
-    texts, a text up to the limit is accepted, and one with a word more is not.
+    The last words of the text before the limit change the embedding, and what follows does not; of
+    a model that refuses longer texts, a text up to the limit is accepted, and one with a word more
+    is not.
     """
     size = round(limit * CLAIM_FACTOR)
     probe, document = ModelProbe(encode, lambda: None), TextSource((), None).build(size, 0)
@@ -434,7 +565,10 @@ def find_special_tokens(encode: DocumentEncoder, limit: int, *, refuses: bool = 
         return None
     if not refuses:
         with suppress(PosirError):
-            read = [ratio > 1 for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)]
+            read = [
+                ratio > 1
+                for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)
+            ]
             return read.index(True) - 1 if True in read[1:] and not read[0] else None
     tried = range(limit + 1, cuts[-1], -1)
     place = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
@@ -466,5 +600,11 @@ def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
 
 
 def _find_file(model: str, revision: str | None) -> Path | None:
-    """Return the file of a measurement; None without a revision, whose weights may be others tomorrow."""
-    return None if revision in MISSING_REVISIONS else cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"
+    """Return the file of a measurement; None without a revision, whose weights may be others
+    tomorrow.
+    """
+    return (
+        None
+        if revision in MISSING_REVISIONS
+        else cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"
+    )

@@ -1,4 +1,6 @@
-"""Texts that differ in known places, and the search for the edge of what a model reads of them, from its embeddings alone."""
+"""Texts that differ in known places, and the search for the edge of what a model reads of them,
+from its embeddings alone.
+"""
 
 from __future__ import annotations
 
@@ -16,42 +18,47 @@ from posir_tasks.errors import NoAnswerError
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.text.words import count_words, split_words
 
-#: Relative distance of two embeddings of the same input, up to rounding: at least this, or a multiple of what is measured.
+#: Relative distance of two embeddings of the same input, up to rounding: at least this, or a
+#: multiple of what is measured.
 MIN_DISTANCE, NOISE_FACTOR = 3e-6, 4.0
-#: Distance of a single token's change, in multiples of the smallest that counts, from which a cut is certain.
+#: Distance of a single token's change, in multiples of the smallest that counts, from which a cut
+#: is certain.
 CLEAR_FACTOR = 4.0
 #: Distance that stands for one that may be lost in the noise.
 LOST = 1.01
 #: Relative distance of two embeddings of the same input from which a server is noisy.
 NOISY = 1e-5
-#: Texts that are tried at the same time; with the unchanged one, they are fewer than those that an endpoint may not give the
-#: same vector, as it does if it reads nothing of what differs.
+#: Texts that are tried at the same time; with the unchanged one, they are fewer than those that an
+#: endpoint may not give the same vector, as it does if it reads nothing of what differs.
 CHANGES = 6
 #: Cuts that are tried at the same time, with two variants each.
 CUTS = CHANGES // 2
-#: Distance between two cuts from which the changed tokens are few enough to be changed in two ways: in one way, two tokens may
-#: happen to have the same vector.
+#: Distance between two cuts from which the changed tokens are few enough to be changed in two ways:
+#: in one way, two tokens may happen to have the same vector.
 FEW_PIECES = 16
-#: Documents in which the cut is sought: at least and at most, until the length is known to the token.
+#: Documents in which the cut is sought: at least and at most, until the length is known to the
+#: token.
 MIN_DOCUMENTS, MAX_DOCUMENTS = 3, 12
 #: No document is begun after so many requests, and no request is sent after so many.
 MANY_REQUESTS, MAX_REQUESTS = 28, 35
 SEED = 14
 #: Fewest words of a tokenizer's vocabulary that synthetic texts are made of.
 MIN_VOCABULARY = 24
-#: Frequent English words, which most vocabularies have as a token each: short ones and long ones, since a limit in characters
-#: is reached after more short words than long ones.
+#: Frequent English words, which most vocabularies have as a token each: short ones and long ones,
+#: since a limit in characters is reached after more short words than long ones.
 SHORT_WORDS = """
-the of and to in is for on as by at it an be or are was his has had not but all one two new can may any who out use her him
-our now way day man see own old did get how men end put say she too big air boy car eye far few got hot job key law led let
-low met oil pay red run sea set six sun ten top war win yes yet age art bad box cut
+the of and to in is for on as by at it an be or are was his has had not but all one two new can may
+any who out use her him our now way day man see own old did get how men end put say she too big air
+boy car eye far few got hot job key law led let low met oil pay red run sea set six sun ten top war
+win yes yet age art bad box cut
 """
 LONG_WORDS = """
-because between without another through children country national government university different important community
-president education development history following including military service company political population business research
-language position industry question material american english century science society process problem results october december
-january february november several against general however program control support central council football himself minister
-network private produced project record special station student western
+because between without another through children country national government university different
+important community president education development history following including military service
+company political population business research language position industry question material
+american english century science society process problem results october december january february
+november several against general however program control support central council football himself
+minister network private produced project record special station student western
 """
 
 #: Returns the embeddings of n texts as documents, shape (n, dimensions).
@@ -62,7 +69,8 @@ TokenCounter: TypeAlias = Callable[[str], int]
 
 @dataclass(frozen=True)
 class ProbedText:
-    """A text in pieces, and two times other pieces of the same number that differ from it everywhere.
+    """A text in pieces, and two times other pieces of the same number that differ from it
+    everywhere.
 
     Positions count from the start of the text or, if it is `mirrored`, from its end.
     """
@@ -70,7 +78,9 @@ class ProbedText:
     pieces: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
     stop: int
-    """Position from which on nothing is changed: it is known that what follows is read, or that it is not."""
+    """Position from which on nothing is changed: it is known that what follows is read, or that it
+    is not.
+    """
     mirrored: bool = False
 
     def prefix(self, cut: int) -> str:
@@ -101,14 +111,18 @@ class TextSource:
     count_tokens: TokenCounter | None
 
     def build(self, size: int, number: int) -> ProbedText:
-        """Return a document of `size` pieces in a random order, which depends on the number alone."""
+        """Return a document of `size` pieces in a random order, which depends on the number
+        alone.
+        """
         rng = random.Random(SEED + number)
         if not self.texts:
             words, count = (SHORT_WORDS, LONG_WORDS)[number % 2].split(), self.count_tokens
-            # Those that the tokenizer has as a token each; all if it has few of them, or is unknown.
+            # Those that the tokenizer has as a token each; all if it has few of them, or is
+            # unknown.
             known = [word for word in words if count is None or count(f"{word} {word} {word}") == 3]
             words = [f"{word} " for word in (known if len(known) >= MIN_VOCABULARY else words)]
-            # The changed endings have other words, so that the mean of all words' vectors changes with every one of them.
+            # The changed endings have other words, so that the mean of all words' vectors changes
+            # with every one of them.
             first, *pools = (words[part::3] for part in range(3))
             return _change(tuple(rng.choices(first, k=size)), pools, rng)
         pieces: list[str] = []
@@ -139,7 +153,9 @@ class TextSource:
 
     @property
     def min_documents(self) -> int:
-        """Documents whose agreement is no coincidence: two of synthetic ones, in which words are of different lengths."""
+        """Documents whose agreement is no coincidence: two of synthetic ones, in which words are of
+        different lengths.
+        """
         return MIN_DOCUMENTS if self.texts else 2
 
 
@@ -155,29 +171,39 @@ class Cut:
     """Whether noise may hide the same pieces of several documents."""
 
 
-def _change(pieces: tuple[str, ...], pools: Sequence[Sequence[str]], rng: random.Random) -> ProbedText:
+def _change(
+    pieces: tuple[str, ...], pools: Sequence[Sequence[str]], rng: random.Random
+) -> ProbedText:
     """Return a document with a changed piece from each pool for every piece."""
 
     def differ(piece: str, pool: Sequence[str]) -> str:
-        """Return a piece of the pool that begins with another character, so that its first token is another one, too."""
+        """Return a piece of the pool that begins with another character, so that its first token is
+        another one, too.
+        """
         for _ in range(20):
             if (other := rng.choice(pool))[:1].casefold() != piece[:1].casefold():
                 return other
         return "x " if piece[:1].casefold() != "x" else "y "
 
-    return ProbedText(pieces, tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools), len(pieces))
+    return ProbedText(
+        pieces, tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools), len(pieces)
+    )
 
 
 @dataclass(frozen=True)
 class RememberingEncoder:
-    """Encodes documents, and keeps what is known of single texts: none is sent again, nor what begins with a refused one."""
+    """Encodes documents, and keeps what is known of single texts: none is sent again, nor what
+    begins with a refused one.
+    """
 
     encode: DocumentEncoder
     answers: dict[str, NDArray[Any]] = field(default_factory=dict)
     refusals: dict[str, Exception] = field(default_factory=dict)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
-        """Return the embeddings of texts, shape (n, dimensions); raise the error of a text that was refused."""
+        """Return the embeddings of texts, shape (n, dimensions); raise the error of a text that was
+        refused.
+        """
         for refused, error in self.refusals.items():
             if any(text.startswith(refused) for text in texts):
                 raise error
@@ -202,23 +228,36 @@ class ModelProbe:
     noise: float = 0.0
     """Largest relative distance of two embeddings of the same input so far."""
 
-    def compare(self, document: ProbedText, changes: Sequence[tuple[int, int]], variants: int) -> list[float]:
-        """Return for every change, from a position to another, the distance of the embeddings; from 1 on, it is no noise."""
+    def compare(
+        self, document: ProbedText, changes: Sequence[tuple[int, int]], variants: int
+    ) -> list[float]:
+        """Return for every change, from a position to another, the distance of the embeddings; from
+        1 on, it is no noise.
+        """
         same = document.change(0, 0)
-        changed = [document.change(*change, variant) for change in changes for variant in range(variants)]
+        changed = [
+            document.change(*change, variant) for change in changes for variant in range(variants)
+        ]
         self.requests += 1
-        # Twice, at both ends of the batch: the distance of the two is rounding, as the input is the same.
+        # Twice, at both ends of the batch: the distance of the two is rounding, as the input is the
+        # same.
         vectors = self.encode([same, *changed, same]).astype(np.float64)
         self.advance()
-        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / max(np.linalg.norm(vectors[0]), 1e-30)
+        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / max(
+            np.linalg.norm(vectors[0]), 1e-30
+        )
         self.noise = max(self.noise, float(distances[-1]))
         ratios = distances[:-1] / max(MIN_DISTANCE, NOISE_FACTOR * self.noise)
         return [float(ratio) for ratio in ratios.reshape(len(changes), variants).max(axis=1)]
 
-    def find_read(self, document: ProbedText, blocks: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
-        """Return for every block the distance of the embeddings if it is changed; above 1, something of it is read.
+    def find_read(
+        self, document: ProbedText, blocks: Sequence[tuple[int, int]]
+    ) -> dict[tuple[int, int], float]:
+        """Return for every block the distance of the embeddings if it is changed; above 1,
+        something of it is read.
 
-        So is a block that is too small for its change to be seen beside the noise, as far as is known.
+        So is a block that is too small for its change to be seen beside the noise, as far as is
+        known.
         """
         if not blocks:
             return {}
@@ -233,13 +272,19 @@ class ModelProbe:
         return dict(zip(blocks, distances.tolist(), strict=True))
 
     def find_cut_texts(self, texts: Sequence[str], place: float = 1.0) -> list[bool]:
-        """Return for each text whether the model refuses it, or does not read the word at a place in [0, 1], its last one."""
+        """Return for each text whether the model refuses it, or does not read the word at a place
+        in [0, 1], its last one.
+        """
         pieces = [split_words(text) for text in texts]
         places = [round(place * (len(words) - 1)) for words in pieces]
         # Other words that begin with another letter: their first token is another one, too.
-        others = ["box " if words[at][:1].casefold() != "b" else "yes " for words, at in zip(pieces, places, strict=True)]
+        others = [
+            "box " if words[at][:1].casefold() != "b" else "yes "
+            for words, at in zip(pieces, places, strict=True)
+        ]
         changed = [
-            "".join([*words[:at], other, *words[at + 1 :]]) for words, at, other in zip(pieces, places, others, strict=True)
+            "".join([*words[:at], other, *words[at + 1 :]])
+            for words, at, other in zip(pieces, places, others, strict=True)
         ]
         self.requests += 1
         try:
@@ -253,12 +298,16 @@ class ModelProbe:
         finally:
             self.advance()
         lengths = np.maximum(np.linalg.norm(vectors[: len(texts)], axis=1), 1e-30)
-        distances = np.linalg.norm(vectors[len(texts) : -1] - vectors[: len(texts)], axis=1) / lengths
+        distances = (
+            np.linalg.norm(vectors[len(texts) : -1] - vectors[: len(texts)], axis=1) / lengths
+        )
         noise = np.linalg.norm(vectors[-1] - vectors[0]) / lengths[0]
         return [bool(distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise)) for distance in distances]
 
     def accepts(self, text: str) -> bool:
-        """Return whether the model encodes a text without an error; raise NoAnswerError if a server is only too slow."""
+        """Return whether the model encodes a text without an error; raise NoAnswerError if a server
+        is only too slow.
+        """
         self.requests += 1
         try:
             self.encode([text])
@@ -284,7 +333,9 @@ class CutSearch:
 
     @property
     def low(self) -> int:
-        """The last cut after which something is read: a changed embedding is a proof, an unchanged one is not."""
+        """The last cut after which something is read: a changed embedding is a proof, an unchanged
+        one is not.
+        """
         return max((cut for cut, ratio in self.known.items() if ratio > 1), default=0)
 
     @property
@@ -295,35 +346,64 @@ class CutSearch:
     def ask(self, cuts: Sequence[int], variants: int = 1) -> None:
         """Ask the model about cuts in one request."""
         self.known |= zip(
-            cuts, self.probe.compare(self.document, [(cut, self.document.stop) for cut in cuts], variants), strict=True
+            cuts,
+            self.probe.compare(
+                self.document, [(cut, self.document.stop) for cut in cuts], variants
+            ),
+            strict=True,
         )
         self.coarse = self.coarse | set(cuts) if variants == 1 else self.coarse - set(cuts)
 
     def ask_near(self, guess: int, *, exactly: bool) -> None:
-        """Ask about cuts near one that holds in another document; about this one first if it is likely to hold `exactly`."""
+        """Ask about cuts near one that holds in another document; about this one first if it is
+        likely to hold `exactly`.
+        """
         if exactly:
-            self.ask([cut for cut in (guess - 1, guess) if 0 < cut < self.document.stop], variants=2)
+            self.ask(
+                [cut for cut in (guess - 1, guess) if 0 < cut < self.document.stop], variants=2
+            )
         if self.high - self.low > 1:
             margin = max(8, guess // 16)
-            self.ask([cut for cut in (guess - margin, guess + margin) if self.low < cut < self.high] or [guess])
+            self.ask(
+                [cut for cut in (guess - margin, guess + margin) if self.low < cut < self.high]
+                or [guess]
+            )
 
     def finish(self) -> Cut:
         """Find the cut by bisection."""
-        while ((gap := self.high - self.low) > 1 or self.high in self.coarse) and self.probe.requests < MAX_REQUESTS:
+        while (
+            (gap := self.high - self.low) > 1 or self.high in self.coarse
+        ) and self.probe.requests < MAX_REQUESTS:
             few = gap <= FEW_PIECES
             again = [self.high] if few and self.high in self.coarse else []
             parts = CUTS - len(again)
-            cuts = {self.low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)} - {self.high}
+            cuts = {
+                self.low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)
+            } - {self.high}
             self.ask([*sorted(cuts), *again], variants=2 if few else 1)
-        # The distance of the embeddings is taken to be proportional to the number of changed pieces that are read (as with mean
-        # pooling), from the nearest cut on that is clearly read. Nothing is lost if the last piece alone is clearly read.
-        clear = max((cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR), default=self.low)
-        lost = math.ceil((self.high - clear) / (self.known[clear] - 1)) if 0 < clear < self.low else 0
+        # The distance of the embeddings is taken to be proportional to the number of changed pieces
+        # that are read (as with mean pooling), from the nearest cut on that is clearly read.
+        # Nothing is lost if the last piece alone is clearly read.
+        clear = max(
+            (cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR), default=self.low
+        )
+        lost = (
+            math.ceil((self.high - clear) / (self.known[clear] - 1)) if 0 < clear < self.low else 0
+        )
         slack = max(self.high - self.low - 1, lost)
-        return Cut(self.document, self.low + 1, min(slack, self.document.stop - self.low - 1), self.probe.noise > NOISY)
+        return Cut(
+            self.document,
+            self.low + 1,
+            min(slack, self.document.stop - self.low - 1),
+            self.probe.noise > NOISY,
+        )
 
 
 def divide(start: int, end: int, parts: int) -> list[tuple[int, int]]:
     """Return a range in parts of nearly the same size."""
-    edges = np.linspace(start, end, min(parts, end - start) + 1).round().astype(int).tolist() if end > start else []
+    edges = (
+        np.linspace(start, end, min(parts, end - start) + 1).round().astype(int).tolist()
+        if end > start
+        else []
+    )
     return list(itertools.pairwise(edges))

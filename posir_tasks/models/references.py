@@ -1,4 +1,6 @@
-"""References to models: names, folders, endpoints, and what a new kind of reference has to provide."""
+"""References to models: names, folders, endpoints, and what a new kind of reference has to
+provide.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,15 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: First part of the name of a model in a local folder, of a model behind an endpoint, and of a run of any system.
+#: First part of the name of a model in a local folder, of a model behind an endpoint, and of a run
+#: of any system.
 LOCAL, ENDPOINT, RUN = "local", "endpoint", "run"
 #: What a model of each kind is, in words.
-ORIGINS = {LOCAL: "a model in a local folder", ENDPOINT: "a model behind an endpoint", RUN: "a run that another system made"}
+ORIGINS = {
+    LOCAL: "a model in a local folder",
+    ENDPOINT: "a model behind an endpoint",
+    RUN: "a run that another system made",
+}
 #: mteb's type of models that rerank and do not search.
 CROSS_ENCODER = "cross-encoder"
 #: What mteb reports as the revision of a model without one.
@@ -29,7 +36,9 @@ RERANK = "rerank"
 RERANKER = re.compile(rf"(?:[^()]+:)?{RERANK}")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 #: A reference to a model behind an endpoint, and the kinds of servers that it may name.
-ENDPOINT_REFERENCE = re.compile(r"(?P<model>.*?)@?(?:(?<=@)(?P<kind>[a-z]+)\+)?(?P<address>https?://.*)", re.DOTALL)
+ENDPOINT_REFERENCE = re.compile(
+    r"(?P<model>.*?)@?(?:(?<=@)(?P<kind>[a-z]+)\+)?(?P<address>https?://.*)", re.DOTALL
+)
 ENDPOINT_KINDS = ("openai", "tei", "ollama", "cohere", "voyage", "jina", "perplexity")
 EXAMPLE = "Write MODEL@ADDRESS, such as bge-m3@http://localhost:8000/v1"
 
@@ -39,23 +48,32 @@ class ModelReference:
     """A model as a user names it."""
 
     name: str
-    """The name of a registered model, with or without its organization; of a model on the Hub; or what a resolver accepts."""
+    """The name of a registered model, with or without its organization; of a model on the Hub; or
+    what a resolver accepts.
+    """
     revision: str | None = None
-    """None for the registered revision, or the newest one on the Hub if the model is not registered."""
+    """None for the registered revision, or the newest one on the Hub if the model is not
+    registered.
+    """
 
 
-#: Returns the metadata of the model that a name refers to, None if the name is not of this kind; raises PosirError if it is,
-#: but there is no such model. Its other argument is mteb's registry: looking a name up in it resolves the other kinds, too.
-#: Results are filed under the `name` in the metadata. If it does not refer to the model itself, the metadata's loader has an
-#: attribute `reference` that does, in every process: worker processes load models by it.
+#: Returns the metadata of the model that a name refers to, None if the name is not of this kind;
+#: raises PosirError if it is, but there is no such model. Its other argument is mteb's registry:
+#: looking a name up in it resolves the other kinds, too. Results are filed under the `name` in the
+#: metadata. If it does not refer to the model itself, the metadata's loader has an attribute
+#: `reference` that does, in every process: worker processes load models by it.
 Resolver: TypeAlias = "Callable[[str, Mapping[str, ModelMeta]], ModelMeta | None]"
 
 
 class ModelLoader:
-    """Loads a model in place of a class of mteb that loads models by name. (pydantic would dump a dataclass.)"""
+    """Loads a model in place of a class of mteb that loads models by name. (pydantic would dump a
+    dataclass.)
+    """
 
     def __init__(self, name: str, reference: str, load: Callable[..., MTEBModels]) -> None:
-        """Take what mteb records as the loader, the reference to the model, and a function of name, revision and options."""
+        """Take what mteb records as the loader, the reference to the model, and a function of name,
+        revision and options.
+        """
         self.__name__, self.reference, self._load = name, reference, load
 
     def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:
@@ -64,12 +82,16 @@ class ModelLoader:
 
 
 def portable_name(meta: ModelMeta) -> str:
-    """Return what refers to a model in every process: a full name, the absolute path of a folder, or an endpoint."""
+    """Return what refers to a model in every process: a full name, the absolute path of a folder,
+    or an endpoint.
+    """
     return str(getattr(meta.loader, "reference", meta.name))
 
 
 def model_origin(name: str) -> str | None:
-    """Return the key in `ORIGINS` for the full name of a model that others cannot load by it, None for all others."""
+    """Return the key in `ORIGINS` for the full name of a model that others cannot load by it, None
+    for all others.
+    """
     organization = name.partition("/")[0]
     return organization if organization in ORIGINS else None
 
@@ -80,8 +102,11 @@ BM25_BASELINE = "mteb/baseline-bm25s"
 MAX_NAME = 100
 #: Bytes of the digest in a name that was changed to be legible.
 NAME_DIGEST_BYTES = 4
-#: The server in the address of an endpoint: a name that does not end as `localhost-8000` does, or a name with a port.
-USUAL_SERVER = re.compile(r"(?P<host>(?![A-Za-z0-9.-]+-\d+$)[A-Za-z0-9][A-Za-z0-9.-]*)|[A-Za-z0-9][A-Za-z0-9.-]*:\d+")
+#: The server in the address of an endpoint: a name that does not end as `localhost-8000` does, or a
+#: name with a port.
+USUAL_SERVER = re.compile(
+    r"(?P<host>(?![A-Za-z0-9.-]+-\d+$)[A-Za-z0-9][A-Za-z0-9.-]*)|[A-Za-z0-9][A-Za-z0-9.-]*:\d+"
+)
 
 
 def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
@@ -93,13 +118,20 @@ def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
 def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirError:
     """Return the error for a name that no model has, with the most similar registered names."""
     unknown = suggest_names(name, registered) or f"no model '{name}'."
-    kinds = "A model can also be a folder (./my-model) or an endpoint (bge-m3@http://localhost:8000/v1)."
+    kinds = (
+        "A model can also be a folder (./my-model) or an endpoint "
+        "(bge-m3@http://localhost:8000/v1)."
+    )
     return PosirError(f"{unknown}\nIt is not registered with mteb, and {reason}. {kinds}")
 
 
 def suggest_names(name: str, registered: Collection[str]) -> str:
-    """Return that there is no model of a name, and the registered names that are most similar; empty if there are none."""
-    *others, last = get_close_matches(name, {full if "/" in name else bare_name(full) for full in registered}) or [""]
+    """Return that there is no model of a name, and the registered names that are most similar;
+    empty if there are none.
+    """
+    *others, last = get_close_matches(
+        name, {full if "/" in name else bare_name(full) for full in registered}
+    ) or [""]
     similar = " or ".join(filter(None, (", ".join(others), last)))
     return f"no model '{name}'. Did you mean {similar}?" if similar else ""
 
@@ -110,12 +142,17 @@ def bare_name(full_name: str) -> str:
 
 
 def legible_name(text: str) -> str:
-    """Return a text as part of a name: letters, digits and `._-` only, which need no quotes in a shell.
+    """Return a text as part of a name: letters, digits and `._-` only, which need no quotes in a
+    shell.
 
     Where that changes or shortens it, a digest of the text follows: no two texts have one name.
     """
     legible = _replace_signs(text)
-    return text if legible == text else f"{legible[: MAX_NAME - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
+    return (
+        text
+        if legible == text
+        else f"{legible[: MAX_NAME - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
+    )
 
 
 def _replace_signs(text: str) -> str:
@@ -150,8 +187,9 @@ class Endpoint:
     def name(self) -> str:
         """Name under which results are filed, such as `endpoint/bge-m3 (localhost-8000)`.
 
-        It is without what is usual: the path `/v1`, the scheme (`http` with a port, else `https`), and a kind of server that is
-        found out. Where anything else is not in it, a digest of model, kind and address is: no two endpoints have one name.
+        It is without what is usual: the path `/v1`, the scheme (`http` with a port, else `https`),
+        and a kind of server that is found out. Where anything else is not in it, a digest of model,
+        kind and address is: no two endpoints have one name.
         """
         parts = urlsplit(self.address)
         server = _replace_signs(parts.netloc + parts.path.removesuffix("/v1"))
@@ -159,7 +197,9 @@ class Endpoint:
         matched = USUAL_SERVER.fullmatch(parts.netloc)
         scheme = "https" if matched and matched["host"] else "http"
         is_usual = matched and not self.kind and self.address == f"{scheme}://{parts.netloc}/v1"
-        is_legible = _replace_signs(self.model) == self.model and server == parts.netloc.replace(":", "-")
+        is_legible = _replace_signs(self.model) == self.model and server == parts.netloc.replace(
+            ":", "-"
+        )
         if is_usual and is_legible:
             return f"{name})"
         return f"{name} {_digest_name(str(replace(self, revision=None)))})"
@@ -167,35 +207,55 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class RequestFields:
-    """Fields that a user adds to the requests for queries and for documents, such as `input_type`."""
+    """Fields that a user adds to the requests for queries and for documents, such as
+    `input_type`.
+    """
 
     query: Mapping[str, Any] = field(default_factory=dict)
     passage: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_endpoint(name: str) -> Endpoint | None:
-    """Return the endpoint that a reference names, None if it names none; raise PosirError as `parse_endpoint`."""
+    """Return the endpoint that a reference names, None if it names none; raise PosirError as
+    `parse_endpoint`.
+    """
     match = ENDPOINT_REFERENCE.fullmatch(name)
     return parse_endpoint(match["model"], match["address"], match["kind"] or "") if match else None
 
 
 def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
-    """Return a checked endpoint, or raise PosirError, which repeats no address that may contain a password or key."""
+    """Return a checked endpoint, or raise PosirError, which repeats no address that may contain a
+    password or key.
+    """
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise PosirError(f"the address of the model '{model}' is not valid ({error}). {EXAMPLE}.") from None
+        raise PosirError(
+            f"the address of the model '{model}' is not valid ({error}). {EXAMPLE}."
+        ) from None
     if parts.username or parts.password or parts.query:
         raise PosirError(
-            f"the address of the model '{model}' has a user, a password or a query. Addresses are shown in results, so they "
+            f"the address of the model '{model}' has a user, a password or a query. Addresses are "
+            "shown in results, so they "
             f"must not contain secrets: set the key as OPENAI_API_KEY. {EXAMPLE}."
         )
     if not model or not host or any(map(str.isspace, address)):
-        raise PosirError(f"'{model}@{address}': {'no model' if host else 'no host'} is given. {EXAMPLE}.")
+        raise PosirError(
+            f"'{model}@{address}': {'no model' if host else 'no host'} is given. {EXAMPLE}."
+        )
     if parts.fragment and not REVISION.fullmatch(parts.fragment):
-        raise PosirError(f"'#{parts.fragment}': a revision has letters, digits and ._- only, such as #2025-06.")
+        raise PosirError(
+            f"'#{parts.fragment}': a revision has letters, digits and ._- only, such as #2025-06."
+        )
     if kind not in ("", *ENDPOINT_KINDS):
-        raise PosirError(f"'{kind}+{address}': no such kind of server. The kinds are {', '.join(ENDPOINT_KINDS)}.")
-    path = parts.path.rstrip("/").removesuffix("/rerank" if RERANKER.fullmatch(model) else "/embeddings")
-    return Endpoint(model, f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.fragment or None, kind)
+        raise PosirError(
+            f"'{kind}+{address}': no such kind of server. The kinds are "
+            f"{', '.join(ENDPOINT_KINDS)}."
+        )
+    path = parts.path.rstrip("/").removesuffix(
+        "/rerank" if RERANKER.fullmatch(model) else "/embeddings"
+    )
+    return Endpoint(
+        model, f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.fragment or None, kind
+    )

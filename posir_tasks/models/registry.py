@@ -1,8 +1,9 @@
 """mteb's registry of models, which also resolves posir's kinds of references.
 
-mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.host`), so that `mteb run`, `posir run`
-and `mteb.get_model` all accept the same references. A new kind of reference is one more function in `RESOLVERS`,
-or in what a plugin returns from the hook `posir_model_resolvers`.
+mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.host`), so
+that `mteb run`, `posir run` and `mteb.get_model` all accept the same references. A new kind of
+reference is one more function in `RESOLVERS`, or in what a plugin returns from the hook
+`posir_model_resolvers`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ from posir_tasks.models.folder import (
     require_weights,
     resolve_model_folder,
 )
-from posir_tasks.models.hub import describe_missing_weights, find_hub_problem, is_in_cache, is_on_hub, missing_hub
+from posir_tasks.models.hub import (
+    describe_missing_weights,
+    find_hub_problem,
+    is_in_cache,
+    is_on_hub,
+    missing_hub,
+)
 from posir_tasks.models.packaged import is_packaged
 from posir_tasks.models.references import (
     CROSS_ENCODER,
@@ -56,20 +63,29 @@ logger = logging.getLogger(__name__)
 
 #: A name of a model, with or without its organization, and its declaration in mteb.
 PLAIN, DECLARED = re.compile(r"[\w.-]+(?:/[\w.-]+)?"), re.compile(r' name="([\w.-]+/[\w.-]+)"')
-#: The beginning of a declaration, and the class of models whose weights are those of their own name.
+#: The beginning of a declaration, and the class of models whose weights are those of their own
+#: name.
 DECLARATION, LOADED_BY_NAME = "ModelMeta(", "loader=SentenceTransformerEncoderWrapper,"
 #: A reference with a method of a plugin, as in `A+chunks(64)`.
 METHOD = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
-#: The form of a reference to a hybrid of several models, which all search, and whose rankings are fused by reciprocal rank.
+#: The form of a reference to a hybrid of several models, which all search, and whose rankings are
+#: fused by reciprocal rank.
 START, END = "hybrid(", ")"
-FORM = "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a shell it needs quotes."
+FORM = (
+    "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a "
+    "shell it needs quotes."
+)
 
 
 class ModelRegistry(dict[str, Any]):
-    """mteb's registry, in which a lookup falls back to the resolvers; its keys and values are unchanged."""
+    """mteb's registry, in which a lookup falls back to the resolvers; its keys and values are
+    unchanged.
+    """
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and self._resolve(name) is not None)
+        return super().__contains__(name) or (
+            isinstance(name, str) and self._resolve(name) is not None
+        )
 
     def __missing__(self, name: str) -> ModelMeta:
         if (meta := self._resolve(name)) is None:
@@ -79,20 +95,28 @@ class ModelRegistry(dict[str, Any]):
     def _resolve(self, name: str) -> ModelMeta | None:
         hide_tracebacks()
         for resolver in (*plugin_resolvers(), *RESOLVERS):
-            if (meta := step_aside("add_model_references", resolver, name, self, otherwise=None)) is not None:
+            if (
+                meta := step_aside("add_model_references", resolver, name, self, otherwise=None)
+            ) is not None:
                 return meta
         return None
 
 
 @cache
 def plugin_resolvers() -> tuple[Resolver, ...]:
-    """Collect the resolvers of the installed plugins, and warn about each plugin that fails, once per process."""
-    return tuple(resolver for _, resolver in collect_items("posir_model_resolvers", "references to models"))
+    """Collect the resolvers of the installed plugins, and warn about each plugin that fails, once
+    per process.
+    """
+    return tuple(
+        resolver for _, resolver in collect_items("posir_model_resolvers", "references to models")
+    )
 
 
 @cache
 def read_declarations() -> dict[str, str]:
-    """Return the declarations of mteb's models by name, from the text of its modules: importing them takes seconds."""
+    """Return the declarations of mteb's models by name, from the text of its modules: importing
+    them takes seconds.
+    """
     folder = mteb_folder() / "models" / "model_implementations"
     declarations: dict[str, str] = {}
     for file in folder.glob("*.py"):
@@ -107,10 +131,11 @@ def read_declared_names() -> set[str]:
 
 
 def refuse_unknown(reference: str) -> None:
-    """Raise PosirError for a model that nobody has, or a folder that is refused, before mteb is imported: it takes seconds.
+    """Raise PosirError for a model that nobody has, or a folder that is refused, before mteb is
+    imported: it takes seconds.
 
-    Where mteb is imported already, looking the model up says the same. Of a reference that is made of others, such as
-    `hybrid(A,B)` or `A+METHOD`, each is looked at.
+    Where mteb is imported already, looking the model up says the same. Of a reference that is made
+    of others, such as `hybrid(A,B)` or `A+METHOD`, each is looked at.
     """
     # Without mteb, the import says so.
     if "mteb" in sys.modules or not read_declarations():
@@ -126,7 +151,9 @@ def refuse_unknown(reference: str) -> None:
 
 
 def refuse_unloadable(reference: str) -> None:
-    """Raise PosirError as `refuse_unknown`, and for a registered model whose weights are not here and cannot be downloaded."""
+    """Raise PosirError as `refuse_unknown`, and for a registered model whose weights are not here
+    and cannot be downloaded.
+    """
     refuse_unknown(reference)
     if "mteb" in sys.modules:
         return
@@ -143,12 +170,16 @@ def refuse_unloadable(reference: str) -> None:
 
 
 def find_declared(name: str) -> list[str]:
-    """Return the full names of mteb's models that a name, with or without its organization, may mean."""
+    """Return the full names of mteb's models that a name, with or without its organization, may
+    mean.
+    """
     return [full for full in read_declarations() if name in (full, bare_name(full))]
 
 
 def split_reference(reference: str) -> list[str]:
-    """Return the references that one is made of: the models of a hybrid, that with a method, or with a head."""
+    """Return the references that one is made of: the models of a hybrid, that with a method, or
+    with a head.
+    """
     if is_model_folder(Path(reference).expanduser()):
         return [reference]
     if method := METHOD.fullmatch(reference):
@@ -160,19 +191,25 @@ def split_reference(reference: str) -> list[str]:
 
 
 def _refuse_name(name: str) -> None:
-    """Raise PosirError for a name that neither mteb, nor a plugin, nor the Hub, nor its cache has."""
+    """Raise PosirError for a name that neither mteb, nor a plugin, nor the Hub, nor its cache
+    has.
+    """
     if find_declared(name) or name in FLAG_CLASSES or is_in_cache(name):
         return
     if any(resolver(name, {}) for resolver in plugin_resolvers()):
         return
     if problem := find_hub_problem():
-        raise unknown_model(name, read_declarations(), f"the Hub cannot be asked for it ({problem})")
+        raise unknown_model(
+            name, read_declarations(), f"the Hub cannot be asked for it ({problem})"
+        )
     if not is_on_hub(name):
         raise unknown_model(name, read_declarations(), "the Hub has none of this name")
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
-    """Return mteb's metadata of a model; raise PosirError if none is in mteb, on the Hub, in a folder or at an endpoint."""
+    """Return mteb's metadata of a model; raise PosirError if none is in mteb, on the Hub, in a
+    folder or at an endpoint.
+    """
     refuse_unknown(reference.name)
     import mteb
 
@@ -182,27 +219,44 @@ def find_model(reference: ModelReference) -> ModelMeta:
     except PosirError:
         raise
     except Exception as error:  # the Hub's client has its own errors, and so has its HTTP library
-        registered, reason = MODEL_REGISTRY.resolve(), f"the Hub does not provide it ({summarize_error(error)})"
-        raise PosirError(str(error)) if name in registered else unknown_model(name, registered, reason) from error
+        registered, reason = (
+            MODEL_REGISTRY.resolve(),
+            f"the Hub does not provide it ({summarize_error(error)})",
+        )
+        raise (
+            PosirError(str(error))
+            if name in registered
+            else unknown_model(name, registered, reason)
+        ) from error
     if meta.loader is None:
         raise unknown_model(name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load")
     return with_run_settings(meta)
 
 
 def load_model(reference: ModelReference) -> MTEBModels:
-    """Load a model as `mteb run` does, on the first GPU or else the CPU; raise PosirError if it is unknown or damaged."""
+    """Load a model as `mteb run` does, on the first GPU or else the CPU; raise PosirError if it is
+    unknown or damaged.
+    """
     refuse_unloadable(reference.name)
     import mteb
     import torch
 
     try:
-        return mteb.get_model(reference.name, reference.revision, device="cuda" if torch.cuda.is_available() else "cpu")
+        return mteb.get_model(
+            reference.name,
+            reference.revision,
+            device="cuda" if torch.cuda.is_available() else "cpu",
+        )
     except NotImplementedError as error:  # mteb made up metadata without a way to load it
-        raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load") from error
+        raise unknown_model(
+            reference.name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load"
+        ) from error
 
 
 def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `MODEL@ADDRESS`, without contacting the server; raise PosirError if it is not complete or not allowed."""
+    """Resolve `MODEL@ADDRESS`, without contacting the server; raise PosirError if it is not
+    complete or not allowed.
+    """
     endpoint = find_endpoint(name)
     if endpoint is None:
         return None
@@ -214,7 +268,12 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     if RERANKER.fullmatch(endpoint.model):
         kind, loader = {"model_type": [CROSS_ENCODER]}, "RerankEndpoint"
 
-    def connect(_name: str, _revision: str | None, device: str | None = None, **options: Any) -> MTEBModels:  # noqa: ARG001
+    def connect(
+        _name: str,
+        _revision: str | None,
+        device: str | None = None,  # noqa: ARG001
+        **options: Any,
+    ) -> MTEBModels:
         from posir_tasks.models import endpoint_models
 
         if loader == "EndpointEncoder":
@@ -235,7 +294,9 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
 
 
 def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
-    """Resolve `hybrid(MODEL,MODEL)`; raise PosirError for fewer than two models, equal, unknown or reranking ones."""
+    """Resolve `hybrid(MODEL,MODEL)`; raise PosirError for fewer than two models, equal, unknown or
+    reranking ones.
+    """
     if not name.startswith(START):
         return None
     if not name.endswith(END):
@@ -249,15 +310,21 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     if len(given) < 2 or not all(given):
         raise PosirError(f"{name}: a hybrid has at least two models. {FORM}")
     with own_settings():
-        parts = [registered[part] if part in registered else find_model(ModelReference(part)) for part in given]
+        parts = [
+            registered[part] if part in registered else find_model(ModelReference(part))
+            for part in given
+        ]
     names = [str(part.name) for part in parts]
     for part in parts:
         if CROSS_ENCODER in part.model_type:
             raise PosirError(
-                f"{name}: {part.name} reranks and does not search. Give the hybrid as its POSIR_FIRST_STAGE instead."
+                f"{name}: {part.name} reranks and does not search. Give the hybrid as its "
+                "POSIR_FIRST_STAGE instead."
             )
         if names.count(str(part.name)) > 1:
-            raise PosirError(f"{name}: {part.name} occurs more than once, which changes nothing. {FORM}")
+            raise PosirError(
+                f"{name}: {part.name} occurs more than once, which changes nothing. {FORM}"
+            )
 
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
         from posir_tasks.search.dispatch import HybridSearch
@@ -266,10 +333,14 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
 
     revisions = [part.revision for part in parts]
     values: dict[str, Any] = {
-        "loader": ModelLoader("HybridSearch", f"{START}{','.join(map(portable_name, parts))}{END}", load),
+        "loader": ModelLoader(
+            "HybridSearch", f"{START}{','.join(map(portable_name, parts))}{END}", load
+        ),
         "name": f"{START}{','.join(names)}{END}",
         "revision": None if {*MISSING_REVISIONS} & {*revisions} else digest(*revisions).hex(),
-        "framework": list(dict.fromkeys(framework for part in parts for framework in part.framework)),
+        "framework": list(
+            dict.fromkeys(framework for part in parts for framework in part.framework)
+        ),
     }
     return ModelMeta.create_empty(values)
 
@@ -286,22 +357,33 @@ def split_models(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-# The multi-vector head of BGE-M3, `colbert_linear.pt` beside a dense model, as a late-interaction model. Chen et al. 2024
-# (arXiv 2402.03216), section 3.1: the last hidden state of every token but the first, projected and normalized; queries and
-# documents are scored by MaxSim. The PosQ papers call it bge-m3-colbert (arXiv 2505.13950). `MODEL:colbert` refers to the head
-# of any model that has it: `BAAI/bge-m3:colbert`, `./my-bge-m3:colbert`.
+# The multi-vector head of BGE-M3, `colbert_linear.pt` beside a dense model, as a late-interaction
+# model. Chen et al. 2024 (arXiv 2402.03216), section 3.1: the last hidden state of every token but
+# the first, projected and normalized; queries and documents are scored by MaxSim. The PosQ papers
+# call it bge-m3-colbert (arXiv 2505.13950). `MODEL:colbert` refers to the head of any model that
+# has it: `BAAI/bge-m3:colbert`, `./my-bge-m3:colbert`.
 
 #: File of the head's weights: those of a linear layer.
 HEAD_FILE = "colbert_linear.pt"
 SUFFIX = ":colbert"
 #: The papers' names of the head of a registered model.
-PAPER_NAMES = {"bge-m3-colbert": "BAAI/bge-m3:colbert", "BAAI/bge-m3-colbert": "BAAI/bge-m3:colbert"}
+PAPER_NAMES = {
+    "bge-m3-colbert": "BAAI/bge-m3:colbert",
+    "BAAI/bge-m3-colbert": "BAAI/bge-m3:colbert",
+}
 
 
 def _load_head(
-    base: ModelMeta, folder: Path | None, _name: str, revision: str | None, device: str | None = None, **options: Any
+    base: ModelMeta,
+    folder: Path | None,
+    _name: str,
+    revision: str | None,
+    device: str | None = None,
+    **options: Any,
 ) -> MTEBModels:
-    """Load a model with its head, from a folder or the Hub; raise PosirError if its files cannot be loaded."""
+    """Load a model with its head, from a folder or the Hub; raise PosirError if its files cannot be
+    loaded.
+    """
     import torch
     from huggingface_hub import hf_hub_download
     from mteb.models.sentence_transformer_wrapper import MultiVectorWrapper
@@ -312,16 +394,26 @@ def _load_head(
 
     model = str(folder or base.name)
     try:
-        file = folder / HEAD_FILE if folder else Path(hf_hub_download(model, HEAD_FILE, revision=revision))
+        file = (
+            folder / HEAD_FILE
+            if folder
+            else Path(hf_hub_download(model, HEAD_FILE, revision=revision))
+        )
         weights: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # the Hub's client and torch have their own errors
-        raise PosirError(f"{model}: the multi-vector head, {HEAD_FILE}, cannot be read ({summarize_error(error)}).") from error
+        raise PosirError(
+            f"{model}: the multi-vector head, {HEAD_FILE}, cannot be read "
+            f"({summarize_error(error)})."
+        ) from error
     # A folder's revision is a digest and not one of the Hub.
     source: dict[str, Any] = {} if folder else {"revision": revision}
-    # Without `trust_remote_code`, transformers asks on the terminal whether code of the model may run.
+    # Without `trust_remote_code`, transformers asks on the terminal whether code of the model may
+    # run.
     source["trust_remote_code"] = False
     with require_weights(folder) if folder else nullcontext():
-        transformer = Transformer(model, **{f"{part}_kwargs": dict(source) for part in ("model", "processor", "config")})
+        transformer = Transformer(
+            model, **{f"{part}_kwargs": dict(source) for part in ("model", "processor", "config")}
+        )
     vector_size, hidden_size = weights["weight"].shape
     head = Dense(
         hidden_size,
@@ -334,12 +426,19 @@ def _load_head(
     )
     # The first token, CLS, stands for the whole text in the dense vector and has none here.
     mask = MultiVectorMask([transformer.tokenizer.cls_token], skiplist_tasks=["query", "document"])
-    modules: list[nn.Module] = [transformer, head, mask, Normalize(module_input_name="token_embeddings")]
+    modules: list[nn.Module] = [
+        transformer,
+        head,
+        mask,
+        Normalize(module_input_name="token_embeddings"),
+    ]
     return MultiVectorWrapper(MultiVectorEncoder(modules=modules, device=device), **options)
 
 
 def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
-    """Resolve `MODEL:colbert`, or a paper's name of it; raise PosirError if there is no such model or head."""
+    """Resolve `MODEL:colbert`, or a paper's name of it; raise PosirError if there is no such model
+    or head.
+    """
     name = PAPER_NAMES.get(name, name)
     if not name.endswith(SUFFIX):
         return None
@@ -351,11 +450,17 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
     base = registered[reference]
     folder = Path(portable_name(base)) if model_origin(str(base.name)) == LOCAL else None
     if folder is not None and not (folder / HEAD_FILE).is_file():
-        raise PosirError(f"{name}: the folder has no {HEAD_FILE}, the weights of a multi-vector head.")
+        raise PosirError(
+            f"{name}: the folder has no {HEAD_FILE}, the weights of a multi-vector head."
+        )
     return base.model_copy(
         update={
             "name": f"{base.name}-colbert",
-            "loader": ModelLoader("MultiVectorWrapper", portable_name(base) + SUFFIX, partial(_load_head, base, folder)),
+            "loader": ModelLoader(
+                "MultiVectorWrapper",
+                portable_name(base) + SUFFIX,
+                partial(_load_head, base, folder),
+            ),
             "loader_kwargs": {},
             "model_type": ["late-interaction"],
             "similarity_fn_name": ScoringFunction.MAX_SIM,
@@ -363,11 +468,13 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
     )
 
 
-# BGE's rerankers that are language models, which mteb does not register: FlagEmbedding loads them, as for PosQ's authors. They
-# score by the logit of a word, which a cross-encoder of sentence-transformers does not. No code of a repository is run.
+# BGE's rerankers that are language models, which mteb does not register: FlagEmbedding loads them,
+# as for PosQ's authors. They score by the logit of a word, which a cross-encoder of
+# sentence-transformers does not. No code of a repository is run.
 
-#: Class of FlagEmbedding by model (FlagEmbedding 1.3.4, inference/reranker/model_mapping.py), and its settings. A layer-wise
-#: model has a score for each layer; the 28th is that of the example on its model card, while the papers state none.
+#: Class of FlagEmbedding by model (FlagEmbedding 1.3.4, inference/reranker/model_mapping.py), and
+#: its settings. A layer-wise model has a score for each layer; the 28th is that of the example on
+#: its model card, while the papers state none.
 FLAG_CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "BAAI/bge-reranker-v2-gemma": ("FlagLLMReranker", {}),
     "BAAI/bge-reranker-v2-minicpm-layerwise": ("LayerWiseFlagLLMReranker", {"cutoff_layers": [28]}),
@@ -383,14 +490,18 @@ def load_flag_reranker(
     cutoff_layers: list[int] | None = None,
     **_: Any,
 ) -> Any:
-    """Return one of these models in mteb's class for BGE's rerankers, whose scores are probabilities."""
+    """Return one of these models in mteb's class for BGE's rerankers, whose scores are
+    probabilities.
+    """
     from mteb.models.model_implementations.rerankers_custom import BGEReranker
 
     settings = {"cutoff_layers": cutoff_layers} if cutoff_layers else {}
     model = BGEReranker.__new__(BGEReranker)
     # Its constructor loads an encoder.
     super(BGEReranker, model).__init__(model_name)
-    model.model = getattr(import_module("FlagEmbedding"), flag_class)(model_name, use_fp16=True, devices=device, **settings)
+    model.model = getattr(import_module("FlagEmbedding"), flag_class)(
+        model_name, use_fp16=True, devices=device, **settings
+    )
     return model
 
 

@@ -1,4 +1,6 @@
-"""Rerankers: any cross-encoder or encoder that mteb loads, as scores of pairs of question and text."""
+"""Rerankers: any cross-encoder or encoder that mteb loads, as scores of pairs of question and
+text.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +33,27 @@ DECIMALS = 12
 
 
 def build_context(language: str) -> EncodingContext:
-    """Return the task that mteb's models are told; models with instructions see a retrieval task."""
-    metadata = build_metadata("posir-build", dataset="posir/build", revision="1", languages=[language])
+    """Return the task that mteb's models are told; models with instructions see a retrieval
+    task.
+    """
+    metadata = build_metadata(
+        "posir-build", dataset="posir/build", revision="1", languages=[language]
+    )
     return EncodingContext(metadata, SPLIT, "default")
 
 
 @dataclass
 class ModelReranker:
-    """A model that is loaded when it is first needed. An encoder scores by the similarity of its embeddings."""
+    """A model that is loaded when it is first needed. An encoder scores by the similarity of its
+    embeddings.
+    """
 
     reference: ModelReference
     language: str
     logits: bool = False
-    """Whether a model's scores are passed through the logistic function; otherwise they must be probabilities."""
+    """Whether a model's scores are passed through the logistic function; otherwise they must be
+    probabilities.
+    """
     name: str = field(init=False)
     """The model, with its revision if there is one."""
     _model: MTEBModels | None = field(default=None, init=False)
@@ -53,29 +63,42 @@ class ModelReranker:
         self.name = f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield the model's scores of each batch in [0, 1]; PosirError if it neither reranks nor encodes, or has others."""
+        """Yield the model's scores of each batch in [0, 1]; PosirError if it neither reranks nor
+        encodes, or has others.
+        """
         if not batches:
             return
         if self._model is None:
             self._model = with_cache(load_model(self.reference))
-        score = build_scorer(self._model, [question for pairs in batches for question, _ in pairs], self.language)
+        score = build_scorer(
+            self._model, [question for pairs in batches for question, _ in pairs], self.language
+        )
         for number, pairs in enumerate(batches):
             yield number, to_probabilities(score(pairs), self.name, logits=self.logits)
 
 
-def build_scorer(model: MTEBModels, questions: Iterable[str], language: str) -> Callable[[Sequence[Pair]], Scores]:
-    """Return a function that scores pairs of these questions with a model, shape (n,); raise PosirError if it cannot."""
+def build_scorer(
+    model: MTEBModels, questions: Iterable[str], language: str
+) -> Callable[[Sequence[Pair]], Scores]:
+    """Return a function that scores pairs of these questions with a model, shape (n,); raise
+    PosirError if it cannot.
+    """
     context = build_context(language)
     if isinstance(model, EncoderProtocol):
 
         def encode(texts: Iterable[str], kind: PromptType) -> DistinctEmbeddings:
-            return DistinctEmbeddings.encode(texts, lambda distinct: context.encode(model, build_texts(distinct), kind))
+            return DistinctEmbeddings.encode(
+                texts, lambda distinct: context.encode(model, build_texts(distinct), kind)
+            )
 
         asked = encode(questions, PromptType.query)
 
         def compare(pairs: Sequence[Pair]) -> Scores:
             texts = encode((text for _, text in pairs), PromptType.document)
-            sides = asked.select(question for question, _ in pairs), texts.select(text for _, text in pairs)
+            sides = (
+                asked.select(question for question, _ in pairs),
+                texts.select(text for _, text in pairs),
+            )
             return np.asarray(model.similarity_pairwise(*sides), np.float64).reshape(-1)
 
         return compare
@@ -92,27 +115,39 @@ def build_scorer(model: MTEBModels, questions: Iterable[str], language: str) -> 
             return np.asarray(scores, np.float64).reshape(-1)
 
         return predict
-    raise PosirError(f"{model.mteb_model_meta.name}: neither a cross-encoder nor an encoder. Choose another reranker.")
+    raise PosirError(
+        f"{model.mteb_model_meta.name}: neither a cross-encoder nor an encoder. Choose another "
+        "reranker."
+    )
 
 
 def to_probabilities(scores: Scores, name: str, *, logits: bool) -> Scores:
-    """Return scores in [0, 1]; raise PosirError if one is NaN, or outside the scale that is stated."""
+    """Return scores in [0, 1]; raise PosirError if one is NaN, or outside the scale that is
+    stated.
+    """
     if np.isnan(scores).any():
-        raise PosirError(f"{name}: the reranker returned NaN. Check the model, or choose another one.")
+        raise PosirError(
+            f"{name}: the reranker returned NaN. Check the model, or choose another one."
+        )
     if logits:
         return 1 / (1 + np.exp(-np.clip(scores, -500, 500)))
     if scores.size and (scores.min() < -1 or scores.max() > 1 + 1e-6):
         raise PosirError(
-            f"{name}: scores from {scores.min():.3g} to {scores.max():.3g} are not probabilities. Write the reranker as "
+            f"{name}: scores from {scores.min():.3g} to {scores.max():.3g} are not probabilities. "
+            "Write the reranker as "
             f"{{model: {name.partition('@')[0]}, scale: logit}}."
         )
     return scores
 
 
 def compute_margin(scores: Scores, target: int) -> float:
-    """Return the margin of the target segment (Built-in or Learned, arXiv 2605.26578, section 3.1.3).
+    """Return the margin of the target segment (Built-in or Learned, arXiv 2605.26578, section
+    3.1.3).
 
-    m = min over rerankers of [score of the target - highest score of another segment].
-    Rounding errors are removed: 0.7 - 0.4 is a margin of 0.3. Scores have shape (rerankers, segments); the target is an index.
+    m = min over rerankers of [score of the target - highest score of another segment]. Rounding
+    errors are removed: 0.7 - 0.4 is a margin of 0.3. Scores have shape (rerankers, segments); the
+    target is an index.
     """
-    return round(float((scores[:, target] - np.delete(scores, target, axis=1).max(axis=1)).min()), DECIMALS)
+    return round(
+        float((scores[:, target] - np.delete(scores, target, axis=1).max(axis=1)).min()), DECIMALS
+    )

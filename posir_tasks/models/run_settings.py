@@ -1,8 +1,9 @@
-"""Settings of a run that change what a model does: a paper's protocol, query prompt, input window, a reranker's first stage.
+"""Settings of a run that change what a model does: a paper's protocol, query prompt, input window,
+a reranker's first stage.
 
-They are environment variables, so that the plain `mteb run` has them, too. In mteb's terms they make an experiment: results
-are in a folder of their own (`experiments/query_prompt_...`), so that they neither replace those of the model as it is nor are
-taken for them.
+They are environment variables, so that the plain `mteb run` has them, too. In mteb's terms they
+make an experiment: results are in a folder of their own (`experiments/query_prompt_...`), so that
+they neither replace those of the model as it is nor are taken for them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from posir_tasks.display.secrets import collect_secrets, redact_collected
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.protocols import Protocol, find_protocol
-from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER, ENDPOINT, RequestFields, model_origin
+from posir_tasks.models.references import (
+    BM25_BASELINE,
+    CROSS_ENCODER,
+    ENDPOINT,
+    RequestFields,
+    model_origin,
+)
 from posir_tasks.rotation_ranks import ROTATED_VARIABLE
 from posir_tasks.settings_file import read_overrides
 
@@ -40,7 +47,8 @@ WINDOW_VARIABLE = "POSIR_WINDOW"
 PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
 #: Fields of the requests to an endpoint for queries and for documents, `KEY=VALUE`, one a line.
 QUERY_FIELD_VARIABLE, PASSAGE_FIELD_VARIABLE = "POSIR_QUERY_FIELD", "POSIR_PASSAGE_FIELD"
-#: The tokenizer that counts the tokens of an endpoint's window; without it the server's count, or an estimate.
+#: The tokenizer that counts the tokens of an endpoint's window; without it the server's count, or
+#: an estimate.
 TOKENIZER_VARIABLE = "POSIR_TOKENIZER"
 #: 1 to leave out texts that the server of an endpoint cannot embed.
 SKIP_FAILED_VARIABLE = "POSIR_SKIP_FAILED"
@@ -50,7 +58,8 @@ TOKENIZER, SKIP_FAILED = "tokenizer", "skip_failed"
 DOCUMENT_PROMPT = "document_prompt"
 #: The key of the digest of settings that mteb changes or shortens when it names an experiment.
 DIGEST, DIGEST_BYTES = "settings_digest", 4
-#: What mteb keeps of a text in the name of an experiment, and from which length of all of them it keeps a digest alone.
+#: What mteb keeps of a text in the name of an experiment, and from which length of all of them it
+#: keeps a digest alone.
 KEPT_TEXT, MAX_EXPERIMENT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*"), 100
 FIELDS = {"query_field": QUERY_FIELD_VARIABLE, "passage_field": PASSAGE_FIELD_VARIABLE}
 #: The variable of each setting.
@@ -94,12 +103,21 @@ def with_settings(
     passage_field: str | Iterable[str] | None = None,
     rotated: int | None = None,
 ) -> Iterator[None]:
-    """Set the settings of a run that are not None, for this process and those that it starts meanwhile."""
-    values: dict[str, object] = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window, TOKENIZER_VARIABLE: tokenizer}
+    """Set the settings of a run that are not None, for this process and those that it starts
+    meanwhile.
+    """
+    values: dict[str, object] = {
+        PROTOCOL_VARIABLE: protocol,
+        WINDOW_VARIABLE: window,
+        TOKENIZER_VARIABLE: tokenizer,
+    }
     values[SKIP_FAILED_VARIABLE] = 1 if skip_failed else None
     values[ROTATED_VARIABLE] = rotated
     values |= {PROMPT_VARIABLE: query_prompt, DOCUMENT_PROMPT_VARIABLE: document_prompt}
-    for variable, field in ((QUERY_FIELD_VARIABLE, query_field), (PASSAGE_FIELD_VARIABLE, passage_field)):
+    for variable, field in (
+        (QUERY_FIELD_VARIABLE, query_field),
+        (PASSAGE_FIELD_VARIABLE, passage_field),
+    ):
         values[variable] = field if field is None or isinstance(field, str) else "\n".join(field)
     given = {name: str(value) for name, value in values.items() if value is not None}
     before = {name: os.environ.get(name) for name in given}
@@ -113,23 +131,33 @@ def with_settings(
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:
-    """Return how the paper of the run ran a model; None without one. Raise PosirError if it did not, or for two settings."""
+    """Return how the paper of the run ran a model; None without one. Raise PosirError if it did
+    not, or for two settings.
+    """
     paper = os.environ.get(PROTOCOL_VARIABLE, "").strip()
     if not paper or (_is_own.get() and meta.name == BM25_BASELINE):
         return None
     protocol = find_protocol(paper, str(meta.name))
     for name in (PROMPT_VARIABLE, DOCUMENT_PROMPT_VARIABLE, FIRST_STAGE_VARIABLE, WINDOW_VARIABLE):
         if os.environ.get(name):
-            raise PosirError(f"{PROTOCOL_VARIABLE} and {name}: a protocol sets prompts, window and first stage. Unset one.")
+            raise PosirError(
+                f"{PROTOCOL_VARIABLE} and {name}: a protocol sets prompts, window and first "
+                "stage. Unset one."
+            )
     return protocol
 
 
 def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
-    """Return the full name of the model of the first stage, or the reference of one that mteb does not know.
+    """Return the full name of the model of the first stage, or the reference of one that mteb does
+    not know.
 
     A protocol may say for a reranker which it is on a task.
     """
-    if model is not None and (protocol := find_run_protocol(model)) and (stage := protocol.find_first_stage(task)):
+    if (
+        model is not None
+        and (protocol := find_run_protocol(model))
+        and (stage := protocol.find_first_stage(task))
+    ):
         return stage
     reference = os.environ.get(FIRST_STAGE_VARIABLE, "").strip() or BM25_BASELINE
     registered = MODEL_REGISTRY.resolve()
@@ -138,29 +166,48 @@ def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
 
 
 def _read_window() -> int | None:
-    """Return the window of the run; None for the model's own. Raise PosirError if it is no number."""
+    """Return the window of the run; None for the model's own. Raise PosirError if it is no
+    number.
+    """
     given = os.environ.get(WINDOW_VARIABLE, "").strip()
     if given and (not given.isdecimal() or int(given) < 1):
-        raise PosirError(f"{WINDOW_VARIABLE}={given}: not a number of tokens. Write a whole number such as 512, or unset it.")
+        raise PosirError(
+            f"{WINDOW_VARIABLE}={given}: not a number of tokens. Write a whole number such as "
+            "512, or unset it."
+        )
     return int(given) if given else None
 
 
 def _reads_skip_failed() -> bool:
-    """Return whether the run leaves out texts that a server cannot embed; raise PosirError if that is neither 0 nor 1."""
+    """Return whether the run leaves out texts that a server cannot embed; raise PosirError if that
+    is neither 0 nor 1.
+    """
     given = os.environ.get(SKIP_FAILED_VARIABLE, "").strip()
     if given not in ("", "0", "1"):
-        raise PosirError(f"{SKIP_FAILED_VARIABLE}={given}: must be 1 or 0. Write 1 to leave out texts, or unset it.")
+        raise PosirError(
+            f"{SKIP_FAILED_VARIABLE}={given}: must be 1 or 0. Write 1 to leave out texts, or "
+            "unset it."
+        )
     return given == "1"
 
 
 def find_request_fields() -> RequestFields:
-    """Return the fields of the run for requests to an endpoint; raise PosirError if one is not `KEY=VALUE`."""
-    given = ((f"--{name.replace('_', '-')}", os.environ.get(variable, "")) for name, variable in FIELDS.items())
-    return RequestFields(*(read_overrides(filter(str.strip, text.splitlines()), option) for option, text in given))
+    """Return the fields of the run for requests to an endpoint; raise PosirError if one is not
+    `KEY=VALUE`.
+    """
+    given = (
+        (f"--{name.replace('_', '-')}", os.environ.get(variable, ""))
+        for name, variable in FIELDS.items()
+    )
+    return RequestFields(
+        *(read_overrides(filter(str.strip, text.splitlines()), option) for option, text in given)
+    )
 
 
 def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
-    """Return the settings of the run for requests to an endpoint; raise PosirError if the model is behind none."""
+    """Return the settings of the run for requests to an endpoint; raise PosirError if the model is
+    behind none.
+    """
     settings: dict[str, str | int] = {}
     is_endpoint = model_origin(str(meta.name)) == ENDPOINT
     tokenizer = os.environ.get(TOKENIZER_VARIABLE, "").strip()
@@ -169,31 +216,42 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
         settings[TOKENIZER] = tokenizer
     if _reads_skip_failed():
         if not is_endpoint or CROSS_ENCODER in meta.model_type:
-            raise PosirError(f"{SKIP_FAILED_VARIABLE}: {meta.name} is not an encoder behind an endpoint. Unset it.")
+            raise PosirError(
+                f"{SKIP_FAILED_VARIABLE}: {meta.name} is not an encoder behind an endpoint. Unset "
+                "it."
+            )
         settings[SKIP_FAILED] = 1
     for name, variable in FIELDS.items():
         fields = os.environ.get(variable, "").strip()
         if not fields:
             continue
         if not is_endpoint:
-            raise PosirError(f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. Unset it.")
+            raise PosirError(
+                f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. "
+                "Unset it."
+            )
         collect_secrets()
         if redact_collected(fields) != fields:
             raise PosirError(
-                f"{variable}: has a key or a password. Fields are written into results; set the key as OPENAI_API_KEY."
+                f"{variable}: has a key or a password. Fields are written into results; set the "
+                "key as OPENAI_API_KEY."
             )
         settings[name] = fields
     return settings
 
 
 def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
-    """Return the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`."""
+    """Return the settings of the run for a model, other than its own, as mteb's
+    `experiment_kwargs`.
+    """
     if protocol := find_run_protocol(meta):
         return {PROTOCOL: protocol.paper}
     if _is_own.get() or meta.name == BM25_BASELINE:
         return {}
     first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
-    settings: dict[str, str | int] = {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
+    settings: dict[str, str | int] = (
+        {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
+    )
     if (window := _read_window()) is not None:
         settings[WINDOW] = window
     settings |= _find_endpoint_settings(meta)
@@ -202,27 +260,43 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 def _read_prompts() -> dict[str, str]:
     """Return the texts before queries and documents that are set, by the keys of their settings."""
-    given = {QUERY_PROMPT: os.environ.get(PROMPT_VARIABLE), DOCUMENT_PROMPT: os.environ.get(DOCUMENT_PROMPT_VARIABLE)}
+    given = {
+        QUERY_PROMPT: os.environ.get(PROMPT_VARIABLE),
+        DOCUMENT_PROMPT: os.environ.get(DOCUMENT_PROMPT_VARIABLE),
+    }
     return {name: text.replace("\\n", "\n") for name, text in given.items() if text is not None}
 
 
 def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
-    """Return settings with a digest of theirs if mteb would give others the name of their experiment."""
+    """Return settings with a digest of theirs if mteb would give others the name of their
+    experiment.
+    """
     texts = [str(value) for value in settings.values()]
     is_kept = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
     if is_kept and sum(map(len, texts)) <= MAX_EXPERIMENT:
         return {**settings}
-    return {**settings, DIGEST: digest(json.dumps(settings, sort_keys=True), size=DIGEST_BYTES).hex()}
+    return {
+        **settings,
+        DIGEST: digest(json.dumps(settings, sort_keys=True), size=DIGEST_BYTES).hex(),
+    }
 
 
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata with the settings of the run, under which its results are filed."""
     settings = add_digest(find_run_settings(meta))
-    return meta.model_copy(update={"experiment_kwargs": {**(meta.experiment_kwargs or {}), **settings}}) if settings else meta
+    return (
+        meta.model_copy(
+            update={"experiment_kwargs": {**(meta.experiment_kwargs or {}), **settings}}
+        )
+        if settings
+        else meta
+    )
 
 
 def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
-    """Return metadata without settings of a run, which mteb would pass on, whose loader sets what a protocol leaves to it."""
+    """Return metadata without settings of a run, which mteb would pass on, whose loader sets what a
+    protocol leaves to it.
+    """
     given, protocol = meta.experiment_kwargs or {}, find_run_protocol(meta)
     rest = {name: value for name, value in given.items() if name not in SETTINGS}
     plain = meta if rest == given else meta.model_copy(update={"experiment_kwargs": rest or None})
@@ -234,7 +308,8 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
 
 
 def apply_run_settings(model: MTEBModels, described: ModelMeta | None = None) -> MTEBModels:
-    """Apply the settings of the run to a loaded model, and record them; raise PosirError if it cannot take them.
+    """Apply the settings of the run to a loaded model, and record them; raise PosirError if it
+    cannot take them.
 
     Args:
         model: The model.
@@ -249,7 +324,9 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta | None = None) ->
 
         apply_protocol(model, protocol)
         # Loaders and their settings are filed as mteb has them.
-        meta = meta.model_copy(update={name: getattr(described or meta, name) for name in ("loader", "loader_kwargs")})
+        meta = meta.model_copy(
+            update={name: getattr(described or meta, name) for name in ("loader", "loader_kwargs")}
+        )
     if WINDOW in settings:
         from posir_tasks.models.window import set_window
 
@@ -264,10 +341,13 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta | None = None) ->
             # It imports mteb's classes of models, which may be about to be imported before.
             from posir_tasks.models.prompts import replace_prompts
         except ImportError as error:
-            raise PosirError(f"{variable}: the installed mteb has no such prompts ({error}). Unset it.") from error
+            raise PosirError(
+                f"{variable}: the installed mteb has no such prompts ({error}). Unset it."
+            ) from error
         if not replace_prompts(model, settings.get(QUERY_PROMPT), settings.get(DOCUMENT_PROMPT)):
             raise PosirError(
-                f"{variable}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset the "
+                f"{variable}: {meta.name} is of the class {type(model).__name__}, which chooses "
+                "its own prompts. Unset the "
                 "variable."
             )
     vars(model)["mteb_model_meta"] = with_run_settings(meta)

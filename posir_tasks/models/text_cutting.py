@@ -1,4 +1,6 @@
-"""Texts cut to a number of tokens before they are sent: by a tokenizer, an estimate, or the count of the server."""
+"""Texts cut to a number of tokens before they are sent: by a tokenizer, an estimate, or the count
+of the server.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from posir_tasks.text.words import is_unspaced
 
 Answer = TypeVar("Answer")
 
-#: A text that is cut by the server's count is sent at most so often, until the count is within this share of the window.
+#: A text that is cut by the server's count is sent at most so often, until the count is within this
+#: share of the window.
 MAX_CUTS, MAX_SHARE_MISSED = 6, 0.02
 #: The last characters of a cut text that may be half a word.
 HALF_WORD = re.compile(r"\s\S{0,40}\Z")
@@ -32,7 +35,9 @@ class CountedBy(StrEnum):
 
 
 def cut_text(text: str, characters: int) -> str:
-    """Return the first characters of a text, without half a word at their end in a script with spaces."""
+    """Return the first characters of a text, without half a word at their end in a script with
+    spaces.
+    """
     head = text[:characters]
     if len(head) == len(text) or text[len(head)].isspace() or is_unspaced(head):
         return head
@@ -46,11 +51,16 @@ def cut_to_estimate(text: str, tokens: int) -> str:
 
 
 def cut_all(texts: Sequence[str], tokens: int, tokenizer: ModelTokenizer | None) -> list[str]:
-    """Return the first tokens of each text, without special ones: by a tokenizer, or estimated if there is none."""
+    """Return the first tokens of each text, without special ones: by a tokenizer, or estimated if
+    there is none.
+    """
     if tokenizer is None:
         return [cut_to_estimate(text, tokens) for text in texts]
     counts = tokenizer.count_all(texts)
-    return [text if count <= tokens else _cut_with(tokenizer, text, tokens) for text, count in zip(texts, counts, strict=True)]
+    return [
+        text if count <= tokens else _cut_with(tokenizer, text, tokens)
+        for text, count in zip(texts, counts, strict=True)
+    ]
 
 
 def _cut_with(tokenizer: ModelTokenizer, text: str, tokens: int) -> str:
@@ -71,13 +81,17 @@ class CountedText(Generic[Answer]):
     answer: Answer
 
 
-def cut_by_count(text: str, tokens: int, ask: Callable[[str], tuple[Answer, int] | None]) -> CountedText[Answer] | None:
-    """Find the beginning of a text that a server counts as at most so many tokens, and nearly so many if it is cut.
+def cut_by_count(
+    text: str, tokens: int, ask: Callable[[str], tuple[Answer, int] | None]
+) -> CountedText[Answer] | None:
+    """Find the beginning of a text that a server counts as at most so many tokens, and nearly so
+    many if it is cut.
 
     Args:
         text: The text.
         tokens: Most tokens, special ones included.
-        ask: Returns a server's answer to a text and the tokens that it counts; None if it refuses the text as too long.
+        ask: Returns a server's answer to a text and the tokens that it counts; None if it refuses
+            the text as too long.
 
     Returns:
         The longest such beginning that was found, with its answer; None if there is none.

@@ -1,6 +1,8 @@
-"""Tiny models with random weights in place of a registered one, which mteb's own class loads: nothing is downloaded.
+"""Tiny models with random weights in place of a registered one, which mteb's own class loads:
+nothing is downloaded.
 
-They have the model's dimensions, and bytes as tokens, so that every text can be read back from its ids.
+They have the model's dimensions, and bytes as tokens, so that every text can be read back from its
+ids.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ OWN = {
 BERT_POSITIONS = 8_200
 
 
-#: Special tokens around a text, by mteb's class; NV-Embed and Qwen3's reranker put the end of a text themselves.
+#: Special tokens around a text, by mteb's class; NV-Embed and Qwen3's reranker put the end of a
+#: text themselves.
 SINGLE = {"_NVEmbedWrapper": f"{START} $A", "Qwen3RerankerWrapper": ""}
 PAIR = f"{START} $A {END} {END} $B {END}"
 CROSS_ENCODERS = ("CrossEncoderWrapper", "BGEReranker")
@@ -72,28 +75,48 @@ def build_tokenizer(single: str) -> PreTrainedTokenizerFast:
     """Return a tokenizer whose tokens are bytes, with special tokens around a text."""
     bpe = Tokenizer(BPE())
     bpe.pre_tokenizer, bpe.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
-    bpe.train_from_iterator([], BpeTrainer(special_tokens=[*SPECIAL], initial_alphabet=ByteLevel.alphabet()))
+    bpe.train_from_iterator(
+        [], BpeTrainer(special_tokens=[*SPECIAL], initial_alphabet=ByteLevel.alphabet())
+    )
     if single:
         special = [(token, bpe.token_to_id(token)) for token in (START, END)]
         bpe.post_processor = TemplateProcessing(single=single, pair=PAIR, special_tokens=special)
     # Its class has no annotations in some versions.
     fast: Any = PreTrainedTokenizerFast
-    named = {"bos_token": START, "cls_token": START, "eos_token": END, "pad_token": "<pad>", "unk_token": "<pad>"}
-    tokenizer: PreTrainedTokenizerFast = fast(tokenizer_object=bpe, model_max_length=POSITIONS, **named)
+    named = {
+        "bos_token": START,
+        "cls_token": START,
+        "eos_token": END,
+        "pad_token": "<pad>",
+        "unk_token": "<pad>",
+    }
+    tokenizer: PreTrainedTokenizerFast = fast(
+        tokenizer_object=bpe, model_max_length=POSITIONS, **named
+    )
     return tokenizer
 
 
 def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
-    """Write a model for mteb's class or function of this name, with the dimensions and pooling of a row."""
+    """Write a model for mteb's class or function of this name, with the dimensions and pooling of a
+    row.
+    """
     tokenizer = build_tokenizer(SINGLE.get(loader, f"{START} $A {END}"))
     size = protocol.find_number("dimensions") or 16
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "num_hidden_layers": 1, "intermediate_size": 16}
+    sizes: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "num_hidden_layers": 1,
+        "intermediate_size": 16,
+    }
     with tempfile.TemporaryDirectory() as name:
         plain = Path(name)
         tokenizer.save_pretrained(plain)
         if loader in CROSS_ENCODERS:
-            heads: dict[str, Any] = {"num_attention_heads": 2, "max_position_embeddings": BERT_POSITIONS, "num_labels": 1}
+            heads: dict[str, Any] = {
+                "num_attention_heads": 2,
+                "max_position_embeddings": BERT_POSITIONS,
+                "num_labels": 1,
+            }
             config = BertConfig(hidden_size=16, **heads, **sizes)
             BertForSequenceClassification(config).save_pretrained(plain)
             CrossEncoder(str(plain)).save_pretrained(str(folder))
@@ -120,7 +143,9 @@ def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
 
 @contextmanager
 def with_tiny_weights(meta: ModelMeta, protocol: Protocol) -> Iterator[ModelMeta]:
-    """Return metadata whose loader loads tiny random weights by mteb's class, as long as the context is open."""
+    """Return metadata whose loader loads tiny random weights by mteb's class, as long as the
+    context is open.
+    """
     loader: Any = meta.loader
     # The bar of transformers is shown even if the output is piped.
     disable_progress_bar()  # type: ignore[no-untyped-call]

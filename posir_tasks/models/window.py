@@ -1,4 +1,6 @@
-"""The input window of a loaded model: where its class cuts texts, how it is set for a run, and what was measured of it."""
+"""The input window of a loaded model: where its class cuts texts, how it is set for a run, and what
+was measured of it.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,17 @@ if TYPE_CHECKING:
 
 #: Limits from here on mean that there is none: transformers writes 10^30.
 NO_LIMIT = 2**31
-#: Attributes by which classes cut texts, in order of precedence: the first module of a late-interaction model, models of
-#: sentence-transformers, mteb's own classes (such as LlamaEmbedNemotron and Qwen3RerankerWrapper), and the models that those
-#: hold (FlagEmbedding's rerankers, whose `max_length` is 512 unless it is given).
-CUTS = ("model.0.document_length", "model.max_seq_length", "max_seq_length", "max_length", "model.max_length")
+#: Attributes by which classes cut texts, in order of precedence: the first module of a
+#: late-interaction model, models of sentence-transformers, mteb's own classes (such as
+#: LlamaEmbedNemotron and Qwen3RerankerWrapper), and the models that those hold (FlagEmbedding's
+#: rerankers, whose `max_length` is 512 unless it is given).
+CUTS = (
+    "model.0.document_length",
+    "model.max_seq_length",
+    "max_seq_length",
+    "max_length",
+    "model.max_length",
+)
 #: Attributes of single classes of mteb, which cut by what is no limit in others.
 CUTS_OF_CLASSES = {
     "NoInstructModel": "tokenizer.model_max_length",
@@ -54,13 +63,18 @@ class WindowLimit:
 
 
 def find_read_part(model: MTEBModels) -> ReadPart:
-    """Return which part of a text the model reads, by itself, its class, a measurement or else its metadata."""
+    """Return which part of a text the model reads, by itself, its class, a measurement or else its
+    metadata.
+    """
     if isinstance(stated := getattr(model, "read_part", None), ReadPart):
         return stated
     if isinstance(model, BM25Search):
         return ReadPart.all(KnownBy.CLASS)
     loaded = getattr(model, "model", None)
-    sides = (getattr(getattr(owner, "tokenizer", None), "truncation_side", None) for owner in (loaded, model))
+    sides = (
+        getattr(getattr(owner, "tokenizer", None), "truncation_side", None)
+        for owner in (loaded, model)
+    )
     part = Part.LAST if "left" in sides else Part.FIRST
     if cut := find_cut(model):
         return ReadPart(ReadKind.PART, part, cut.tokens, known_by=KnownBy.CLASS)
@@ -69,9 +83,15 @@ def find_read_part(model: MTEBModels) -> ReadPart:
     meta = model.mteb_model_meta
     measured = read_measured(str(meta.name), meta.revision) if meta else None
     claimed = meta.max_tokens if meta else None
-    if measured and (measured.kind is not ReadKind.UNKNOWN or (measured.least_tokens or 0) >= (claimed or 0)):
+    if measured and (
+        measured.kind is not ReadKind.UNKNOWN or (measured.least_tokens or 0) >= (claimed or 0)
+    ):
         return measured
-    return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED) if claimed and claimed < NO_LIMIT else UNKNOWN
+    return (
+        ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED)
+        if claimed and claimed < NO_LIMIT
+        else UNKNOWN
+    )
 
 
 def find_cut(model: MTEBModels) -> WindowLimit | None:
@@ -80,26 +100,34 @@ def find_cut(model: MTEBModels) -> WindowLimit | None:
 
 
 def set_window(model: MTEBModels, tokens: int) -> None:
-    """Let a loaded model read so many tokens of a text; raise PosirError if it cannot, or has no limit that can be set."""
+    """Let a loaded model read so many tokens of a text; raise PosirError if it cannot, or has no
+    limit that can be set.
+    """
     if any(getattr(inner, WINDOW, None) == tokens for inner in [model, *vars(model).values()]):
         return
     meta = model.mteb_model_meta
     capacity = find_capacity(model)
     if capacity is not None and tokens > capacity:
-        raise PosirError(f"window {tokens}: {meta.name} cannot read more than {capacity:,} tokens. Give a smaller number.")
+        raise PosirError(
+            f"window {tokens}: {meta.name} cannot read more than {capacity:,} tokens. Give a "
+            "smaller number."
+        )
     cut = find_cut(model) or next(_list_cuts(model), None)
     if cut is not None:
         setattr(cut.owner, cut.attribute, tokens)
     if cut is None or cut.tokens != tokens:
         raise PosirError(
-            f"window {tokens}: the input window of {meta.name} cannot be set, since its class {type(model).__name__} does not "
+            f"window {tokens}: the input window of {meta.name} cannot be set, since its class "
+            f"{type(model).__name__} does not "
             "say where it cuts texts. Run it without."
         )
     vars(model)[WINDOW] = tokens
 
 
 def find_capacity(model: Any) -> int | None:
-    """Return how many tokens a model of mteb or sentence-transformers can read: its positions, or what its metadata claims."""
+    """Return how many tokens a model of mteb or sentence-transformers can read: its positions, or
+    what its metadata claims.
+    """
     if (positions := _find_positions(model)) is not None:
         return positions
     claimed = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
@@ -107,15 +135,23 @@ def find_capacity(model: Any) -> int | None:
 
 
 def _find_positions(model: Any) -> int | None:
-    """Return how many tokens the positions of a model's transformer allow; None if it has none, or no such limit."""
+    """Return how many tokens the positions of a model's transformer allow; None if it has none, or
+    no such limit.
+    """
     if (transformer := find_transformer(model)) is None:
         return None
     positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
-    return positions - _count_reserved(transformer) if isinstance(positions, int) and positions > 0 else None
+    return (
+        positions - _count_reserved(transformer)
+        if isinstance(positions, int) and positions > 0
+        else None
+    )
 
 
 def _count_reserved(module: nn.Module) -> int:
-    """Return the positions that texts never have: models like RoBERTa count from behind the index of padding."""
+    """Return the positions that texts never have: models like RoBERTa count from behind the index
+    of padding.
+    """
     for name, inner in module.named_modules():
         if name.endswith("position_embeddings") and isinstance(inner, nn.Embedding):
             return 0 if inner.padding_idx is None else inner.padding_idx + 1
@@ -123,7 +159,9 @@ def _count_reserved(module: nn.Module) -> int:
 
 
 def _list_cuts(model: Any) -> Iterator[WindowLimit]:
-    """Yield the attributes for the limit that a loaded model has, with or without a value, in order of precedence."""
+    """Yield the attributes for the limit that a loaded model has, with or without a value, in order
+    of precedence.
+    """
     own = CUTS_OF_CLASSES.get(type(model).__name__)
     for path in CUTS if own is None else (own,):
         *owners, attribute = path.split(".")

@@ -16,7 +16,14 @@ from mteb.types import PromptType
 from transformers.utils.logging import disable_progress_bar
 
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, EmbeddingMemory, ModelEncoder, Vectors, encode_distinct, not_dense
+from posir_tasks.embeddings.encoding import (
+    DEFAULT_CONTEXT,
+    EmbeddingMemory,
+    ModelEncoder,
+    Vectors,
+    encode_distinct,
+    not_dense,
+)
 from posir_tasks.errors import PosirError
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
@@ -45,11 +52,18 @@ class DocumentVectors:
     """Vectors of each document, shape (n,)."""
 
     def score(self, model: EncoderProtocol, queries: Vectors) -> Vectors:
-        """Return the maximum similarity of each query to each document's vectors, shape (queries, n)."""
+        """Return the maximum similarity of each query to each document's vectors, shape (queries,
+        n).
+        """
         starts = np.cumsum([0, *self.counts[:-1]])
         batches = [
             np.maximum.reduceat(
-                torch.as_tensor(model.similarity(torch.as_tensor(batch), torch.from_numpy(self.vectors))).float().cpu().numpy(),
+                torch.as_tensor(
+                    model.similarity(torch.as_tensor(batch), torch.from_numpy(self.vectors))
+                )
+                .float()
+                .cpu()
+                .numpy(),
                 starts,
                 axis=1,
             )
@@ -59,7 +73,9 @@ class DocumentVectors:
 
     def split(self) -> list[Vectors]:
         """Return the vectors of each document, shape (its vectors, dimensions) each."""
-        return [self.vectors[start:end] for start, end in pairwise(accumulate(self.counts, initial=0))]
+        return [
+            self.vectors[start:end] for start, end in pairwise(accumulate(self.counts, initial=0))
+        ]
 
     def average(self) -> Vectors:
         """Return the mean of the vectors of each document, shape (n, dimensions)."""
@@ -71,7 +87,8 @@ Vectorizer: TypeAlias = Callable[[ModelEncoder, Sequence[str]], DocumentVectors]
 
 
 class MaximumSearch(MultiVectorSearchEncoderWrapper):
-    """One of mteb's search models: queries as by the plain model, documents by their most similar vector.
+    """One of mteb's search models: queries as by the plain model, documents by their most similar
+    vector.
 
     mteb gives its timer to subclasses of this class only.
     """
@@ -80,7 +97,9 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
     read_part: ReadPart | None = None
     """The part of a document that is read; None if its model says it."""
 
-    def __init__(self, base: EncoderProtocol, vectorize: Vectorizer, memory: EmbeddingMemory | None = None) -> None:
+    def __init__(
+        self, base: EncoderProtocol, vectorize: Vectorizer, memory: EmbeddingMemory | None = None
+    ) -> None:
         self.mteb_model_meta = base.mteb_model_meta
         self.document_vectors = 0
         """Vectors of the documents that were last searched."""
@@ -101,12 +120,22 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         self._corpus = corpus
 
     def search(
-        self, queries: Dataset, *, top_k: int, top_ranked: Mapping[str, Sequence[str]] | None = None, **task: Any
+        self,
+        queries: Dataset,
+        *,
+        top_k: int,
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        **task: Any,
     ) -> dict[str, dict[str, float]]:
-        """Return the scores of each query's `top_k` documents, by query id and document id; of `top_ranked` if given."""
+        """Return the scores of each query's `top_k` documents, by query id and document id; of
+        `top_ranked` if given.
+        """
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
-        timer, labels = task.get("timer") or TimingStack(), {"split": context.hf_split, "subset": context.hf_subset}
+        timer, labels = (
+            task.get("timer") or TimingStack(),
+            {"split": context.hf_split, "subset": context.hf_subset},
+        )
         encoder = ModelEncoder(self._base, context, self._memory)
         with timer("Encoding queries", **labels):
             query_vectors = encoder(context.read_texts(queries, PromptType.query), PromptType.query)
@@ -114,10 +143,18 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         self.document_vectors = 0
         with timer("Searching corpus", **labels):
             for start in range(0, len(self._corpus), BLOCK_SIZE):
-                block = self._corpus.select(range(start, min(start + BLOCK_SIZE, len(self._corpus))))
+                block = self._corpus.select(
+                    range(start, min(start + BLOCK_SIZE, len(self._corpus)))
+                )
                 documents = self._vectorize(encoder, context.read_texts(block, PromptType.document))
                 self.document_vectors += len(documents.vectors)
-                _keep_best(best, block["id"][:], documents.score(self._base, query_vectors), top_k, top_ranked)
+                _keep_best(
+                    best,
+                    block["id"][:],
+                    documents.score(self._base, query_vectors),
+                    top_k,
+                    top_ranked,
+                )
         self._corpus = None
         return best
 
@@ -129,12 +166,16 @@ def _keep_best(
     top_k: int,
     candidates: Mapping[str, Sequence[str]] | None,
 ) -> None:
-    """Add documents with their scores, shape (queries, documents), to the best ones of each query so far."""
+    """Add documents with their scores, shape (queries, documents), to the best ones of each query
+    so far.
+    """
     rows = {document: row for row, document in enumerate(documents)}
     for query, values in zip(best, scores, strict=True):
         chosen = np.arange(len(values))
         if candidates is not None:
-            chosen = np.array([rows[name] for name in candidates.get(query, ()) if name in rows], np.int64)
+            chosen = np.array(
+                [rows[name] for name in candidates.get(query, ()) if name in rows], np.int64
+            )
         if len(chosen) > top_k:
             chosen = chosen[np.argpartition(-values[chosen], top_k)[:top_k]]
         merged = best[query] | {documents[row]: float(values[row]) for row in chosen.tolist()}
@@ -143,7 +184,9 @@ def _keep_best(
 
 @dataclass(frozen=True)
 class TextModel:
-    """A model in an application: what `mteb run` evaluates under the same name, for an index of one's own."""
+    """A model in an application: what `mteb run` evaluates under the same name, for an index of
+    one's own.
+    """
 
     name: str
     encoder: ModelEncoder
@@ -153,7 +196,9 @@ class TextModel:
 
     @classmethod
     def load(cls, name: str, revision: str | None, batch_size: int) -> TextModel:
-        """Load a model by its reference; raise PosirError if there is none, or it has no vectors."""
+        """Load a model by its reference; raise PosirError if there is none, or it has no
+        vectors.
+        """
         disable_progress_bar()  # type: ignore[no-untyped-call]
         loaded = load_model(ModelReference(name, revision))
         several = loaded if isinstance(loaded, MaximumSearch) else None
@@ -165,19 +210,32 @@ class TextModel:
         return cls(str(loaded.mteb_model_meta.name), encoder, several)
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> list[Vectors]:
-        """Return the vectors of each text, shape (1 or more, dimensions): of documents, or of queries."""
+        """Return the vectors of each text, shape (1 or more, dimensions): of documents, or of
+        queries.
+        """
         if self.several and not query and texts:
             return self.several.encode_documents(self.encoder, texts).split()
-        return [*self.encoder(texts, PromptType.query if query else PromptType.document)[:, None]] if texts else []
+        return (
+            [*self.encoder(texts, PromptType.query if query else PromptType.document)[:, None]]
+            if texts
+            else []
+        )
 
-    def search(self, queries: Sequence[str], documents: Sequence[str], k: int = 10) -> list[list[tuple[int, float]]]:
-        """Return the first `k` documents of each query, best first: row and score; a document scores as its best vector."""
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int = 10
+    ) -> list[list[tuple[int, float]]]:
+        """Return the first `k` documents of each query, best first: row and score; a document
+        scores as its best vector.
+        """
         if not queries or not documents:
             return [[] for _ in queries]
         vectors = self.encode(documents)
         indexed = DocumentVectors(np.concatenate(vectors), list(map(len, vectors)))
         scores = indexed.score(self.encoder.model, np.concatenate(self.encode(queries, query=True)))
-        return [[(int(row), float(own[row])) for row in np.argsort(-own, kind="stable")[:k]] for own in scores]
+        return [
+            [(int(row), float(own[row])) for row in np.argsort(-own, kind="stable")[:k]]
+            for own in scores
+        ]
 
 
 @dataclass(frozen=True)
@@ -189,40 +247,58 @@ class Chunker:
 
     @classmethod
     def of_model(cls, model: EncoderProtocol, chunking: Chunking) -> Chunker:
-        """Return the chunker for a model: tokens are those of its tokenizer, or estimated if that is not here."""
+        """Return the chunker for a model: tokens are those of its tokenizer, or estimated if that
+        is not here.
+        """
         return cls(chunking, find_tokenizer(model) or EstimatedTokenizer())
 
     def divide(self, texts: Sequence[str], language: str) -> list[list[str]]:
-        """Return the chunks of each text, at least one; the language is that of the texts, such as `eng-Latn`."""
+        """Return the chunks of each text, at least one; the language is that of the texts, such as
+        `eng-Latn`.
+        """
         if self.chunking.unit is ChunkUnit.SENTENCES:
             return [self.chunking.divide(text, find_sentences(text, language)) for text in texts]
         tokens = self.tokenizer.find_tokens(texts)
-        return [self.chunking.divide(text, spans) for text, spans in zip(texts, tokens, strict=True)]
+        return [
+            self.chunking.divide(text, spans) for text, spans in zip(texts, tokens, strict=True)
+        ]
 
     def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
-        """Return that all of a document is read where chunks cannot exceed the model's window; None if that is not known."""
+        """Return that all of a document is read where chunks cannot exceed the model's window; None
+        if that is not known.
+        """
         fits = self.chunking.unit is ChunkUnit.TOKENS and find_room(model) is not None
         return ReadPart.all(KnownBy.CLASS) if fits else None
 
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Return the vectors of the documents' chunks; raise PosirError if a chunk and the prompt exceed the window."""
+        """Return the vectors of the documents' chunks; raise PosirError if a chunk and the prompt
+        exceed the window.
+        """
         self.check_room(encoder.model, encoder.context)
         return vectorize_chunks(encoder, self.divide(texts, encoder.context.corpus_language))
 
     def vectorize_in_context(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Return the vectors of the documents' chunks by a server that embeds them in the context of their document."""
+        """Return the vectors of the documents' chunks by a server that embeds them in the context
+        of their document.
+        """
         assert isinstance(encoder.model, EndpointEncoder)
         prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
         before = prompt.text or "" if prompt else ""
-        chunks = [[before + chunk for chunk in several] for several in self.divide(texts, encoder.context.corpus_language)]
+        chunks = [
+            [before + chunk for chunk in several]
+            for several in self.divide(texts, encoder.context.corpus_language)
+        ]
         return DocumentVectors(encoder.model.embed_documents(chunks), list(map(len, chunks)))
 
     def check_room(self, model: EncoderProtocol, context: EncodingContext | None = None) -> None:
-        """Raise PosirError if a chunk does not fit the model's window, with its prompt for documents if a task is given."""
+        """Raise PosirError if a chunk does not fit the model's window, with its prompt for
+        documents if a task is given.
+        """
         room = None if self.chunking.unit is ChunkUnit.SENTENCES else find_room(model, context)
         if room is not None and self.chunking.size > room:
             raise PosirError(
-                f"{model.mteb_model_meta.name}: chunks of {self.chunking.size} tokens exceed the model's window; the size is "
+                f"{model.mteb_model_meta.name}: chunks of {self.chunking.size} tokens exceed the "
+                "model's window; the size is "
                 f"at most {room}."
             )
 
@@ -234,9 +310,18 @@ def vectorize_chunks(encoder: ModelEncoder, chunks: Sequence[Sequence[str]]) -> 
 
 
 def find_room(model: EncoderProtocol, context: EncodingContext | None = None) -> int | None:
-    """Return the most tokens of a text that fit a model's window, with its prompt if a task is given; None if unknown."""
-    tokenizer, window = find_tokenizer(model), getattr(getattr(model, "model", None), "max_seq_length", None)
+    """Return the most tokens of a text that fit a model's window, with its prompt if a task is
+    given; None if unknown.
+    """
+    tokenizer, window = (
+        find_tokenizer(model),
+        getattr(getattr(model, "model", None), "max_seq_length", None),
+    )
     if tokenizer is None or not window:
         return None
     prompt = find_prompt(model, context.task_metadata, PromptType.document) if context else None
-    return int(window) - tokenizer.special_tokens - (tokenizer.count(prompt.text) if prompt and prompt.text else 0)
+    return (
+        int(window)
+        - tokenizer.special_tokens
+        - (tokenizer.count(prompt.text) if prompt and prompt.text else 0)
+    )

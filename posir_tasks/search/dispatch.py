@@ -1,4 +1,6 @@
-"""Search with any mteb model: to mteb's results, or directly to the ranks of the relevant documents."""
+"""Search with any mteb model: to mteb's results, or directly to the ranks of the relevant
+documents.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import numpy as np
 import polars as pl
 import torch
 from datasets import Dataset
-from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchCrossEncoderWrapper, SearchEncoderWrapper, SearchProtocol
+from mteb.models import (
+    CrossEncoderProtocol,
+    EncoderProtocol,
+    SearchCrossEncoderWrapper,
+    SearchEncoderWrapper,
+    SearchProtocol,
+)
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
@@ -33,9 +41,17 @@ MAX_SIMILARITIES = 2**25
 
 
 def search_dense(
-    model: EncoderProtocol, corpus: Dataset, queries: Dataset, context: EncodingContext, *, top_k: int, timer: TimingStack
+    model: EncoderProtocol,
+    corpus: Dataset,
+    queries: Dataset,
+    context: EncodingContext,
+    *,
+    top_k: int,
+    timer: TimingStack,
 ) -> Hits:
-    """Find the `top_k` documents whose embeddings are most similar to each query's; both datasets have `id` and `text`."""
+    """Find the `top_k` documents whose embeddings are most similar to each query's; both datasets
+    have `id` and `text`.
+    """
     labels = {"split": context.hf_split, "subset": context.hf_subset}
     with timer("Encoding queries", **labels):
         query_embeddings = context.encode(model, queries, PromptType.query)
@@ -45,23 +61,34 @@ def search_dense(
             block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
             documents = context.encode(model, block, PromptType.document)
             chunk_scores, chunk_rows = find_nearest(model, query_embeddings, documents, top_k)
-            scores, rows = torch.cat([scores, chunk_scores], dim=1), torch.cat([rows, chunk_rows + start], dim=1)
+            scores, rows = (
+                torch.cat([scores, chunk_scores], dim=1),
+                torch.cat([rows, chunk_rows + start], dim=1),
+            )
             scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
             rows = rows.gather(1, order)
     return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
 
 
-def find_nearest(model: EncoderProtocol, queries: Array, documents: Array, top_k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return scores and rows of each query's nearest documents, shape (queries, at most `top_k`), in single precision."""
+def find_nearest(
+    model: EncoderProtocol, queries: Array, documents: Array, top_k: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scores and rows of each query's nearest documents, shape (queries, at most `top_k`),
+    in single precision.
+    """
     nearest = []
     for batch in split_queries(queries, documents.shape[0]):
         similarities = torch.as_tensor(model.similarity(batch, documents))
         nearest.append(similarities.topk(min(top_k, similarities.shape[1]), dim=1))
-    return torch.cat([top.values.float().cpu() for top in nearest]), torch.cat([top.indices.cpu() for top in nearest])
+    return torch.cat([top.values.float().cpu() for top in nearest]), torch.cat(
+        [top.indices.cpu() for top in nearest]
+    )
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:
-    """Yield batches of queries with at most `MAX_SIMILARITIES` to all documents; sparse queries are not split."""
+    """Yield batches of queries with at most `MAX_SIMILARITIES` to all documents; sparse queries are
+    not split.
+    """
     size = max(1, MAX_SIMILARITIES // documents)
     if isinstance(queries, torch.Tensor) and queries.layout != torch.strided:
         size = queries.shape[0]
@@ -71,11 +98,15 @@ def split_queries(queries: Array, documents: int) -> Iterator[Array]:
 
 def is_reranker(model: MTEBModels) -> bool:
     """Return whether the model can only rerank the documents of a first stage."""
-    return isinstance(model, CrossEncoderProtocol) and not isinstance(model, EncoderProtocol | SearchProtocol)
+    return isinstance(model, CrossEncoderProtocol) and not isinstance(
+        model, EncoderProtocol | SearchProtocol
+    )
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
-    """Search, or rerank the candidates, as mteb does: scores by query and document id; raise TypeError for no model."""
+    """Search, or rerank the candidates, as mteb does: scores by query and document id; raise
+    TypeError for no model.
+    """
     context = request.context
     if isinstance(model, SearchProtocol):
         search = model
@@ -84,9 +115,15 @@ def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[
     elif isinstance(model, CrossEncoderProtocol):
         search = SearchCrossEncoderWrapper(model)
     else:
-        raise TypeError(f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders.")
+        raise TypeError(
+            f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders."
+        )
     phase = {"split": context.hf_split, "subset": context.hf_subset}
-    shared = {**context.task_arguments, "encode_kwargs": context.encode_kwargs, "num_proc": context.num_proc}
+    shared = {
+        **context.task_arguments,
+        "encode_kwargs": context.encode_kwargs,
+        "num_proc": context.num_proc,
+    }
     with request.timer("Encoding corpus", **phase):
         search.index(request.corpus, **shared)
     with request.timer("Encoding queries and documents", **phase):
@@ -102,19 +139,28 @@ def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
 
 
 def drop_unfound(results: Results) -> dict[str, dict[str, float]]:
-    """Return results without those whose score is minus infinity: of a text without an embedding, nothing is found."""
-    return {query: {name: score for name, score in scores.items() if score != -np.inf} for query, scores in results.items()}
+    """Return results without those whose score is minus infinity: of a text without an embedding,
+    nothing is found.
+    """
+    return {
+        query: {name: score for name, score in scores.items() if score != -np.inf}
+        for query, scores in results.items()
+    }
 
 
 def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
-    """Search and rank the relevant documents, as this model needs least memory for; raise ScoreError if it returned NaN."""
+    """Search and rank the relevant documents, as this model needs least memory for; raise
+    ScoreError if it returned NaN.
+    """
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
         return hits, rank_results(hits, request.positives)
     results = by_query(hits, request)
     # Queries with several places of evidence are not among the positives.
     are_all = len(results) == len(request.positives)
-    return results, rank_hits(hits, request.positives) if are_all else rank_results(results, request.positives)
+    return results, rank_hits(hits, request.positives) if are_all else rank_results(
+        results, request.positives
+    )
 
 
 def as_results(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> Results:
@@ -123,23 +169,40 @@ def as_results(hits: Hits | dict[str, dict[str, float]], request: SearchRequest)
 
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:
-    """Search; return the best documents as arrays, or as mteb's evaluator does where there is no faster way for this model."""
+    """Search; return the best documents as arrays, or as mteb's evaluator does where there is no
+    faster way for this model.
+    """
     context, texts = request.context, (request.corpus, request.queries)
-    if request.top_ranked is None and isinstance(model, BM25Search) and not BM25_TOKENIZER.is_missing():
+    if (
+        request.top_ranked is None
+        and isinstance(model, BM25Search)
+        and not BM25_TOKENIZER.is_missing()
+    ):
         with request.timer("Searching corpus", split=context.hf_split, subset=context.hf_subset):
             arguments = {**context.task_arguments, "encode_kwargs": context.encode_kwargs}
-            return search_bm25(model, *texts, top_k=request.top_k, num_proc=context.num_proc, **arguments)
-    if request.top_ranked is None and isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
+            return search_bm25(
+                model, *texts, top_k=request.top_k, num_proc=context.num_proc, **arguments
+            )
+    if (
+        request.top_ranked is None
+        and isinstance(model, EncoderProtocol)
+        and not isinstance(model, SearchProtocol)
+    ):
         hits = search_dense(model, *texts, context, top_k=request.top_k, timer=request.timer)
         return drop_unfound(by_query(hits, request)) if np.isneginf(hits.scores).any() else hits
     return search_results(model, request)
 
 
-def order_hits(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> dict[str, list[str]]:
+def order_hits(
+    hits: Hits | dict[str, dict[str, float]], request: SearchRequest
+) -> dict[str, list[str]]:
     """Return each query's document ids, best first, in pytrec_eval's order."""
     # By score, then by id, both descending.
     if not isinstance(hits, Hits):
-        return {query: sorted(scores, key=lambda name: (scores[name], name), reverse=True) for query, scores in hits.items()}
+        return {
+            query: sorted(scores, key=lambda name: (scores[name], name), reverse=True)
+            for query, scores in hits.items()
+        }
     ids = np.array(hits.document_ids)
     order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
     rows = np.take_along_axis(hits.documents, order, axis=1)
@@ -152,7 +215,9 @@ RANK_CONSTANT = 60
 
 
 def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
-    """Return the reciprocal rank score of each document in any of several rankings of one query, each best first."""
+    """Return the reciprocal rank score of each document in any of several rankings of one query,
+    each best first.
+    """
     scores: defaultdict[str, float] = defaultdict(float)
     for ranking in rankings:
         for rank, document in enumerate(ranking, start=1):
@@ -161,7 +226,9 @@ def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
 
 
 class HybridSearch:
-    """One of mteb's search models: the fused rankings of others, of each as many documents as are wanted."""
+    """One of mteb's search models: the fused rankings of others, of each as many documents as are
+    wanted.
+    """
 
     mteb_model_meta: ModelMeta
 
@@ -176,19 +243,37 @@ class HybridSearch:
         self._corpus = corpus
 
     def search(
-        self, queries: Dataset, *, top_k: int, top_ranked: Mapping[str, list[str]] | None = None, **task: Any
+        self,
+        queries: Dataset,
+        *,
+        top_k: int,
+        top_ranked: Mapping[str, list[str]] | None = None,
+        **task: Any,
     ) -> dict[str, dict[str, float]]:
-        """Return the fused scores of each query's `top_k` documents, by query id and document id."""
+        """Return the fused scores of each query's `top_k` documents, by query id and document
+        id.
+        """
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
-        request = SearchRequest(self._corpus, queries, {}, top_ranked, top_k + 1, context, TimingStack())
-        fitted = [fit_to_script(with_cache(model), context.corpus_language) for model in self.models]
+        request = SearchRequest(
+            self._corpus, queries, {}, top_ranked, top_k + 1, context, TimingStack()
+        )
+        fitted = [
+            fit_to_script(with_cache(model), context.corpus_language) for model in self.models
+        ]
         hits = [search_hits(model, request) for model in fitted]
-        self.searched = [(model, as_results(batch, request)) for model, batch in zip(fitted, hits, strict=True)]
+        self.searched = [
+            (model, as_results(batch, request)) for model, batch in zip(fitted, hits, strict=True)
+        ]
         rankings = [order_hits(batch, request) for batch in hits]
         self._corpus = None
-        fused = {query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings) for query in queries["id"]}
+        fused = {
+            query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
+            for query in queries["id"]
+        }
         return {
-            query: dict(sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:top_k])
+            query: dict(
+                sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:top_k]
+            )
             for query, scores in fused.items()
         }

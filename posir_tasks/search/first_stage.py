@@ -1,7 +1,8 @@
-"""The first stage of a cross-encoder run: the top 100 of BM25 or of any other model, computed once and cached.
+"""The first stage of a cross-encoder run: the top 100 of BM25 or of any other model, computed once
+and cached.
 
-The papers rerank the top 100 of BM25 on SQuAD-PosQ, and of NV-Embed-v2 on FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950,
-evaluation scripts).
+The papers rerank the top 100 of BM25 on SQuAD-PosQ, and of NV-Embed-v2 on FineWeb-PosQ (Zeng et al.
+2025, arXiv 2505.13950, evaluation scripts).
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from posir_tasks.digests import digest
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.files import atomic_write, cache_folder
-from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER, MISSING_REVISIONS, ModelReference
+from posir_tasks.models.references import (
+    BM25_BASELINE,
+    CROSS_ENCODER,
+    MISSING_REVISIONS,
+    ModelReference,
+)
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, own_settings
 from posir_tasks.search.bm25 import fit_to_script
@@ -39,22 +45,35 @@ logger = logging.getLogger(__name__)
 CANDIDATES: dict[str, PolarsDataType] = {"query": pl.String, "documents": pl.List(pl.String)}
 
 
-def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return a model's best documents for each query, from the cache if the same texts were searched before.
+def load_first_stage(
+    request: SearchRequest, reference: str = BM25_BASELINE
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return a model's best documents for each query, from the cache if the same texts were
+    searched before.
 
-    They are document ids by query id, best first, with name and revision of the model, as in mteb's results. The model is used
-    as it is, or with the run's protocol; PosirError is raised if there is none, or it reranks.
+    They are document ids by query id, best first, with name and revision of the model, as in mteb's
+    results. The model is used as it is, or with the run's protocol; PosirError is raised if there
+    is none, or it reranks.
     """
     with own_settings():
-        meta = get_model_meta(reference) if reference == BM25_BASELINE else find_model(ModelReference(reference))
+        meta = (
+            get_model_meta(reference)
+            if reference == BM25_BASELINE
+            else find_model(ModelReference(reference))
+        )
     if CROSS_ENCODER in meta.model_type:
-        raise PosirError(f"{FIRST_STAGE_VARIABLE}: {meta.name} reranks and does not search. Give BM25 or an embedding model.")
+        raise PosirError(
+            f"{FIRST_STAGE_VARIABLE}: {meta.name} reranks and does not search. Give BM25 or an "
+            "embedding model."
+        )
     settings = [str(meta.name), str(meta.revision), version("mteb"), str(request.top_k)]
     settings += [meta.experiment_name] if meta.experiment_name else []
     task, subset = request.context.task_metadata, request.context.hf_subset
     if meta.name == BM25_BASELINE:
         settings += [version("bm25s"), *task.hf_subsets_to_langscripts[subset]]
-        settings += ["trigrams"] if request.context.corpus_language[4:] in UNSPACED_ALPHABETS else []
+        settings += (
+            ["trigrams"] if request.context.corpus_language[4:] in UNSPACED_ALPHABETS else []
+        )
     else:
         # The prompt depends on the task.
         settings += [task.name, subset]
@@ -64,8 +83,13 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
     is_known = meta.revision not in MISSING_REVISIONS
     top_ranked = _read_candidates(file) if is_known else None
     if top_ranked is None:
-        logger.info("Searching the first stage for reranking: the top %d of %s", request.top_k, meta.name)
-        model = fit_to_script(with_cache(_load_model(reference, meta.experiment_name)), request.context.corpus_language)
+        logger.info(
+            "Searching the first stage for reranking: the top %d of %s", request.top_k, meta.name
+        )
+        model = fit_to_script(
+            with_cache(_load_model(reference, meta.experiment_name)),
+            request.context.corpus_language,
+        )
         top_ranked = order_hits(search_hits(model, request), request)
         if is_known:
             columns = {"query": list(top_ranked), "documents": list(top_ranked.values())}
@@ -76,13 +100,17 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
 
 @lru_cache(maxsize=1)
 def _load_model(reference: str, protocol: str | None) -> MTEBModels:  # noqa: ARG001 (the key of the cache)
-    """Load the model of a first stage, with the protocol of the run, which stays in memory for the next subset."""
+    """Load the model of a first stage, with the protocol of the run, which stays in memory for the
+    next subset.
+    """
     with own_settings():
         return load_model(ModelReference(reference))
 
 
 def _read_candidates(file: Path) -> dict[str, list[str]] | None:
-    """Return the cached candidates of each query; None, with a warning if the file is damaged, if they must be searched."""
+    """Return the cached candidates of each query; None, with a warning if the file is damaged, if
+    they must be searched.
+    """
     if not file.exists():
         return None
     try:

@@ -1,4 +1,6 @@
-"""The place of evidence in what a loaded model reads of its document, counted with the model's own tokenizer."""
+"""The place of evidence in what a loaded model reads of its document, counted with the model's own
+tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -43,53 +45,87 @@ Offsets: TypeAlias = NDArray[np.int32]
 ModelInput: TypeAlias = tuple[str, ...]
 
 
-def find_read_evidence(model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Rows) -> ReadEvidence:
-    """Find evidence in what a model reads of the rows of relevant documents by id, by its tokenizer or else estimated."""
+def find_read_evidence(
+    model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Rows
+) -> ReadEvidence:
+    """Find evidence in what a model reads of the rows of relevant documents by id, by its tokenizer
+    or else estimated.
+    """
     context = request.context
     read = find_read_part_of(model, context.task_metadata, context.hf_subset, request.corpus)
-    counted = count_read_evidence(model, read, request.queries, context.task_metadata, evidence, documents)
+    counted = count_read_evidence(
+        model, read, request.queries, context.task_metadata, evidence, documents
+    )
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
-    return counted or ReadEvidence.estimate(read, evidence.complete(select_texts(documents)), languages)
+    return counted or ReadEvidence.estimate(
+        read, evidence.complete(select_texts(documents)), languages
+    )
 
 
-def find_read_part_of(model: MTEBModels, task: TaskMetadata, subset: str, corpus: Dataset) -> ReadPart:
-    """Return which part of the texts of a corpus a model reads: all, if it reads at least so much as the longest has."""
+def find_read_part_of(
+    model: MTEBModels, task: TaskMetadata, subset: str, corpus: Dataset
+) -> ReadPart:
+    """Return which part of the texts of a corpus a model reads: all, if it reads at least so much
+    as the longest has.
+    """
     read = find_read_part(model)
     if read.least_tokens is None:
         return read
-    return settle_read_part(read, corpus, task.hf_subsets_to_langscripts[subset], find_counter(model, task)[0])
+    return settle_read_part(
+        read, corpus, task.hf_subsets_to_langscripts[subset], find_counter(model, task)[0]
+    )
 
 
 def count_read_evidence(
-    model: MTEBModels, read: ReadPart, queries: Dataset, task: TaskMetadata, evidence: Evidence, documents: Rows
+    model: MTEBModels,
+    read: ReadPart,
+    queries: Dataset,
+    task: TaskMetadata,
+    evidence: Evidence,
+    documents: Rows,
 ) -> ReadEvidence | None:
-    """Find evidence in what a model reads by its tokenizer; None if the places cannot be counted, or need not be."""
+    """Find evidence in what a model reads by its tokenizer; None if the places cannot be counted,
+    or need not be.
+    """
     if read.kind is not ReadKind.PART:
         return None
     try:
         twelfths = _count_twelfths(model, read, queries, task, evidence, documents)
     except Exception as error:
         # Wrappers and tokenizers are code of third parties; what they do must not cost a result.
-        logger.warning("the model's tokens cannot be counted (%s); they are estimated", summarize_error(error))
+        logger.warning(
+            "the model's tokens cannot be counted (%s); they are estimated", summarize_error(error)
+        )
         return None
     return None if twelfths is None else ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
 
 
 def count_corpus(
-    model: MTEBModels, task: TaskMetadata, subset: str, scheme: PositionScheme, corpus: Dataset, read: ReadPart
+    model: MTEBModels,
+    task: TaskMetadata,
+    subset: str,
+    scheme: PositionScheme,
+    corpus: Dataset,
+    read: ReadPart,
 ) -> TokensRead | None:
-    """Count the tokens of a corpus that a model reads, by its tokenizer or else estimated; None if what it reads is unknown."""
+    """Count the tokens of a corpus that a model reads, by its tokenizer or else estimated; None if
+    what it reads is unknown.
+    """
     count = partial(count_tokens_read, scheme, task.hf_subsets_to_langscripts[subset])
     try:
         return count(*find_counter(model, task), corpus, read)
     except Exception as error:
         # As above.
-        logger.warning("the model's tokens cannot be counted (%s); they are estimated", summarize_error(error))
+        logger.warning(
+            "the model's tokens cannot be counted (%s); they are estimated", summarize_error(error)
+        )
         return count(None, 0, corpus, read)
 
 
 def find_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer | None, int]:
-    """Return the tokenizer of a model, if it says where tokens are, and the tokens that are read with every document."""
+    """Return the tokenizer of a model, if it says where tokens are, and the tokens that are read
+    with every document.
+    """
     tokenizer = find_tokenizer(model)
     if tokenizer is None or not tokenizer.locates_tokens:
         return None, 0
@@ -98,10 +134,19 @@ def find_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer 
 
 
 def _count_twelfths(
-    model: MTEBModels, read: ReadPart, queries: Dataset, task: TaskMetadata, evidence: Evidence, documents: Rows
+    model: MTEBModels,
+    read: ReadPart,
+    queries: Dataset,
+    task: TaskMetadata,
+    evidence: Evidence,
+    documents: Rows,
 ) -> Integers | None:
-    """Return `ReadEvidence.twelfths` by the model's tokenizer; None if that, or where the evidence is, is unknown."""
-    if read.part not in (Part.FIRST, Part.LAST) or not (len(evidence.starts) and len(evidence.ends)):
+    """Return `ReadEvidence.twelfths` by the model's tokenizer; None if that, or where the evidence
+    is, is unknown.
+    """
+    if read.part not in (Part.FIRST, Part.LAST) or not (
+        len(evidence.starts) and len(evidence.ends)
+    ):
         return None
     reader = _InputReader.of_model(model, read.tokens or 0, task)
     if reader is None:
@@ -111,12 +156,19 @@ def _count_twelfths(
         # The spans are of texts in another language.
         return None
     # mteb gives models title and text joined, without white space around them.
-    received = {name: f"{row.get('title') or ''} {row['text']}".strip() for name, row in documents.items()}
-    inputs = [reader.join(query, received[name]) for query, name in zip(queries["text"][:], evidence.document_ids, strict=True)]
+    received = {
+        name: f"{row.get('title') or ''} {row['text']}".strip() for name, row in documents.items()
+    }
+    inputs = [
+        reader.join(query, received[name])
+        for query, name in zip(queries["text"][:], evidence.document_ids, strict=True)
+    ]
     distinct = list(dict.fromkeys(inputs))
     # What the model itself makes of an input must be the same tokens.
     longest = max(distinct, key=lambda parts: len(parts[-1]))
-    features = preprocess(reader.model, [longest if len(longest) > 1 else longest[0]], task="document")
+    features = preprocess(
+        reader.model, [longest if len(longest) > 1 else longest[0]], task="document"
+    )
     if features["input_ids"][0].tolist() != reader.tokenize([longest])[0].ids:
         return None
     offsets = reader.find_read(distinct)
@@ -126,23 +178,30 @@ def _count_twelfths(
             # A text and what the model receives of it end alike, but for white space.
             first = len(parts[-1]) - len(text.rstrip())
             start, end = max(int(evidence.starts[query]), 0), int(evidence.ends[query])
-            twelfths[query] = _place(offsets[parts], first, first + start, first + start + len(text[start:end].rstrip()))
+            twelfths[query] = _place(
+                offsets[parts], first, first + start, first + start + len(text[start:end].rstrip())
+            )
     return twelfths
 
 
 def _place(offsets: Offsets, first: int, start: int, end: int) -> int:
-    """Return the twelfth of what a model reads of a text that contains the middle of a span, or `Unread`.
+    """Return the twelfth of what a model reads of a text that contains the middle of a span, or
+    `Unread`.
 
-    Offsets are the first character and end of each token that is read, shape (tokens, 2); the input may begin with a prompt, so
-    the text has a first character in it, as the span has its start and end.
+    Offsets are the first character and end of each token that is read, shape (tokens, 2); the input
+    may begin with a prompt, so the text has a first character in it, as the span has its start and
+    end.
     """
     begins, ends = offsets[offsets[:, 0] >= first].T if len(offsets) else np.zeros((2, 0), np.int64)
     if not len(begins) or end <= begins[0] or start >= ends[-1]:
-        # What is read begins at the text's first character, or later if the model reads the last tokens.
+        # What is read begins at the text's first character, or later if the model reads the last
+        # tokens.
         return Unread.BEYOND
     if (start < begins[0] and begins[0] > first) or end > ends[-1]:
         return Unread.CUT
-    tokens = np.array([[np.searchsorted(ends, start, side="right")], [np.searchsorted(begins, end)]], np.float64)
+    tokens = np.array(
+        [[np.searchsorted(ends, start, side="right")], [np.searchsorted(begins, end)]], np.float64
+    )
     return int(place_in_parts(tokens[0], tokens[1], len(begins), len(begins), len(begins))[0])
 
 
@@ -159,7 +218,9 @@ class _InputReader:
 
     @classmethod
     def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> _InputReader | None:
-        """Return the reader of an mteb model; None if it has no fast tokenizer, or what reaches it is unknown."""
+        """Return the reader of an mteb model; None if it has no fast tokenizer, or what reaches it
+        is unknown.
+        """
         loaded: Any = getattr(model, "model", None)
         if not getattr(getattr(loaded, "tokenizer", None), "is_fast", False):
             return None
@@ -175,10 +236,17 @@ class _InputReader:
         return (text,) if self.query_prefix is None else (self.query_prefix + query, text)
 
     def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, Offsets]:
-        """Return the characters of the document's tokens that the model reads, shape (tokens, 2), if it truncates an input."""
+        """Return the characters of the document's tokens that the model reads, shape (tokens, 2),
+        if it truncates an input.
+        """
         # A token takes at least one byte of normalized text.
-        special = self.model.tokenizer.num_special_tokens_to_add(pair=self.query_prefix is not None) + len(inputs[0])
-        sizes = [sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special for text in inputs]
+        special = self.model.tokenizer.num_special_tokens_to_add(
+            pair=self.query_prefix is not None
+        ) + len(inputs[0])
+        sizes = [
+            sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special
+            for text in inputs
+        ]
         long = [text for text, size in zip(inputs, sizes, strict=True) if size > self.window]
         batches = [long[start : start + BATCH_SIZE] for start in range(0, len(long), BATCH_SIZE)]
         return {
@@ -190,12 +258,16 @@ class _InputReader:
 
     def tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
         texts = map(list, zip(*inputs, strict=True))
-        encodings: list[Encoding] = self.model.tokenizer(*texts, truncation=True, max_length=self.window).encodings
+        encodings: list[Encoding] = self.model.tokenizer(
+            *texts, truncation=True, max_length=self.window
+        ).encodings
         return encodings
 
 
 def _find_offsets(encoding: Encoding, part: int) -> Offsets:
-    """Return the characters of the tokens of a part of an input, shape (tokens, 2); special tokens have none."""
+    """Return the characters of the tokens of a part of an input, shape (tokens, 2); special tokens
+    have none.
+    """
     places = [
         place
         for token, sequence in enumerate(encoding.sequence_ids)

@@ -1,4 +1,6 @@
-"""A search request: texts, settings and timer. Importing this module imports no model and no torch."""
+"""A search request: texts, settings and timer. Importing this module imports no model and no
+torch.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class SearchRequest:
     corpus: Dataset
     queries: Dataset
     positives: Mapping[str, str]
-    """Maps the id of each query with one place of evidence to that of its document, in the order of the queries."""
+    """Maps the id of each query with one place of evidence to that of its document, in the order of
+    the queries.
+    """
     top_ranked: Mapping[str, list[str]] | None
     """Documents to rerank for each query; None to search the whole corpus."""
     top_k: int

@@ -1,7 +1,9 @@
-"""Search for rotated versions of a sample of documents, each among the unchanged other documents of its question.
+"""Search for rotated versions of a sample of documents, each among the unchanged other documents of
+its question.
 
-The versions are scored as the model scores documents; the other documents keep the scores of the ordinary search. The sample
-depends on the texts alone, so that it is the same for every model, and a smaller one is part of a larger one.
+The versions are scored as the model scores documents; the other documents keep the scores of the
+ordinary search. The sample depends on the texts alone, so that it is the same for every model, and
+a smaller one is part of a larger one.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ logger = logging.getLogger(__name__)
 
 #: Hits of a run from which nDCG@10 of a moved document is exact.
 MIN_HITS = 11
-#: Relative difference of two scores that count as equal, and the share of questions whose scores must be.
+#: Relative difference of two scores that count as equal, and the share of questions whose scores
+#: must be.
 SCORE_TOLERANCE, REPRODUCED_SHARE = 1e-3, 0.95
 #: Between the id of a document and the number of its version; no id has it.
 MARK = "\0"
@@ -78,7 +81,9 @@ Pair: TypeAlias = tuple[str, str]
 
 
 def is_order_blind(model: object) -> bool:
-    """Tell whether the order of words plays no part in the scores of a model: BM25, or a class that says so."""
+    """Tell whether the order of words plays no part in the scores of a model: BM25, or a class that
+    says so.
+    """
     return isinstance(model, BM25Search) or getattr(model, "order_blind", False) is True
 
 
@@ -104,9 +109,11 @@ class SampledDocument:
 def sample_documents(
     groups: Sequence[Sequence[int]], evidence: Evidence, lengths: Integers, rows: Rows, quota: int
 ) -> list[int]:
-    """Return 1 + the place of each document in the sample of its length, 0 if it is not sampled; shape (D,).
+    """Return 1 + the place of each document in the sample of its length, 0 if it is not sampled;
+    shape (D,).
 
-    `groups` are the rows of the questions of each document, `lengths` the length bucket of each question.
+    `groups` are the rows of the questions of each document, `lengths` the length bucket of each
+    question.
     """
     by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for number, group in enumerate(groups):
@@ -120,7 +127,9 @@ def sample_documents(
 
 
 def find_spans(evidence: Evidence, rows: Sequence[int]) -> list[Span]:
-    """Return the spans of the evidence of some questions; none if it is labeled, or of a text in another language."""
+    """Return the spans of the evidence of some questions; none if it is labeled, or of a text in
+    another language.
+    """
     if not len(evidence.starts):
         return []
     starts = evidence.starts[rows].tolist()
@@ -167,7 +176,9 @@ class ExcerptReader:
     """Tokens that a title and a text may have."""
     is_estimated: bool
     queries: Mapping[str, str] = field(default_factory=dict)
-    """Texts of the questions that a cross-encoder reads with a document, by id; empty for other models."""
+    """Texts of the questions that a cross-encoder reads with a document, by id; empty for other
+    models.
+    """
 
     @classmethod
     def of_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
@@ -183,7 +194,9 @@ class ExcerptReader:
         return cls(tokenizer, tokens - before - SPARE_TOKENS, False, queries)
 
     def find_room(self, title: str, questions: Iterable[str]) -> int:
-        """Return the tokens that the text of a document may have, given its title and the ids of its tested questions."""
+        """Return the tokens that the text of a document may have, given its title and the ids of
+        its tested questions.
+        """
         asked = [self.queries[name] for name in questions if name in self.queries]
         longest = max(self.tokenizer.count_all(asked), default=0) if asked else 0
         return self.room - longest - (self.tokenizer.count(title) if title else 0)
@@ -245,7 +258,9 @@ class RotationTest:
             return build_untested(ranks, untested, self.sample_size, self.subsets)
         groups = order_queries(scheme, evidence)
         quota = math.ceil(self.sample_size / self.subsets)
-        places = sample_documents(groups, evidence, scheme.length_buckets(evidence), documents, quota)
+        places = sample_documents(
+            groups, evidence, scheme.length_buckets(evidence), documents, quota
+        )
         sampled = [
             SampledDocument(evidence.document_ids[group[0]], place, group)
             for group, place in zip(groups, places, strict=True)
@@ -253,7 +268,11 @@ class RotationTest:
         ]
         logger.info("Rotating %d documents", len(sampled))
         subset = SubsetRotation(self, evidence, documents, sampled, find_read, read)
-        return RotationRanks((subset.build(ranks.sets[0], places),)) if ranks.sets else RotationRanks(())
+        return (
+            RotationRanks((subset.build(ranks.sets[0], places),))
+            if ranks.sets
+            else RotationRanks(())
+        )
 
     def _find_reason(self, evidence: Evidence) -> Untested | None:
         """Return why nothing can be tested; None if it can."""
@@ -307,26 +326,40 @@ class SubsetRotation:
 
     @cached_property
     def labels(self) -> list[int | None] | None:
-        """Third of each question's evidence, None if a label names several; None if the evidence has spans."""
+        """Third of each question's evidence, None if a label names several; None if the evidence
+        has spans.
+        """
         if not self.evidence.labels:
             return None
-        named = [[third for third, name in enumerate(POSITIONS) if name in label] for label in self.evidence.labels]
+        named = [
+            [third for third, name in enumerate(POSITIONS) if name in label]
+            for label in self.evidence.labels
+        ]
         return [thirds[0] if len(thirds) == 1 else None for thirds in named]
 
     def build(self, owner: DocumentSet, places: Sequence[int]) -> RotationSet:
-        """Rotate, score and rank; return the set that belongs to the ranks of the same documents."""
+        """Rotate, score and rank; return the set that belongs to the ranks of the same
+        documents.
+        """
         rotated = [self._rotate(document) for document in self.sampled]
-        tested = [self._select_questions(document, rows) for document, rows in zip(self.sampled, rotated, strict=True)]
+        tested = [
+            self._select_questions(document, rows)
+            for document, rows in zip(self.sampled, rotated, strict=True)
+        ]
         base = RotationSet(
             owner.subset, owner.documents, owner.queries, self.test.sample_size, self.test.subsets,
             window=self.window, room=self.reader.room if self.reader else 0,
         )  # fmt: skip
         untested = self._find_reason(rotated, tested)
         if untested is not None:
-            return replace(base, untested=untested, window=Window.UNKNOWN, room=0, left_out=dict(self.left_out))
+            return replace(
+                base, untested=untested, window=Window.UNKNOWN, room=0, left_out=dict(self.left_out)
+            )
         columns = _Columns(self, rotated, tested, self._score(rotated, tested))
         whole = columns.collect(window=False)
-        excerpts = columns.collect(window=True) if self.window is Window.EXCERPT else whole.nothing()
+        excerpts = (
+            columns.collect(window=True) if self.window is Window.EXCERPT else whole.nothing()
+        )
         return replace(
             base,
             sample=np.array(places, np.int64),
@@ -337,12 +370,16 @@ class SubsetRotation:
             unread=whole.unread,
             window_twelfths=excerpts.twelfths,
             window_ranks=excerpts.ranks,
-            digest=digest_versions(version.text for document in rotated for version in document.whole),
+            digest=digest_versions(
+                version.text for document in rotated for version in document.whole
+            ),
             window_digest=self._digest_window(rotated),
             left_out={name: count for name, count in sorted(self.left_out.items()) if count},
         )
 
-    def _find_reason(self, rotated: Sequence[RotatedDocument], tested: Sequence[Sequence[int]]) -> Untested | None:
+    def _find_reason(
+        self, rotated: Sequence[RotatedDocument], tested: Sequence[Sequence[int]]
+    ) -> Untested | None:
         """Return why no version is ranked; None if versions are."""
         if not any(any(rows) for rows in tested):
             return Untested.ONE_UNIT if self.left_out else Untested.SEVERAL_POSITIONS
@@ -350,8 +387,12 @@ class SubsetRotation:
             return Untested.SCORES_DIFFER
         return None
 
-    def _reproduces_run(self, rotated: Sequence[RotatedDocument], tested: Sequence[Sequence[int]]) -> bool:
-        """Tell whether the model gives the unmoved documents the scores that the run has for them."""
+    def _reproduces_run(
+        self, rotated: Sequence[RotatedDocument], tested: Sequence[Sequence[int]]
+    ) -> bool:
+        """Tell whether the model gives the unmoved documents the scores that the run has for
+        them.
+        """
         owners = dict[str, str]()
         rows = dict[str, dict[str, Any]]()
         for document, rotations, bits in zip(self.sampled, rotated, tested, strict=True):
@@ -363,7 +404,9 @@ class SubsetRotation:
         if not owners:
             return False
         pairs = {question: [name] for question, name in owners.items()}
-        ranker = VersionRanker(self.test, Dataset.from_list(list(rows.values())), pairs, owners, self.documents)
+        ranker = VersionRanker(
+            self.test, Dataset.from_list(list(rows.values())), pairs, owners, self.documents
+        )
         stated = [self.test.results[question][name] for question, name in owners.items()]
         scores = ranker.score(self.test.model)
         computed = [scores[question, name] for question, name in owners.items()]
@@ -374,13 +417,17 @@ class SubsetRotation:
         if self.window is Window.UNKNOWN:
             return ""
         chosen = "whole" if self.window is Window.WHOLE else "excerpt"
-        return digest_versions(version.text for document in rotated for version in getattr(document, chosen))
+        return digest_versions(
+            version.text for document in rotated for version in getattr(document, chosen)
+        )
 
     def _rotate(self, document: SampledDocument) -> RotatedDocument:
         row = self.documents[document.name]
         text = str(row["text"])
         spans = find_spans(self.evidence, document.rows)
-        units = find_units(text, self.test.language or self.test.request.context.corpus_language, spans)
+        units = find_units(
+            text, self.test.language or self.test.request.context.corpus_language, spans
+        )
         whole = rotate_text(text, units)
         if len(whole) < 2:
             self.left_out[LeftOut.DOCUMENTS_OF_ONE_UNIT] += 1
@@ -412,12 +459,16 @@ class SubsetRotation:
             elif self._is_missed(name, document.name):
                 self.left_out[LeftOut.QUESTIONS_MISSED_BY_FIRST_STAGE] += 1
                 bits.append(0)
-            elif self.test.is_run and len(self.test.results.get(name, {})) < min(MIN_HITS, self.corpus_size):
+            elif self.test.is_run and len(self.test.results.get(name, {})) < min(
+                MIN_HITS, self.corpus_size
+            ):
                 self.left_out[LeftOut.QUESTIONS_WITH_FEW_HITS] += 1
                 bits.append(0)
             else:
                 whole = IN_WHOLE if len(rotated.whole) > 1 else 0
-                window = IN_WINDOW if len(rotated.excerpt) > 1 and self._is_inside(rotated, span) else 0
+                window = (
+                    IN_WINDOW if len(rotated.excerpt) > 1 and self._is_inside(rotated, span) else 0
+                )
                 bits.append(whole | window)
         return bits
 
@@ -440,12 +491,20 @@ class SubsetRotation:
         if rotated.is_read_whole:
             return True
         first = rotated.excerpt[0]
-        inside = span is not None and first.offset <= span.start and span.end <= first.offset + len(first.text)
+        inside = (
+            span is not None
+            and first.offset <= span.start
+            and span.end <= first.offset + len(first.text)
+        )
         self.left_out[LeftOut.QUESTIONS_OUTSIDE_EXCERPT] += not inside
         return inside
 
-    def _score(self, rotated: Sequence[RotatedDocument], tested: Sequence[Sequence[int]]) -> dict[Pair, int]:
-        """Return the rank of each tested question's document by question and version, but of the unmoved document."""
+    def _score(
+        self, rotated: Sequence[RotatedDocument], tested: Sequence[Sequence[int]]
+    ) -> dict[Pair, int]:
+        """Return the rank of each tested question's document by question and version, but of the
+        unmoved document.
+        """
         rows = dict[str, dict[str, Any]]()
         pairs = dict[str, list[str]]()
         owners = dict[str, str]()
@@ -458,10 +517,15 @@ class SubsetRotation:
                 if versions:
                     pairs[question] = [rotations.name_version(version) for version in versions]
                     owners[question] = document.name
-                    rows |= {rotations.name_version(version): rotations.build_row(version) for version in versions}
+                    rows |= {
+                        rotations.name_version(version): rotations.build_row(version)
+                        for version in versions
+                    }
         if not pairs:
             return {}
-        ranker = VersionRanker(self.test, Dataset.from_list(list(rows.values())), pairs, owners, self.documents)
+        ranker = VersionRanker(
+            self.test, Dataset.from_list(list(rows.values())), pairs, owners, self.documents
+        )
         ranks = ranker.rank(self.test.model)
         self.left_out[LeftOut.COPIES] += ranker.count_copies()
         return ranks
@@ -499,13 +563,18 @@ class _Columns:
         bit = IN_WINDOW if window else IN_WHOLE
         questions = list[int]()
         versions = list[tuple[RotatedDocument, Version]]()
-        for document, rotated, bits in zip(self.subset.sampled, self.rotated, self.tested, strict=True):
+        for document, rotated, bits in zip(
+            self.subset.sampled, self.rotated, self.tested, strict=True
+        ):
             chosen = rotated.excerpt if window else rotated.whole
             for row, tests in zip(document.rows, bits, strict=True):
                 if tests & bit:
                     questions += [row] * len(chosen)
                     versions += [(rotated, version) for version in chosen]
-        ranks = [self._find_rank(evidence.query_ids[row], *version) for row, version in zip(questions, versions, strict=True)]
+        ranks = [
+            self._find_rank(evidence.query_ids[row], *version)
+            for row, version in zip(questions, versions, strict=True)
+        ]
         spans = self._move_spans(questions, versions)
         twelfths = self._find_twelfths(questions, versions, spans, window=window)
         unread = np.zeros(0, np.int64) if window else self._find_unread(questions, versions, spans)
@@ -517,12 +586,21 @@ class _Columns:
             return self.subset.test.ordinary_ranks[question]
         return self.ranks[question, rotated.name_version(version)]
 
-    def _move_spans(self, questions: Sequence[int], versions: Sequence[tuple[RotatedDocument, Version]]) -> list[Span]:
+    def _move_spans(
+        self, questions: Sequence[int], versions: Sequence[tuple[RotatedDocument, Version]]
+    ) -> list[Span]:
         if self.subset.labels is not None:
             return []
         starts = self.subset.evidence.starts.tolist()
-        ends = (self.subset.evidence.ends if len(self.subset.evidence.ends) else self.subset.evidence.starts + 1).tolist()
-        return [version.move(Span(starts[row], ends[row])) for row, (_, version) in zip(questions, versions, strict=True)]
+        ends = (
+            self.subset.evidence.ends
+            if len(self.subset.evidence.ends)
+            else self.subset.evidence.starts + 1
+        ).tolist()
+        return [
+            version.move(Span(starts[row], ends[row]))
+            for row, (_, version) in zip(questions, versions, strict=True)
+        ]
 
     def _find_twelfths(
         self,
@@ -534,15 +612,27 @@ class _Columns:
     ) -> Integers:
         labels = self.subset.labels
         if labels is not None:
-            thirds = [((labels[row] or 0) - version.number) % 3 for row, (_, version) in zip(questions, versions, strict=True)]
+            thirds = [
+                ((labels[row] or 0) - version.number) % 3
+                for row, (_, version) in zip(questions, versions, strict=True)
+            ]
             return 4 * np.array(thirds, np.int64) + 1
         if window and self.subset.reader is not None:
             middles = self._find_token_middles(versions, spans)
         else:
-            middles = [span.middle / len(version.text) for span, (_, version) in zip(spans, versions, strict=True)]
-        return np.floor(TWELFTHS * np.array(middles, np.float64)).astype(np.int64).clip(0, TWELFTHS - 1)
+            middles = [
+                span.middle / len(version.text)
+                for span, (_, version) in zip(spans, versions, strict=True)
+            ]
+        return (
+            np.floor(TWELFTHS * np.array(middles, np.float64))
+            .astype(np.int64)
+            .clip(0, TWELFTHS - 1)
+        )
 
-    def _find_token_middles(self, versions: Sequence[tuple[RotatedDocument, Version]], spans: Sequence[Span]) -> list[float]:
+    def _find_token_middles(
+        self, versions: Sequence[tuple[RotatedDocument, Version]], spans: Sequence[Span]
+    ) -> list[float]:
         assert self.subset.reader is not None
         texts = list(dict.fromkeys(version.text for _, version in versions))
         tokens = dict(zip(texts, self.subset.reader.tokenizer.find_tokens(texts), strict=True))
@@ -552,13 +642,19 @@ class _Columns:
         return middles
 
     def _find_unread(
-        self, questions: Sequence[int], versions: Sequence[tuple[RotatedDocument, Version]], spans: Sequence[Span]
+        self,
+        questions: Sequence[int],
+        versions: Sequence[tuple[RotatedDocument, Version]],
+        spans: Sequence[Span],
     ) -> Integers:
         """Return whether the evidence is read in each version; (0,) if that is unknown."""
         subset = self.subset
         if subset.read.kind is ReadKind.ALL or not spans:
             return np.zeros(0, np.int64)
-        rows = {rotated.name_version(version): rotated.build_row(version) for rotated, version in versions}
+        rows = {
+            rotated.name_version(version): rotated.build_row(version)
+            for rotated, version in versions
+        }
         # A rotated document has as many tokens as the data states for the document.
         tokens = subset.evidence.tokens
         moved = Evidence(
@@ -589,8 +685,13 @@ class VersionRanker:
 
     @cached_property
     def copies(self) -> dict[str, set[str]]:
-        """Ids of documents with the text of a question's document, among its results, by question."""
-        hits = {question: set(self.test.results.get(question, {})) - {name} for question, name in self.owners.items()}
+        """Ids of documents with the text of a question's document, among its results, by
+        question.
+        """
+        hits = {
+            question: set(self.test.results.get(question, {})) - {name}
+            for question, name in self.owners.items()
+        }
         texts = _read_texts(self.test.request.corpus, set().union(*hits.values()))
         copies = {}
         for question, names in hits.items():
@@ -607,16 +708,22 @@ class VersionRanker:
         if isinstance(model, HybridSearch):
             return self._rank_hybrid(model)
         scores = self.score(model)
-        return {pair: self._rank_among(pair, score, self.test.results) for pair, score in scores.items()}
+        return {
+            pair: self._rank_among(pair, score, self.test.results) for pair, score in scores.items()
+        }
 
     def score(self, model: MTEBModels) -> dict[Pair, float]:
-        """Return the score of each pair; raise ScoreError if one is NaN, as the ordinary search does."""
+        """Return the score of each pair; raise ScoreError if one is NaN, as the ordinary search
+        does.
+        """
         scores = self._score(model)
         number = sum(map(math.isnan, scores.values()))
         if number:
             raise ScoreError(
-                f"The model returned NaN scores for {number} of {len(scores)} rotated versions. NaN cannot be ranked. Common "
-                "causes: overflow in half precision (try another dtype), a damaged checkpoint. `POSIR_ROTATED=0` scores "
+                f"The model returned NaN scores for {number} of {len(scores)} rotated versions. "
+                "NaN cannot be ranked. Common "
+                "causes: overflow in half precision (try another dtype), a damaged checkpoint. "
+                "`POSIR_ROTATED=0` scores "
                 "without rotated versions."
             )
         return scores
@@ -627,9 +734,19 @@ class VersionRanker:
         request = self.test.request
         queries = self._select_queries()
         candidates = {question: list(names) for question, names in self.pairs.items()}
-        narrowed = replace(request, corpus=self.versions, queries=queries, top_ranked=candidates, top_k=2 * VERSIONS)
+        narrowed = replace(
+            request,
+            corpus=self.versions,
+            queries=queries,
+            top_ranked=candidates,
+            top_k=2 * VERSIONS,
+        )
         results = search_results(model, narrowed)
-        return {(question, name): results[question][name] for question, names in self.pairs.items() for name in names}
+        return {
+            (question, name): results[question][name]
+            for question, names in self.pairs.items()
+            for name in names
+        }
 
     def _select_queries(self) -> Dataset:
         queries = self.test.request.queries
@@ -640,26 +757,37 @@ class VersionRanker:
         """Score by the similarity of embeddings, document by document."""
         context = self.test.request.context
         queries = self._select_queries()
-        asked = DistinctEmbeddings(_number(queries["id"][:]), context.encode(model, queries, PromptType.query))
+        asked = DistinctEmbeddings(
+            _number(queries["id"][:]), context.encode(model, queries, PromptType.query)
+        )
         versions = DistinctEmbeddings(
-            _number(self.versions["id"][:]), context.encode(model, self.versions, PromptType.document)
+            _number(self.versions["id"][:]),
+            context.encode(model, self.versions, PromptType.document),
         )
         together: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for question, names in self.pairs.items():
             together[tuple(names)].append(question)
         scores = dict[Pair, float]()
         for names, questions in together.items():
-            block = torch.as_tensor(model.similarity(asked.select(questions), versions.select(names))).float().cpu()
+            block = (
+                torch.as_tensor(model.similarity(asked.select(questions), versions.select(names)))
+                .float()
+                .cpu()
+            )
             for question, row in zip(questions, block.tolist(), strict=True):
                 scores |= {(question, name): score for name, score in zip(names, row, strict=True)}
         return scores
 
     def _rank_among(self, pair: Pair, score: float, results: Results) -> int:
-        """Return the rank of a version with a score among the other results of its question; 0 if it is not among them."""
+        """Return the rank of a version with a score among the other results of its question; 0 if
+        it is not among them.
+        """
         question = pair[0]
         owner = self.owners[question]
         left_out = self.copies[question] | {owner}
-        others = {name: other for name, other in results.get(question, {}).items() if name not in left_out}
+        others = {
+            name: other for name, other in results.get(question, {}).items() if name not in left_out
+        }
         rank = 1 + _count_above(others, owner, score)
         is_last = rank == len(others) + 1
         return 0 if is_last and self._has_more(question, len(others) + len(left_out)) else rank
@@ -671,14 +799,18 @@ class VersionRanker:
         return size > known
 
     def _rank_hybrid(self, model: HybridSearch) -> dict[Pair, int]:
-        """Move the document in the ranking of each part and fuse these again, as the ordinary search does."""
+        """Move the document in the ranking of each part and fuse these again, as the ordinary
+        search does.
+        """
         moved: dict[Pair, list[list[str]]] = defaultdict(list)
         for part, rankings in model.searched:
             scores = {} if is_order_blind(part) else self.score(part)
             for question, names in self.pairs.items():
                 for name in names:
                     ranking = rankings.get(question, {})
-                    moved[question, name].append(self._move(question, ranking, scores.get((question, name))))
+                    moved[question, name].append(
+                        self._move(question, ranking, scores.get((question, name)))
+                    )
         top_k = self.test.request.top_k
         ranks = {}
         for pair, lists in moved.items():
@@ -690,9 +822,13 @@ class VersionRanker:
         return ranks
 
     def _move(self, question: str, ranking: Mapping[str, float], score: float | None) -> list[str]:
-        """Return the ids of a part's documents, best first, with the version in place of its document."""
+        """Return the ids of a part's documents, best first, with the version in place of its
+        document.
+        """
         owner = self.owners[question]
-        others = {name: value for name, value in ranking.items() if name not in self.copies[question]}
+        others = {
+            name: value for name, value in ranking.items() if name not in self.copies[question]
+        }
         if score is not None:
             others = {**others, owner: score}
         return sorted(others, key=lambda name: (np.float32(others[name]), name), reverse=True)
@@ -703,10 +839,16 @@ def _number(names: Sequence[str]) -> dict[str, int]:
 
 
 def _count_above(others: Mapping[str, float], owner: str, score: float) -> int:
-    """Count the documents that precede one with a score: a higher one in single precision, or an equal one and a later id."""
+    """Count the documents that precede one with a score: a higher one in single precision, or an
+    equal one and a later id.
+    """
     single = np.float32(score)
     values = np.fromiter(others.values(), np.float64, len(others)).astype(np.float32)
-    tied = sum(name > owner for name, value in zip(others, values.tolist(), strict=True) if np.float32(value) == single)
+    tied = sum(
+        name > owner
+        for name, value in zip(others, values.tolist(), strict=True)
+        if np.float32(value) == single
+    )
     return int((values > single).sum()) + tied
 
 

@@ -1,6 +1,8 @@
-"""The search of one subset of a task with any model: its first stage, its results, and what the model reads.
+"""The search of one subset of a task with any model: its first stage, its results, and what the
+model reads.
 
-The task classes import this module when they evaluate: it imports torch, and whoever only lists tasks needs none.
+The task classes import this module when they evaluate: it imports torch, and whoever only lists
+tasks needs none.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def search_subset(
     first_stage_model: Mapping[str, str] | None = None,
     save: SavePredictions | None = None,
 ) -> tuple[SearchedSubset, dict[str, Any]]:
-    """Search the queries of a subset; return the results, and what the result's record of the run says of the search.
+    """Search the queries of a subset; return the results, and what the result's record of the run
+    says of the search.
 
     Args:
         model: Any model of mteb; a reranker without candidates gets those of its first stage.
@@ -72,12 +75,18 @@ def search_subset(
     ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)
     rotation = RotationTest(fitted, request, results, ordinary_ranks, read_sample_size(), subsets)
-    searched = SearchedSubset(context.hf_subset, data, results, ranked, find_read, count_tokens, further, rotation.rank)
+    searched = SearchedSubset(
+        context.hf_subset, data, results, ranked, find_read, count_tokens, further, rotation.rank
+    )
     # The record is read here, since rotated versions are searched later.
-    return searched, _record_search(model, fitted, request) | ({PROTOCOL_KEY: protocol} if protocol else {})
+    return searched, _record_search(model, fitted, request) | (
+        {PROTOCOL_KEY: protocol} if protocol else {}
+    )
 
 
-def _search(model: MTEBModels, request: SearchRequest, save: SavePredictions | None) -> tuple[Results, RankedQueries]:
+def _search(
+    model: MTEBModels, request: SearchRequest, save: SavePredictions | None
+) -> tuple[Results, RankedQueries]:
     if save is None:
         return search_and_rank(model, request)
     results = search_results(model, request)
@@ -89,7 +98,8 @@ def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest
     record: dict[str, Any] = {}
     if isinstance(fitted, BM25Search) and fitted is not model:
         record["bm25_tokens"] = "character trigrams"
-    # A model may count the vectors of the documents that it has searched last, and record that search.
+    # A model may count the vectors of the documents that it has searched last, and record that
+    # search.
     if (vectors := getattr(model, "document_vectors", None)) is not None:
         record[INDEX_KEY] = {"documents": len(request.corpus), "vectors": vectors}
     if (search_record := getattr(model, "search_record", None)) is not None:
@@ -98,7 +108,9 @@ def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest
 
 
 def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
-    """Return the record of a protocol, and a query and its document as the weights get them; None without."""
+    """Return the record of a protocol, and a query and its document as the weights get them; None
+    without.
+    """
     record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
     if record is None:
         return None
@@ -106,4 +118,8 @@ def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, A
     query, name = min(request.positives.items(), key=lambda pair: len(documents[pair[1]]["text"]))
     asked = request.queries.select([request.queries["id"][:].index(query)])
     example = read_example(model, asked, Dataset.from_list([documents[name]]), request.context)
-    return {**record, "loaded": {**record["loaded"], **example}, "example": {"query": query, "document": name}}
+    return {
+        **record,
+        "loaded": {**record["loaded"], **example},
+        "example": {"query": query, "document": name},
+    }

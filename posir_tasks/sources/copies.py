@@ -1,8 +1,9 @@
 """Copies: documents of one corpus with the same text under several ids.
 
-A model that reads the texts cannot tell copies apart, and ties are ordered by id, so that scores depend on the spelling of ids.
-Texts are the same if they have the same words between white space. The text is what models are given: the title is no part of
-it, except in tasks of mteb's own, which put it before the text.
+A model that reads the texts cannot tell copies apart, and ties are ordered by id, so that scores
+depend on the spelling of ids. Texts are the same if they have the same words between white space.
+The text is what models are given: the title is no part of it, except in tasks of mteb's own, which
+put it before the text.
 """
 
 from __future__ import annotations
@@ -55,9 +56,12 @@ class Copies:
         surplus = sum(len(group) - 1 for group in self.groups)
         first = " and ".join(sanitized(name) for name in self.groups[0][:2])
         return (
-            f"{copied:,} of {pluralize(len(self.relevant), 'relevant document')} {'has' if copied == 1 else 'have'} the text "
-            f"of another document in the corpus, white space aside ({pluralize(surplus, 'copy', 'copies')}, first {first}): no "
-            "model can tell copies apart, and ties are ordered by id. --merge-copies of posir import and posir score makes "
+            f"{copied:,} of {pluralize(len(self.relevant), 'relevant document')} "
+            f"{'has' if copied == 1 else 'have'} the text "
+            "of another document in the corpus, white space aside "
+            f"({pluralize(surplus, 'copy', 'copies')}, first {first}): no "
+            "model can tell copies apart, and ties are ordered by id. --merge-copies of posir "
+            "import and posir score makes "
             "copies one document."
         )
 
@@ -68,14 +72,18 @@ def list_relevant(judgments: Judgments) -> set[str]:
 
 
 def find_copies(corpus: Dataset, relevant: Iterable[str]) -> Copies:
-    """Find the copies of relevant documents, in one pass over the corpus; blank texts are no copies."""
+    """Find the copies of relevant documents, in one pass over the corpus; blank texts are no
+    copies.
+    """
     wanted = {*relevant}
     groups = [group for group in _group_texts(corpus, wanted) if not wanted.isdisjoint(group)]
     return Copies(tuple(groups), wanted)
 
 
 def _group_texts(corpus: Dataset, among: Collection[str]) -> list[tuple[str, ...]]:
-    """Return the ids of documents with one text, where several have it; only texts that begin as one of `among` count."""
+    """Return the ids of documents with one text, where several have it; only texts that begin as
+    one of `among` count.
+    """
     names = corpus["id"][:]
     openings = np.fromiter(map(_hash_opening, _iterate_texts(corpus)), np.int64, len(names))
     values, numbers, counts = np.unique(openings, return_inverse=True, return_counts=True)
@@ -100,7 +108,9 @@ def _hash_opening(text: str) -> int:
 
 
 def choose_originals(corpus: Dataset, relevant: Collection[str]) -> dict[str, str]:
-    """Return for each copy in a corpus the document that stands for it: the smallest id of the relevant ones, else of all."""
+    """Return for each copy in a corpus the document that stands for it: the smallest id of the
+    relevant ones, else of all.
+    """
     originals = dict[str, str]()
     for group in _group_texts(corpus, {*corpus["id"][:]}):
         original = min([name for name in group if name in relevant] or group)
@@ -113,21 +123,26 @@ def describe_merged(originals: Mapping[str, str]) -> str:
     copy, document = next(iter(originals.items()))
     documents = pluralize(len({*originals.values()}), "document")
     return (
-        f"{pluralize(len(originals), 'copy', 'copies')} of {documents} merged, first {sanitized(copy)} into "
+        f"{pluralize(len(originals), 'copy', 'copies')} of {documents} merged, first "
+        f"{sanitized(copy)} into "
         f"{sanitized(document)}."
     )
 
 
-def merge_copies(data: PositionData, judgments: Judgments) -> tuple[PositionData, Judgments, Mapping[str, str]]:
+def merge_copies(
+    data: PositionData, judgments: Judgments
+) -> tuple[PositionData, Judgments, Mapping[str, str]]:
     """Make the copies in data one document each.
 
-    Spans stay, at the same words. Places of one query that then overlap are one. A pair of query and document has the highest
-    of its grades.
+    Spans stay, at the same words. Places of one query that then overlap are one. A pair of query
+    and document has the highest of its grades.
 
     Returns:
         Data and judgments, and the document of each copy by the id of the copy.
     """
-    originals = choose_originals(data.corpus, list_relevant(judgments) | {*data.evidence.document_ids})
+    originals = choose_originals(
+        data.corpus, list_relevant(judgments) | {*data.evidence.document_ids}
+    )
     if not originals:
         return data, judgments, originals
     rows = [row for row, name in enumerate(data.corpus["id"][:]) if name not in originals]
@@ -137,16 +152,26 @@ def merge_copies(data: PositionData, judgments: Judgments) -> tuple[PositionData
 
 
 def count_repeated(data: PositionData) -> RepeatedTexts:
-    """Count the questions whose text is asked of several documents; a question with several places is one."""
-    rows = zip(data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, strict=True)
-    asked = [(text, document) for name, text, document in rows if name not in data.places and name not in data.unsuited]
+    """Count the questions whose text is asked of several documents; a question with several places
+    is one.
+    """
+    rows = zip(
+        data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, strict=True
+    )
+    asked = [
+        (text, document)
+        for name, text, document in rows
+        if name not in data.places and name not in data.unsuited
+    ]
     counted = count_repeated_texts(asked, data.corpus)
     several = len({place.query for place in data.places.values()})
     return replace(counted, questions=counted.questions + several)
 
 
 def count_repeated_texts(asked: Iterable[tuple[str, str]], corpus: Dataset) -> RepeatedTexts:
-    """Count the questions whose text is asked of documents with different texts, given text and document of each."""
+    """Count the questions whose text is asked of documents with different texts, given text and
+    document of each.
+    """
     rows = [(" ".join(text.split()).casefold(), document) for text, document in asked]
     documents: dict[str, set[str]] = defaultdict(set)
     for text, document in rows:
@@ -154,7 +179,11 @@ def count_repeated_texts(asked: Iterable[tuple[str, str]], corpus: Dataset) -> R
     several = {document for names in documents.values() if len(names) > 1 for document in names}
     groups = find_copies(corpus, several).groups if several else ()
     originals = {name: group[0] for group in groups for name in group}
-    repeated = {text for text, names in documents.items() if len({originals.get(name, name) for name in names}) > 1}
+    repeated = {
+        text
+        for text, names in documents.items()
+        if len({originals.get(name, name) for name in names}) > 1
+    }
     return RepeatedTexts(len(rows), sum(text in repeated for text, _ in rows))
 
 
@@ -169,12 +198,20 @@ def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgmen
 
 
 def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence:
-    """Return the evidence in the documents that stand for copies; a document has the first title that is stated for it."""
+    """Return the evidence in the documents that stand for copies; a document has the first title
+    that is stated for it.
+    """
     evidence = data.evidence
     names = [originals.get(name, name) for name in evidence.document_ids]
-    starts, ends, characters = evidence.starts.copy(), evidence.ends.copy(), evidence.characters.copy()
+    starts, ends, characters = (
+        evidence.starts.copy(),
+        evidence.ends.copy(),
+        evidence.characters.copy(),
+    )
     moved = [row for row, name in enumerate(evidence.document_ids) if name in originals]
-    texts = _select_texts(data.corpus, {name for row in moved for name in (names[row], evidence.document_ids[row])})
+    texts = _select_texts(
+        data.corpus, {name for row in moved for name in (names[row], evidence.document_ids[row])}
+    )
     for row in moved if data.has_spans else ():
         text, original = texts[evidence.document_ids[row]], texts[names[row]]
         # Places in a translation are those of the original's columns.
@@ -185,7 +222,14 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
     for name, title in zip(names, evidence.clusters, strict=False):
         titles[name] = titles.get(name) or title
     clusters = tuple(titles[name] for name in names) if evidence.clusters else ()
-    return replace(evidence, document_ids=names, starts=starts, ends=ends, characters=characters, clusters=clusters)
+    return replace(
+        evidence,
+        document_ids=names,
+        starts=starts,
+        ends=ends,
+        characters=characters,
+        clusters=clusters,
+    )
 
 
 def _select_texts(corpus: Dataset, names: Collection[str]) -> dict[str, str]:
@@ -196,14 +240,20 @@ def _select_texts(corpus: Dataset, names: Collection[str]) -> dict[str, str]:
 
 def move_span(span: Span, text: str, other: str) -> Span:
     """Return where a span of a text is in another that differs from it in white space alone."""
-    before, inside = (len("".join(part.split())) for part in (text[: max(0, span.start)], span.of(text)))
+    before, inside = (
+        len("".join(part.split())) for part in (text[: max(0, span.start)], span.of(text))
+    )
     if span == NO_SPAN or not inside:
         return span
-    return Spelling.build(other, lambda letter: "" if letter.isspace() else letter).restore(Span(before, before + inside))
+    return Spelling.build(other, lambda letter: "" if letter.isspace() else letter).restore(
+        Span(before, before + inside)
+    )
 
 
 def _join_places(data: PositionData) -> PositionData:
-    """Join the places of one query that overlap in one document; a query with one place left is an ordinary one."""
+    """Join the places of one query that overlap in one document; a query with one place left is an
+    ordinary one.
+    """
     if not data.places:
         return data
     evidence, places = data.evidence, dict(data.places)
@@ -211,11 +261,19 @@ def _join_places(data: PositionData) -> PositionData:
     grades: dict[tuple[str, str], float] = defaultdict(float)
     by_query: dict[str, list[int]] = defaultdict(list)
     rows = [row for row, name in enumerate(names) if name in places]
-    for row in sorted(rows, key=lambda row: (evidence.document_ids[row], starts[row], ends[row], row)):
-        place, document, kept = places[names[row]], evidence.document_ids[row], by_query[places[names[row]].query]
+    for row in sorted(
+        rows, key=lambda row: (evidence.document_ids[row], starts[row], ends[row], row)
+    ):
+        place, document, kept = (
+            places[names[row]],
+            evidence.document_ids[row],
+            by_query[places[names[row]].query],
+        )
         grades[place.query, document] = max(grades[place.query, document], place.grade)
         last = kept[-1] if kept and evidence.document_ids[kept[-1]] == document else None
-        if last is not None and (starts[row] < ends[last] or (starts[row], ends[row]) == (starts[last], ends[last])):
+        if last is not None and (
+            starts[row] < ends[last] or (starts[row], ends[row]) == (starts[last], ends[last])
+        ):
             ends[last] = max(ends[last], ends[row])
             del places[names[row]]
         else:
@@ -226,7 +284,9 @@ def _join_places(data: PositionData) -> PositionData:
         if len(kept) == 1:
             del places[names[kept[0]]]
             names[kept[0]] = query
-    left = sorted({*range(len(names))} - {*rows} | {row for kept in by_query.values() for row in kept})
+    left = sorted(
+        {*range(len(names))} - {*rows} | {row for kept in by_query.values() for row in kept}
+    )
     renamed = data.queries.remove_columns("id").add_column("id", names)
     evidence = replace(evidence, query_ids=names, starts=np.asarray(starts), ends=np.asarray(ends))
     return replace(data, queries=renamed, evidence=evidence, places=places).select(left)

@@ -1,4 +1,6 @@
-"""A dataset as every command takes it: subsets that are read on demand, and what they can be used for."""
+"""A dataset as every command takes it: subsets that are read on demand, and what they can be used
+for.
+"""
 
 from __future__ import annotations
 
@@ -55,14 +57,22 @@ class Subset:
     read_texts: Callable[[], Iterator[Item]]
     """Yields the documents alone, and what cannot be read."""
     read_passages: Callable[[], Iterator[Item]]
-    """Yields the documents with their questions as the data states them, unchecked where it is not in the PosIR layout."""
+    """Yields the documents with their questions as the data states them, unchecked where it is not
+    in the PosIR layout.
+    """
     read_stated_judgments: Callable[[], Judgments] | None = None
     """Returns all judgments, if a query may have grades or several relevant documents."""
 
     @cached_property
     def judgments(self) -> Judgments:
-        """Every judged query with the grades of its documents; raises DataError if the data is missing or invalid."""
-        return self.read_stated_judgments() if self.read_stated_judgments else Judgments.from_positions(self.read())
+        """Every judged query with the grades of its documents; raises DataError if the data is
+        missing or invalid.
+        """
+        return (
+            self.read_stated_judgments()
+            if self.read_stated_judgments
+            else Judgments.from_positions(self.read())
+        )
 
     @property
     def query_language(self) -> str:
@@ -87,10 +97,12 @@ class Subset:
 
 @dataclass(frozen=True, repr=False)
 class Dataset(Presentable):
-    """Documents, and questions with their evidence if there are any: one or several subsets with one position scheme.
+    """Documents, and questions with their evidence if there are any: one or several subsets with
+    one position scheme.
 
-    They are read when they are first needed: `subsets[0].read()` has corpus, queries and evidence, `read_texts()` the documents
-    alone. As a data frame it has a row for each question, or for each text if there are no questions.
+    They are read when they are first needed: `subsets[0].read()` has corpus, queries and evidence,
+    `read_texts()` the documents alone. As a data frame it has a row for each question, or for each
+    text if there are no questions.
     """
 
     name: str
@@ -111,13 +123,17 @@ class Dataset(Presentable):
     find_use: Callable[[], Use] = lambda: Use.CORPUS
     """Returns the texts of which its questions can be asked, as its format or the user says."""
     count_repeated: Callable[[], RepeatedTexts] | None = None
-    """Reads the questions and counts those with a text that several documents share; None if the use is known."""
+    """Reads the questions and counts those with a text that several documents share; None if the
+    use is known.
+    """
     rules: ScoringRules = field(default_factory=ScoringRules)
     reference: str = ""
     """Its name in commands, or the absolute path of a file or folder; empty of texts in memory."""
 
     def read_texts(self) -> Iterator[Item]:
-        """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
+        """Yield the documents of all subsets, and what cannot be read; documents with questions
+        have the ids of the corpus.
+        """
         for subset in self.subsets:
             yield from subset.read_texts()
 
@@ -129,7 +145,9 @@ class Dataset(Presentable):
 
     @cached_property
     def repeated(self) -> RepeatedTexts | None:
-        """The questions that several documents share, None if the use of the questions does not follow from them."""
+        """The questions that several documents share, None if the use of the questions does not
+        follow from them.
+        """
         return self.count_repeated() if self.count_repeated else None
 
     @property
@@ -142,19 +160,26 @@ class Dataset(Presentable):
         if self.use is not Use.CORPUS:
             shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
-                f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within each document: `posir score "
-                f"--model MODEL --chunker MODULE:FUNCTION --data {shlex.quote(self.location)}`. If each stands alone, --scope "
+                f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within "
+                "each document: `posir score "
+                f"--model MODEL --chunker MODULE:FUNCTION --data {shlex.quote(self.location)}`. "
+                "If each stands alone, --scope "
                 "corpus of import, score and stats asks it of the whole corpus."
             )
 
     @property
     def title(self) -> str:
         """Its name and size."""
-        return f"{self.name}: {pluralize(len(self.rows), 'question' if self.has_questions else 'text')}"
+        return (
+            f"{self.name}: "
+            f"{pluralize(len(self.rows), 'question' if self.has_questions else 'text')}"
+        )
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each question with the characters of its evidence, or for each text if there are no questions."""
+        """A row for each question with the characters of its evidence, or for each text if there
+        are no questions.
+        """
         if self.has_questions:
             return [row for subset in self.subsets for row in _list_rows(subset)]
         return [
@@ -175,7 +200,11 @@ class Dataset(Presentable):
         """Return how many rows each subset has, and what in it cannot be used or was repaired."""
         headings = ("Subset", "Questions" if self.has_questions else "Texts")
         counts = Counter(row["subset"] for row in self.rows)
-        warnings = [warning for subset in self.subsets for warning in subset.read().warnings] if self.has_questions else []
+        warnings = (
+            [warning for subset in self.subsets for warning in subset.read().warnings]
+            if self.has_questions
+            else []
+        )
         table = Table(
             build_columns(headings, headings[1:]),
             tuple((name, format_count(count)) for name, count in counts.items()),
@@ -188,29 +217,48 @@ class Dataset(Presentable):
         return self.rows
 
     def find_languages(self) -> dict[str, list[str]]:
-        """Return the codes of queries and corpus by the name of each subset in tasks; raise PosirError if one is unknown."""
-        is_single = self.kind in (TASK, JUDGED_TASK) or len({subset.language for subset in self.subsets}) == 1
+        """Return the codes of queries and corpus by the name of each subset in tasks; raise
+        PosirError if one is unknown.
+        """
+        is_single = (
+            self.kind in (TASK, JUDGED_TASK)
+            or len({subset.language for subset in self.subsets}) == 1
+        )
         if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
             raise PosirError(self._describe_unknown_language())
         return {
-            subset.domain if is_single else subset.name.replace("/", "-"): [subset.query_language, subset.corpus_language]
+            subset.domain if is_single else subset.name.replace("/", "-"): [
+                subset.query_language,
+                subset.corpus_language,
+            ]
             for subset in self.subsets
         }
 
     def _describe_unknown_language(self) -> str:
         items = list(islice(self.read_texts(), MAX_LISTED))
         if any(isinstance(item, Passage) for item in items):
-            return f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`."
+            return (
+                f"{self.location}: its language is not recognized. Import it with `posir import "
+                "--language CODE`."
+            )
         skipped = describe_skipped(item for item in items if isinstance(item, SkippedText))
-        return " ".join(filter(None, [f"{self.location} ({self.kind}): has no text.", skipped, self._describe_form()]))
+        return " ".join(
+            filter(
+                None,
+                [f"{self.location} ({self.kind}): has no text.", skipped, self._describe_form()],
+            )
+        )
 
     def _describe_form(self) -> str:
-        """Return what the file or folder has, and the forms that are read; nothing for other data."""
+        """Return what the file or folder has, and the forms that are read; nothing for other
+        data.
+        """
         path = Path(self.location).expanduser()
         return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
 
     def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
-        """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others.
+        """Return the data with those questions that a `user`, such as `posir train`, can use;
+        reading warns of the others.
 
         `several_places`: whether questions with several places of evidence are among them.
         """
@@ -218,13 +266,18 @@ class Dataset(Presentable):
         is_judged = any(subset.read_stated_judgments for subset in self.subsets)
         if not self.has_questions and not is_judged:
             raise DataError(self._describe_missing_questions(user))
-        subsets = (replace(subset, read=partial(self._read_questions, subset, user, several_places)) for subset in self.subsets)
+        subsets = (
+            replace(subset, read=partial(self._read_questions, subset, user, several_places))
+            for subset in self.subsets
+        )
         return replace(self, subsets=tuple(subsets))
 
     def _describe_missing_questions(self, user: str) -> str:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
         missing += mention_task(self.location)
-        missing += " `posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
+        missing += (
+            " `posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
+        )
         return f"{missing} {self._describe_form()}".strip()
 
     def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:

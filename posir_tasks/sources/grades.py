@@ -14,7 +14,8 @@ from posir_tasks.sources.formats.passages import SkippedText
 #: Id of a query and id of a document.
 Pair: TypeAlias = tuple[str, str]
 
-#: The largest distance of a grade from 0: up to it, every whole number is exact in double precision.
+#: The largest distance of a grade from 0: up to it, every whole number is exact in double
+#: precision.
 MAX_GRADE = 2**53
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: What a grade must be, after its name in a message.
@@ -24,14 +25,17 @@ CONTRADICTED = "judgments of pairs that have a higher grade elsewhere, which cou
 
 
 def read_grade(value: object) -> float:
-    """Read a grade as a file states it: a number, or the text of one; it is the gain of its document.
+    """Read a grade as a file states it: a number, or the text of one; it is the gain of its
+    document.
 
     A whole number becomes an integer, so that 1, 1.0 and 1e0 are the same judgment.
 
     Raises:
         ValueError: The value is not a finite number of at most `MAX_GRADE`.
     """
-    is_number = isinstance(value, Real) or (isinstance(value, str) and NUMBER.fullmatch(value.strip()))
+    is_number = isinstance(value, Real) or (
+        isinstance(value, str) and NUMBER.fullmatch(value.strip())
+    )
     # A comparison with NaN is false.
     if not is_number or not abs(grade := float(value)) <= MAX_GRADE:  # type: ignore[arg-type]
         raise ValueError(GRADE_RULE)
@@ -62,7 +66,9 @@ class CollectedGrades:
 
 
 def collect_grades(rows: Iterable[tuple[str, str, float]]) -> CollectedGrades:
-    """Collect rows of query, document and grade; of a pair with several grades the highest counts, in any order of rows."""
+    """Collect rows of query, document and grade; of a pair with several grades the highest counts,
+    in any order of rows.
+    """
     by_query: dict[str, dict[str, float]] = defaultdict(dict)
     contradictions = set[Pair]()
     for query, document, grade in rows:

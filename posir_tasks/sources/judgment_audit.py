@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Misfits:
-    """The number of items of one kind that do not fit, and the first of them; those of subsets add."""
+    """The number of items of one kind that do not fit, and the first of them; those of subsets
+    add.
+    """
 
     count: int = 0
     first: str = ""
@@ -66,26 +68,41 @@ class JudgmentAudit:
     """Queries that the owner of the data does not score, since they have no text or no judgment."""
 
     @classmethod
-    def from_judgments(cls, judgments: Judgments, documents: Collection[str] | None) -> JudgmentAudit:
-        """Compare judgments with the ids of the corpus; None if the data has no texts, neither of documents nor of queries."""
+    def from_judgments(
+        cls, judgments: Judgments, documents: Collection[str] | None
+    ) -> JudgmentAudit:
+        """Compare judgments with the ids of the corpus; None if the data has no texts, neither of
+        documents nor of queries.
+        """
         relevant = judgments.list_relevant()
         audit = cls(
             queries=len(relevant),
             relevant=sum(map(len, relevant.values())),
             contradictions=Misfits.from_pairs(judgments.contradictions),
-            without_relevant=Misfits.from_names(query for query, names in relevant.items() if not names),
+            without_relevant=Misfits.from_names(
+                query for query, names in relevant.items() if not names
+            ),
             left_out=Misfits.from_names(judgments.left_out),
         )
         if documents is None:
             return audit
-        missing = {query: [name for name in names if name not in documents] for query, names in relevant.items()}
+        missing = {
+            query: [name for name in names if name not in documents]
+            for query, names in relevant.items()
+        }
         pairs = ((query, name) for query, names in missing.items() for name in names)
-        lost = (query for query, names in missing.items() if names and len(names) == len(relevant[query]))
+        lost = (
+            query
+            for query, names in missing.items()
+            if names and len(names) == len(relevant[query])
+        )
         return replace(
             audit,
             missing_documents=Misfits.from_pairs(pairs),
             unanswerable=Misfits.from_names(lost),
-            without_text=Misfits.from_names(query for query in relevant if query not in judgments.queries),
+            without_text=Misfits.from_names(
+                query for query in relevant if query not in judgments.queries
+            ),
         )
 
     def __add__(self, other: JudgmentAudit) -> JudgmentAudit:
@@ -104,24 +121,37 @@ class JudgmentAudit:
             )
         if self.unanswerable:
             yield (
-                f"{self.unanswerable.count:,} of {queries} can only be scored 0, since none of their relevant documents is "
+                f"{self.unanswerable.count:,} of {queries} can only be scored 0, since none of "
+                "their relevant documents is "
                 f"in the corpus ({self.unanswerable.example})."
             )
         if self.contradictions:
-            pairs = pluralize(self.contradictions.count, "pair of query and document is", "pairs of query and document are")
-            yield f"{pairs} judged several times with different grades ({self.contradictions.example}): the highest counts."
+            pairs = pluralize(
+                self.contradictions.count,
+                "pair of query and document is",
+                "pairs of query and document are",
+            )
+            yield (
+                f"{pairs} judged several times with different grades "
+                f"({self.contradictions.example}): the highest counts."
+            )
         if self.without_relevant:
             lacking = "has no" if self.without_relevant.count == 1 else "have no"
             yield (
-                f"{self.without_relevant.count:,} of {queries} {lacking} relevant document ({self.without_relevant.example}): "
+                f"{self.without_relevant.count:,} of {queries} {lacking} relevant document "
+                f"({self.without_relevant.example}): "
                 "scored 0 for every system."
             )
         if self.without_text:
             lacking = "has no" if self.without_text.count == 1 else "have no"
             yield (
-                f"{self.without_text.count:,} of {queries} {lacking} text in the data ({self.without_text.example}), so that "
+                f"{self.without_text.count:,} of {queries} {lacking} text in the data "
+                f"({self.without_text.example}), so that "
                 "no retriever can be asked."
             )
         if self.left_out:
             omitted = pluralize(self.left_out.count, "query has", "queries have")
-            yield f"{omitted} no text or no judgment ({self.left_out.example}): not scored, as in mteb."
+            yield (
+                f"{omitted} no text or no judgment ({self.left_out.example}): not scored, as in "
+                "mteb."
+            )

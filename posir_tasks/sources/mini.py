@@ -1,7 +1,8 @@
-"""Reader of PosIR-Mini, the English set that ships inside the package. Its texts are in `posir_tasks/mini/texts`.
+"""Reader of PosIR-Mini, the English set that ships inside the package. Its texts are in
+`posir_tasks/mini/texts`.
 
-Each text file is a domain. A line `=== name` begins a document; in its text `{evidence}[question]` marks the evidence of a
-question in place, so that span and text always agree.
+Each text file is a domain. A line `=== name` begins a document; in its text `{evidence}[question]`
+marks the evidence of a question in place, so that span and text always agree.
 """
 
 import re
@@ -55,6 +56,10 @@ def read_mini() -> PositionData:
     questions = {
         f"{document.id}/{number}": (question, document.id, span)
         for document in documents
-        for number, (question, span) in enumerate(zip(document.questions, document.spans, strict=True), start=1)
+        for number, (question, span) in enumerate(
+            zip(document.questions, document.spans, strict=True), start=1
+        )
     }
-    return PositionData.from_questions({document.id: document.text for document in documents}, questions, revision=REVISION)
+    return PositionData.from_questions(
+        {document.id: document.text for document in documents}, questions, revision=REVISION
+    )

@@ -1,7 +1,9 @@
-"""Ways in which files count the offsets of answers: recognized by the texts of answers, converted to code points from 0.
+"""Ways in which files count the offsets of answers: recognized by the texts of answers, converted
+to code points from 0.
 
-Java, JavaScript and C# count UTF-16 code units, tools that read bytes count those of UTF-8. Both are code points where a text
-is ASCII, so that only the answers of other texts show it. A file has one way of counting, which is decided for all of it.
+Java, JavaScript and C# count UTF-16 code units, tools that read bytes count those of UTF-8. Both
+are code points where a text is ASCII, so that only the answers of other texts show it. A file has
+one way of counting, which is decided for all of it.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from itertools import product
 from posir_tasks.display.wording import pluralize
 from posir_tasks.sources.formats.passages import Item, Passage, PassageQuestion, StatedAnswer
 
-#: Share of the answers of a file that another way of counting finds where the file says, from which the file counts so.
+#: Share of the answers of a file that another way of counting finds where the file says, from which
+#: the file counts so.
 MIN_EXACT = 0.95
-#: Fewer answers do not show that a file counts from 1 or to the last character: a single answer may be off by one.
+#: Fewer answers do not show that a file counts from 1 or to the last character: a single answer may
+#: be off by one.
 MIN_SHIFTED = 3
 
 
@@ -34,7 +38,9 @@ class Counting:
     """1 if the end of a span is its last unit, 0 if it is the next one."""
 
     def convert(self, answer: StatedAnswer, document: str) -> StatedAnswer:
-        """Return an answer with its span in code points from 0; raise ValueError if the document has no such span."""
+        """Return an answer with its span in code points from 0; raise ValueError if the document
+        has no such span.
+        """
         start, end = (
             None if place is None else self.to_characters(document, place - self.first + shift)
             for place, shift in ((answer.start, 0), (answer.end, self.included))
@@ -69,7 +75,9 @@ def _from_units(document: str, offset: int, *, encoding: str, size: int) -> int:
 
 
 def _from_lines(document: str, offset: int, *, end: str, length: int) -> int:
-    """Return the character at an offset that counts each line end of a text as `length` characters."""
+    """Return the character at an offset that counts each line end of a text as `length`
+    characters.
+    """
     place = 0
     for line in document.split(end):
         if 0 <= offset <= len(line):
@@ -81,9 +89,13 @@ def _from_lines(document: str, offset: int, *, end: str, length: int) -> int:
 
 @lru_cache(maxsize=2)
 def _list_folded(document: str) -> list[int]:
-    """Return the places of the characters that are left if runs of white space are one character, and the end."""
+    """Return the places of the characters that are left if runs of white space are one character,
+    and the end.
+    """
     pairs = zip(f"x{document}", document, strict=False)
-    kept = [place for place, (last, this) in enumerate(pairs) if not (last.isspace() and this.isspace())]
+    kept = [
+        place for place, (last, this) in enumerate(pairs) if not (last.isspace() and this.isspace())
+    ]
     return [*kept, len(document)]
 
 
@@ -122,9 +134,11 @@ COUNTINGS = tuple(_list_countings())
 
 
 def recognize_counting(stated: Sequence[tuple[StatedAnswer, str]]) -> tuple[Counting, int, int]:
-    """Return the way in which the offsets of answers in documents count, given all of a file with text and start.
+    """Return the way in which the offsets of answers in documents count, given all of a file with
+    text and start.
 
-    It is code points from 0 unless another way finds more answers where they are stated, and nearly all of them.
+    It is code points from 0 unless another way finds more answers where they are stated, and nearly
+    all of them.
 
     Returns:
         The way, how many answers are exact in it, and how many are if offsets are code points.
@@ -140,7 +154,9 @@ def recognize_counting(stated: Sequence[tuple[StatedAnswer, str]]) -> tuple[Coun
     return best, exact, characters
 
 
-def _count_exact(counting: Counting, stated: Sequence[tuple[StatedAnswer, str]], needed: float) -> int:
+def _count_exact(
+    counting: Counting, stated: Sequence[tuple[StatedAnswer, str]], needed: float
+) -> int:
     """Return how many answers are exact, or fewer than are needed if there are not as many."""
     missed = 0
     for row in stated:
@@ -151,12 +167,19 @@ def _count_exact(counting: Counting, stated: Sequence[tuple[StatedAnswer, str]],
 
 
 def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """Return what readers yield with offsets in code points from 0, and a sentence for each file that counts otherwise."""
+    """Return what readers yield with offsets in code points from 0, and a sentence for each file
+    that counts otherwise.
+    """
     by_file: dict[str, list[tuple[StatedAnswer, str]]] = defaultdict(list)
     for text, question in _iterate_questions(items):
         answer = question.answer
         # Of an answer that is not in its document, no offset is exact.
-        if answer and answer.start is not None and (answer.text or "").strip() and str(answer.text) in text:
+        if (
+            answer
+            and answer.start is not None
+            and (answer.text or "").strip()
+            and str(answer.text) in text
+        ):
             by_file[question.file].append((answer, text))
     countings, notes = dict[str, Counting](), list[str]()
     for file, stated in by_file.items():
@@ -165,12 +188,15 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
             countings[file] = counting
             notes.append(
                 f"{file}: offsets are {counting.title}, converted to code points: so {exact:,} of "
-                f"{pluralize(len(stated), 'answer')} are where the file says, else {characters:,}. --no-repair takes offsets "
+                f"{pluralize(len(stated), 'answer')} are where the file says, else "
+                f"{characters:,}. --no-repair takes offsets "
                 "as they are."
             )
     if not countings:
         return [*items], notes
-    return [_convert(item, countings) if isinstance(item, Passage) else item for item in items], notes
+    return [
+        _convert(item, countings) if isinstance(item, Passage) else item for item in items
+    ], notes
 
 
 def _iterate_questions(items: Iterable[Item]) -> Iterator[tuple[str, PassageQuestion]]:
@@ -190,7 +216,9 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
 
 
 def _convert_answer(counting: Counting, answer: StatedAnswer, text: str) -> StatedAnswer:
-    """Return a converted answer; one that the reader found, or that has no such span, stays as it is and is checked later."""
+    """Return a converted answer; one that the reader found, or that has no such span, stays as it
+    is and is checked later.
+    """
     try:
         return answer if answer.is_located else counting.convert(answer, text)
     except ValueError:
@@ -198,12 +226,19 @@ def _convert_answer(counting: Counting, answer: StatedAnswer, text: str) -> Stat
 
 
 def describe_unchecked(items: Iterable[Item]) -> str:
-    """Return how many spans are stated without the text of the answer, which alone could show a mistake; empty if none is."""
+    """Return how many spans are stated without the text of the answer, which alone could show a
+    mistake; empty if none is.
+    """
     answers = [question.answer for _, question in _iterate_questions(items) if question.answer]
-    unchecked = sum(answer.text is None and answer.start is not None and not answer.is_located for answer in answers)
+    unchecked = sum(
+        answer.text is None and answer.start is not None and not answer.is_located
+        for answer in answers
+    )
     if not unchecked:
         return ""
     return (
-        f"{unchecked:,} of {pluralize(len(answers), 'span')} {'is' if unchecked == 1 else 'are'} stated without the text "
-        "of the answer and cannot be verified: they are read as Unicode code points from 0, with an exclusive end."
+        f"{unchecked:,} of {pluralize(len(answers), 'span')} {'is' if unchecked == 1 else 'are'} "
+        "stated without the text "
+        "of the answer and cannot be verified: they are read as Unicode code points from 0, with "
+        "an exclusive end."
     )

@@ -1,4 +1,6 @@
-"""Opening of data by a reference: a task, a file or folder in any format, or a dataset on the Hub."""
+"""Opening of data by a reference: a task, a file or folder in any format, or a dataset on the
+Hub.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,14 @@ from posir_tasks.sources.formats.passages import (
     name_documents,
 )
 from posir_tasks.sources.formats.records import check_qrels, error_context, is_qrels, read_qrels
-from posir_tasks.sources.posir import FILES, SubsetKey, find_layout, list_domains, list_present_files, read_domain
+from posir_tasks.sources.posir import (
+    FILES,
+    SubsetKey,
+    find_layout,
+    list_domains,
+    list_present_files,
+    read_domain,
+)
 from posir_tasks.sources.posir_rules import CORPUS
 from posir_tasks.sources.questions import collect_questions
 from posir_tasks.sources.repository import (
@@ -78,26 +87,32 @@ def open_data(
 ) -> Dataset:
     """Open data in any format that the commands take.
 
-    A folder that is in the PosIR layout, a part of it, or holds it as in `POSIR_DATA`, is read as that, whatever else it has;
-    then one of BEIR as that; of any other folder, every file is read in its own format, and all documents are one corpus. A
-    file or folder takes precedence over a task of its name.
+    A folder that is in the PosIR layout, a part of it, or holds it as in `POSIR_DATA`, is read as
+    that, whatever else it has; then one of BEIR as that; of any other folder, every file is read in
+    its own format, and all documents are one corpus. A file or folder takes precedence over a task
+    of its name.
 
     Args:
-        data: A task; a file or folder of questions with their evidence, or of texts; a dataset on the Hub; a list of texts or a
-            column of a DataFrame.
-        column: Column or field with the text; by default `text`, `content` or the like, or else the only one with text.
+        data: A task; a file or folder of questions with their evidence, or of texts; a dataset on
+            the Hub; a list of texts or a column of a DataFrame.
+        column: Column or field with the text; by default `text`, `content` or the like, or else the
+            only one with text.
         id_column: Column or field with the id; by default `_id` or `id`, if there is one.
         split: Split of a BEIR folder, the name of its qrels; by default `test`, or else the first.
         revision: Revision of a dataset on the Hub; by default its main branch.
-        language: Code of the language of data that does not state it, such as `eng-Latn`; detected if None.
-        repair: Whether an answer that is not where its file says is moved to its only match within 5 characters; without, its
-            question is left out. Also whether offsets that count UTF-16 units or bytes are converted.
-        scope: Texts of which each question is asked: all of the corpus, or its own document; by default as the format says, and
-            its own document if half of the questions have a text that is asked of several documents.
+        language: Code of the language of data that does not state it, such as `eng-Latn`; detected
+            if None.
+        repair: Whether an answer that is not where its file says is moved to its only match within
+            5 characters; without, its question is left out. Also whether offsets that count UTF-16
+            units or bytes are converted.
+        scope: Texts of which each question is asked: all of the corpus, or its own document; by
+            default as the format says, and its own document if half of the questions have a text
+            that is asked of several documents.
 
     Returns:
-        A row for each question: characters `start` to `end` (half-open) of its evidence in the document, and the `position`
-        of their middle in [0, 1]; or for each text if there are no questions. `read_texts()` yields the documents.
+        A row for each question: characters `start` to `end` (half-open) of its evidence in the
+        document, and the `position` of their middle in [0, 1]; or for each text if there are no
+        questions. `read_texts()` yields the documents.
 
     Raises:
         PosirError: There is no such data, or it is in no known format.
@@ -113,9 +128,14 @@ def open_data(
     """
     if not isinstance(data, str | Path):
         if not isinstance(data, Iterable):
-            raise PosirError(f"The data is {data!r}, of type {type(data).__name__}. {KINDS} In Python, also a list of texts.")
+            raise PosirError(
+                f"The data is {data!r}, of type {type(data).__name__}. {KINDS} In Python, also a "
+                "list of texts."
+            )
         return _open_strings(data)
-    opened = _open_reference(data, ReadOptions(column, id_column, split, revision, language, repair))
+    opened = _open_reference(
+        data, ReadOptions(column, id_column, split, revision, language, repair)
+    )
     if scope is None:
         return opened
     use = Use.CORPUS if scope == "corpus" else Use.WITHIN
@@ -140,9 +160,13 @@ def _open_named(data: str | Path, path: Path, options: ReadOptions) -> Dataset:
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
-    """Open texts that are in memory; raise PosirError for a whole data frame, whose columns would be taken for texts."""
+    """Open texts that are in memory; raise PosirError for a whole data frame, whose columns would
+    be taken for texts.
+    """
     if hasattr(texts, "columns"):
-        raise PosirError("This is a data frame. Give the column with the texts, such as data['text'].")
+        raise PosirError(
+            "This is a data frame. Give the column with the texts, such as data['text']."
+        )
     items, used = list[Item](), list[str]()
     for number, text in enumerate(texts, start=1):
         name = f"text {number}"
@@ -150,16 +174,33 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
             used.append(text)
             items.append(Passage("texts", name, text, id=str(number)))
         else:
-            items.append(SkippedText(name, "empty" if isinstance(text, str) else "not a text", file="texts"))
+            items.append(
+                SkippedText(name, "empty" if isinstance(text, str) else "not a text", file="texts")
+            )
     revision = f"{LOCAL}-{digest(*used).hex()}"
-    return _open_items(IN_MEMORY, IN_MEMORY, IN_MEMORY, partial(iter, items), lambda: revision, ReadOptions(), use=None)
+    return _open_items(
+        IN_MEMORY,
+        IN_MEMORY,
+        IN_MEMORY,
+        partial(iter, items),
+        lambda: revision,
+        ReadOptions(),
+        use=None,
+    )
 
 
 def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
     subsets = tuple(_layout_subset(repository, key) for key in keys)
     keys = [*keys]
     revision = partial(repository.revision, list_present_files(repository, keys))
-    return Dataset(legible_name(name), "in the PosIR layout", repository.location, RelativePositions(), subsets, revision)
+    return Dataset(
+        legible_name(name),
+        "in the PosIR layout",
+        repository.location,
+        RelativePositions(),
+        subsets,
+        revision,
+    )
 
 
 def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
@@ -173,18 +214,32 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
             yield document if text.strip() else SkippedText(document.name, "empty", file=name)
 
     languages, own = (key.language, key.corpus_language), f"{key.language}/{key.domain}"
-    return Subset(lambda: languages, key.domain, read, read_texts, lambda: _list_passages(read(), own))
+    return Subset(
+        lambda: languages, key.domain, read, read_texts, lambda: _list_passages(read(), own)
+    )
 
 
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
-    titles, asked = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)), defaultdict(list)
+    titles, asked = (
+        dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)),
+        defaultdict(list),
+    )
     for query, text, document, span in data.list_questions():
         answer = None if span is None else StatedAnswer.from_span(span)
         place = data.places.get(query, Place(query))
-        asked[document].append(PassageQuestion(name, place.query, text, answer, query, place.query, place.grade))
+        asked[document].append(
+            PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
+        )
     for row in data.corpus:
         identifier = row["id"]
-        yield Passage(name, identifier, row["text"], asked.get(identifier, ()), identifier, titles.get(identifier, ""))
+        yield Passage(
+            name,
+            identifier,
+            row["text"],
+            asked.get(identifier, ()),
+            identifier,
+            titles.get(identifier, ""),
+        )
 
 
 def _open_folder(path: Path, options: ReadOptions) -> Dataset:
@@ -205,7 +260,9 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         options,
         read_texts=partial(format_.read_texts, path, options) if format_.read_texts else None,
         use=format_.find_use(path, options),
-        read_judgments=partial(format_.read_judgments, path, options) if format_.read_judgments else None,
+        read_judgments=partial(format_.read_judgments, path, options)
+        if format_.read_judgments
+        else None,
     )
 
 
@@ -223,15 +280,22 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
-    """Open judgments without texts, in which no evidence and no length is known; raise DataError if a line is malformed."""
+    """Open judgments without texts, in which no evidence and no length is known; raise DataError if
+    a line is malformed.
+    """
     with error_context(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
     revision, code = partial(_name_revision, path.parent, [path]), options.language or UNKNOWN
     opened = _open_items(
-        split_suffix(path)[0], QRELS, str(path), partial(iter, ()), revision, replace(options, language=code),
+        split_suffix(path)[0],
+        QRELS,
+        str(path),
+        partial(iter, ()),
+        revision,
+        replace(options, language=code),
         read_judgments=lambda: judgments,
-    )  # fmt: skip
+    )
     return replace(opened, has_texts=False)
 
 
@@ -242,19 +306,25 @@ def _name_revision(folder: Path, files: Iterable[Path]) -> str:
 def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     name, _, configuration = reference.partition(":")
     commit = options.revision or "main"
-    # Of a commit, there is nothing to ask: without network access, what is in the cache can be read.
+    # Of a commit, there is nothing to ask: without network access, what is in the cache can be
+    # read.
     if not COMMIT.fullmatch(commit):
         try:
             commit = HubRepository(name, commit).revision()
         except DataError as error:
             raise DataError(
                 f"{reference}: no such file or folder, and no dataset on the Hub that can be read "
-                f"({summarize_error(error.__cause__ or error)}). Check the name and the revision, or give a file or folder."
+                f"({summarize_error(error.__cause__ or error)}). Check the name and the revision, "
+                "or give a file or folder."
             ) from error
     repository, domains = HubRepository(name, commit), set[tuple[str, ...]]()
     if not configuration:
         with suppress(DataError):
-            parts = [path.split("/") for path in repository.paths() if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")]
+            parts = [
+                path.split("/")
+                for path in repository.paths()
+                if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")
+            ]
             domains = {(language, language, domain) for language, domain, _ in parts}
     if domains:
         return _open_layout(name, repository, [SubsetKey(*key) for key in sorted(domains)])
@@ -284,11 +354,16 @@ def _open_items(
 
     @cache
     def read_data() -> PositionData:
-        return collect_questions(read(), domain, repair=options.repair).to_position_data(find_revision())
+        return collect_questions(read(), domain, repair=options.repair).to_position_data(
+            find_revision()
+        )
 
     def list_texts() -> Iterator[Item]:
         items = (_skip_blank(item) for item in (read_texts or read)())
-        return name_documents((item for item in items if not (isinstance(item, SkippedText) and item.is_question)), domain)
+        return name_documents(
+            (item for item in items if not (isinstance(item, SkippedText) and item.is_question)),
+            domain,
+        )
 
     @cache
     def find_languages() -> tuple[str, str]:
@@ -298,7 +373,16 @@ def _open_items(
 
     subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
     scheme = RelativePositions()
-    opened = Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, use is not None, in_memory=True)
+    opened = Dataset(
+        legible_name(name),
+        kind,
+        location,
+        scheme,
+        (subset,),
+        find_revision,
+        use is not None,
+        in_memory=True,
+    )
     count = partial(_count_repeated, read_data) if use is Use.CORPUS else None
     return replace(opened, find_use=lambda: use or Use.CORPUS, count_repeated=count)
 
@@ -308,14 +392,18 @@ def _count_repeated(read: Callable[[], PositionData]) -> RepeatedTexts:
 
 
 def _skip_blank(item: Item) -> Item:
-    """Return a document without text as skipped, for who takes texts only, and anything else as it is."""
+    """Return a document without text as skipped, for who takes texts only, and anything else as it
+    is.
+    """
     if isinstance(item, Passage) and not item.text.strip():
         return SkippedText(item.name, "empty", file=item.file)
     return item
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
-    """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None if there is none."""
+    """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None
+    if there is none.
+    """
     from posir_tasks.host.retrieval_task import (
         find_retrieval_task,
         list_task_texts,
@@ -328,27 +416,54 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     splits = task.metadata.eval_splits
     if options.split is None and len(splits) > 1:
         others = ", ".join(splits[1:])
-        logger.warning("%s: of its splits, %s is read; --split gives another one (%s)", name, splits[0], others)
+        logger.warning(
+            "%s: of its splits, %s is read; --split gives another one (%s)", name, splits[0], others
+        )
     metadata, spoken = task.metadata, task.metadata.hf_subsets_to_langscripts
     subsets = list[Subset]()
     for subset in task.hf_subsets:
         read = partial(list_task_texts, task, subset, options.split)
-        own, judgments = replace(options, language=spoken[subset][0]), partial(read_task_judgments, task, subset, options.split)
-        opened = _open_items(subset, "", name, read, lambda: metadata.revision, own, use=None, read_judgments=judgments)
+        own, judgments = (
+            replace(options, language=spoken[subset][0]),
+            partial(read_task_judgments, task, subset, options.split),
+        )
+        opened = _open_items(
+            subset,
+            "",
+            name,
+            read,
+            lambda: metadata.revision,
+            own,
+            use=None,
+            read_judgments=judgments,
+        )
         # Predictions of mteb have its names of the subsets.
         subsets += [replace(part, domain=subset) for part in opened.subsets]
     find_revision = partial(str, metadata.revision)
     location = metadata.dataset["path"]
-    opened = Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, False, in_memory=True)
+    opened = Dataset(
+        name,
+        JUDGED_TASK,
+        location,
+        RelativePositions(),
+        tuple(subsets),
+        find_revision,
+        False,
+        in_memory=True,
+    )
     return replace(opened, rules=read_scoring_rules(task, options.split))
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:
-    """Open the data of a task; raise PosirError if there is no such task, DataError if a language has no data."""
+    """Open the data of a task; raise PosirError if there is no such task, DataError if a language
+    has no data.
+    """
     if name == mini.NAME:
         # Its data is part of the package, and mteb is not needed to read it.
         subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
-        return Dataset(name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION)
+        return Dataset(
+            name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION
+        )
     from posir_tasks.tasks.nano import NanoTask
     from posir_tasks.tasks.posir import PosirTask
 
@@ -361,7 +476,9 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     if issubclass(task, PosirTask) and not issubclass(task, NanoTask):
         repository, location = open_repository(REPO_ID, REVISION), REPO_ID
         codes = task.language.code, task.corpus_language.code
-        domains = sorted({*list_domains(repository, codes[0])} & {*list_domains(repository, codes[1])})
+        domains = sorted(
+            {*list_domains(repository, codes[0])} & {*list_domains(repository, codes[1])}
+        )
         if not domains:
             raise DataError(task().explain_missing_data())
         subsets = tuple(_layout_subset(repository, SubsetKey(*codes, domain)) for domain in domains)
@@ -370,7 +487,8 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
         location = instance.metadata.dataset["path"]
         known = instance.metadata.hf_subsets_to_langscripts.items()
         subsets = tuple(
-            _task_subset(partial(instance.read_subset, subset), subset, (spoken[0], spoken[-1])) for subset, spoken in known
+            _task_subset(partial(instance.read_subset, subset), subset, (spoken[0], spoken[-1]))
+            for subset, spoken in known
         )
 
     def find_revision() -> str:

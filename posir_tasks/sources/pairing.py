@@ -1,7 +1,8 @@
 """A cheap check that documents of two languages that share an id are translations of each other.
 
-Ids pair the queries of one language with the corpus of another. If they are wrong, as are numbers in the order of two files of
-which one lacks a document, every cross-lingual score is wrong and nothing else shows it.
+Ids pair the queries of one language with the corpus of another. If they are wrong, as are numbers
+in the order of two files of which one lacks a document, every cross-lingual score is wrong and
+nothing else shows it.
 """
 
 import math
@@ -14,15 +15,19 @@ from itertools import groupby
 import numpy as np
 import polars as pl
 
-#: Largest number of documents whose texts are compared: at even distances in the order of the queries.
+#: Largest number of documents whose texts are compared: at even distances in the order of the
+#: queries.
 MAX_COMPARED = 250
 #: Fewer texts that can be compared decide nothing.
 MIN_COMPARED = 6
-#: As many consecutive mismatches are a warning. Of XQuAD's translations into six languages, none has more than one.
+#: As many consecutive mismatches are a warning. Of XQuAD's translations into six languages, none
+#: has more than one.
 LONG_RUN = 6
-#: Fewer lengths, or lengths that vary less (standard deviation of their logarithms), decide nothing.
+#: Fewer lengths, or lengths that vary less (standard deviation of their logarithms), decide
+#: nothing.
 MIN_LENGTHS, MIN_SPREAD = 30, 0.2
-#: Correlation of the logarithms of lengths that translations exceed. XQuAD's have 0.93 (Chinese) to 0.99.
+#: Correlation of the logarithms of lengths that translations exceed. XQuAD's have 0.93 (Chinese) to
+#: 0.99.
 MIN_CORRELATION = 0.5
 #: Standard errors of a correlation, after Fisher's transformation, by which it must fall short.
 CERTAINTY = 3.1
@@ -32,8 +37,10 @@ _LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
 SHARED_TOKEN = re.compile(rf"\d+|(?<![{_LATIN}])[A-Za-z]{{3,}}(?![{_LATIN}])")
 
 ADVICE = (
-    "A cross-lingual task needs the same id for a document in both languages: import both again from files whose questions have"
-    " the same ids (`posir import`), or name the documents (`document` in JSON Lines, `_id` in BEIR folders)"
+    "A cross-lingual task needs the same id for a document in both languages: import both again "
+    "from files whose questions have"
+    " the same ids (`posir import`), or name the documents (`document` in JSON Lines, `_id` in "
+    "BEIR folders)"
 )
 
 
@@ -42,12 +49,16 @@ class PairAgreement:
     """Agreement of documents with the same id, over the relevant documents of one language."""
 
     matches: tuple[tuple[str, bool], ...]
-    """Document id, and whether no other document shares more; those that share nothing with any are left out."""
+    """Document id, and whether no other document shares more; those that share nothing with any are
+    left out.
+    """
     length_correlation: float | None
     """Correlation of the logarithms of lengths in characters; None if too few or too similar."""
     lengths: int
     same_question_counts: float | None
-    """Share of the documents with as many questions in both languages; None if the questions of one are unknown."""
+    """Share of the documents with as many questions in both languages; None if the questions of one
+    are unknown.
+    """
 
     @property
     def is_mispaired(self) -> bool:
@@ -56,13 +67,19 @@ class PairAgreement:
             return 2 * self._matched < len(self.matches)
         if self.length_correlation is None:
             return False
-        return math.atanh(self.length_correlation) + CERTAINTY / math.sqrt(self.lengths - 3) < math.atanh(MIN_CORRELATION)
+        return math.atanh(self.length_correlation) + CERTAINTY / math.sqrt(
+            self.lengths - 3
+        ) < math.atanh(MIN_CORRELATION)
 
     @property
     def mismatched_run(self) -> list[str]:
         """Ids of the longest run of consecutive documents that share more with another."""
         runs = groupby(self.matches, lambda match: match[1])
-        return max(([name for name, _ in run] for is_match, run in runs if not is_match), key=len, default=[])
+        return max(
+            ([name for name, _ in run] for is_match, run in runs if not is_match),
+            key=len,
+            default=[],
+        )
 
     @property
     def _matched(self) -> int:
@@ -72,11 +89,18 @@ class PairAgreement:
         parts = []
         if self.matches:
             compared = f"for {self._matched:,} of {len(self.matches):,} documents"
-            parts.append(f"{compared}, the one of the same id is that which shares most numbers and names")
+            parts.append(
+                f"{compared}, the one of the same id is that which shares most numbers and names"
+            )
         if self.length_correlation is not None:
-            parts.append(f"lengths correlate by {self.length_correlation:.2f}, those of translations by more than 0.9")
+            parts.append(
+                f"lengths correlate by {self.length_correlation:.2f}, those of translations by "
+                "more than 0.9"
+            )
         if self.same_question_counts is not None:
-            parts.append(f"{100 * self.same_question_counts:.0f}% have as many questions in both languages")
+            parts.append(
+                f"{100 * self.same_question_counts:.0f}% have as many questions in both languages"
+            )
         return "; ".join(parts)
 
 
@@ -84,15 +108,24 @@ def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
     """Compare documents of two languages that share an id.
 
     Args:
-        pairs: A row for each id: `id`, `text` and `characters` of the document, `other_text` in the other language, and the
-            numbers of questions, `questions` and `other_questions`. `text` and `other_questions` may be null.
+        pairs: A row for each id: `id`, `text` and `characters` of the document, `other_text` in the
+            other language, and the numbers of questions, `questions` and `other_questions`. `text`
+            and `other_questions` may be null.
     """
-    correlation = correlate_lengths(pairs["characters"].to_numpy(), pairs["other_text"].str.len_chars().to_numpy())
+    correlation = correlate_lengths(
+        pairs["characters"].to_numpy(), pairs["other_text"].str.len_chars().to_numpy()
+    )
     counted = pairs.filter(pl.col("other_questions").is_not_null())
-    sample = pairs.filter(pl.col("text").is_not_null()).gather_every(-(-len(pairs) // MAX_COMPARED) or 1)
+    sample = pairs.filter(pl.col("text").is_not_null()).gather_every(
+        -(-len(pairs) // MAX_COMPARED) or 1
+    )
     matches = match_texts(sample["text"].to_list(), sample["other_text"].to_list())
     return PairAgreement(
-        tuple((name, is_match) for name, is_match in zip(sample["id"], matches, strict=True) if is_match is not None),
+        tuple(
+            (name, is_match)
+            for name, is_match in zip(sample["id"], matches, strict=True)
+            if is_match is not None
+        ),
         correlation,
         len(pairs),
         None if counted.is_empty() else (counted["questions"] == counted["other_questions"]).mean(),  # type: ignore[arg-type]
@@ -100,7 +133,9 @@ def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
 
 
 def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:
-    """Return the correlation of the logarithms of lengths, None if they are too few or vary too little."""
+    """Return the correlation of the logarithms of lengths, None if they are too few or vary too
+    little.
+    """
     logarithms = np.log([lengths, others])
     if len(lengths) < MIN_LENGTHS or logarithms.std(axis=1).min() < MIN_SPREAD:
         return None
@@ -108,12 +143,16 @@ def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:
 
 
 def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None]:
-    """Return for each text whether the one at its place shares most with it, of all others; None if none shares anything.
+    """Return for each text whether the one at its place shares most with it, of all others; None if
+    none shares anything.
 
-    Shared tokens count by how rare they are in both languages; those in more than a tenth of the texts do not.
+    Shared tokens count by how rare they are in both languages; those in more than a tenth of the
+    texts do not.
     """
     mine, theirs = [find_tokens(text) for text in texts], [find_tokens(text) for text in others]
-    counts, other_counts = (Counter(token for tokens in side for token in tokens) for side in (mine, theirs))
+    counts, other_counts = (
+        Counter(token for tokens in side for token in tokens) for side in (mine, theirs)
+    )
     most = max(2, len(texts) // 10)
     weights = {
         token: 1 / (count * other_counts[token])
@@ -135,5 +174,10 @@ def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None
 
 
 def find_tokens(text: str) -> set[str]:
-    """Return the numbers and Latin words of a text; numbers in any script's digits, words without case."""
-    return {str(int(token)) if token.isdecimal() else token.casefold() for token in SHARED_TOKEN.findall(text)}
+    """Return the numbers and Latin words of a text; numbers in any script's digits, words without
+    case.
+    """
+    return {
+        str(int(token)) if token.isdecimal() else token.casefold()
+        for token in SHARED_TOKEN.findall(text)
+    }

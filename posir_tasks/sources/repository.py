@@ -1,4 +1,6 @@
-"""Files of a dataset: on the Hub, or below the local folder `POSIR_DATA`, in the layout of the Hub."""
+"""Files of a dataset: on the Hub, or below the local folder `POSIR_DATA`, in the layout of the
+Hub.
+"""
 
 import os
 import re
@@ -14,9 +16,11 @@ from posir_tasks.display.progress import BRIEF_SECONDS, track
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import find_files
 
-#: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`; if set, it is read instead of the Hub.
+#: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`; if set, it is read instead of
+#: the Hub.
 DATA_VARIABLE = "POSIR_DATA"
-#: Revisions to read instead of the pinned ones, separated by spaces: `infgrad/PosIR-Benchmark-v1@<commit>`.
+#: Revisions to read instead of the pinned ones, separated by spaces:
+#: `infgrad/PosIR-Benchmark-v1@<commit>`.
 REVISIONS_VARIABLE = "POSIR_REVISIONS"
 #: Timeout of a request to the Hub; after it the cache is used.
 HUB_TIMEOUT_SECONDS = 20
@@ -43,11 +47,15 @@ class DataState(Enum):
 def check_repository_name(repo_id: str) -> None:
     """Raise PosirError if a name is not `owner/name`."""
     if not REPOSITORY_NAME.fullmatch(repo_id):
-        raise PosirError(f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub.")
+        raise PosirError(
+            f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub."
+        )
 
 
 def is_hub_name(reference: str) -> bool:
-    """Return whether a reference is `owner/name`, perhaps with `:configuration`, and not a file or a path."""
+    """Return whether a reference is `owner/name`, perhaps with `:configuration`, and not a file or
+    a path.
+    """
     return (
         REPOSITORY_NAME.fullmatch(reference.partition(":")[0]) is not None
         and not Path(reference).suffix
@@ -61,7 +69,9 @@ class LocalRepository:
 
     root: Path
     prefix: str = ""
-    """The part of a path in the repository that the folder itself stands for, such as `<language>/<domain>`."""
+    """The part of a path in the repository that the folder itself stands for, such as
+    `<language>/<domain>`.
+    """
 
     @property
     def location(self) -> str:
@@ -69,15 +79,21 @@ class LocalRepository:
         return f"folder {self.root}"
 
     def revision(self, paths: Iterable[str]) -> str:
-        """Return `local-` and a digest of the paths and contents of files; missing ones are ignored."""
+        """Return `local-` and a digest of the paths and contents of files; missing ones are
+        ignored.
+        """
         files = {path: file for path in paths if (file := self.locate(path)).is_file()}
         with track("Reading", delay=BRIEF_SECONDS):
             return f"{LOCAL}-{digest_files(files)}"
 
     def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the paths of the files of some formats below a folder, sorted, with `/`, relative to the repository."""
+        """Return the paths of the files of some formats below a folder, sorted, with `/`, relative
+        to the repository.
+        """
         head, below = (f"{self.prefix}/", self.root) if self.prefix else ("", self.root / folder)
-        paths = sorted(head + file.relative_to(self.root).as_posix() for file in find_files(below, suffixes))
+        paths = sorted(
+            head + file.relative_to(self.root).as_posix() for file in find_files(below, suffixes)
+        )
         return [path for path in paths if not folder or path.startswith(f"{folder}/")]
 
     def locate(self, path: str) -> Path:
@@ -88,7 +104,10 @@ class LocalRepository:
         """Return the local path of a file; raise ProblemsError if there is no such file."""
         file = self.locate(path)
         if not file.is_file():
-            fix = f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read from the Hub instead."
+            fix = (
+                f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read "
+                "from the Hub instead."
+            )
             # It imports polars, which reading results should not cost.
             from posir_tasks.sources.checks import DataProblem, raise_problems
 
@@ -117,25 +136,44 @@ class HubRepository:
         return find_snapshot(self)[0]
 
     def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the paths of the files of some formats below a folder, sorted; without a network those in the cache."""
+        """Return the paths of the files of some formats below a folder, sorted; without a network
+        those in the cache.
+        """
         prefix = folder.rstrip("/") + "/" if folder else ""
-        return [path for path in find_snapshot(self)[1] if path.startswith(prefix) and path.endswith(suffixes)]
+        return [
+            path
+            for path in find_snapshot(self)[1]
+            if path.startswith(prefix) and path.endswith(suffixes)
+        ]
 
     def fetch(self, path: str) -> Path:
-        """Return the local path of a file, downloaded unless it is in the cache; raise DataError if that fails."""
+        """Return the local path of a file, downloaded unless it is in the cache; raise DataError if
+        that fails.
+        """
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            # Requested by its name, a branch is recorded in the cache, which then works without a network.
-            file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.requested))
+            # Requested by its name, a branch is recorded in the cache, which then works without a
+            # network.
+            file = Path(
+                hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.requested)
+            )
             if self.revision() not in file.parts:
-                file = Path(hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.revision()))
+                file = Path(
+                    hf_hub_download(
+                        self.repo_id, path, repo_type="dataset", revision=self.revision()
+                    )
+                )
             return file
         except DataError:
             raise
-        except Exception as error:  # the HTTP library's own errors differ between versions of huggingface_hub
-            if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+        except (
+            Exception
+        ) as error:  # the HTTP library's own errors differ between versions of huggingface_hub
+            if isinstance(error, EntryNotFoundError) and not isinstance(
+                error, LocalEntryNotFoundError
+            ):
                 raise DataError(f"{self.location}: there is no file {path}.") from error
             raise self.access_error(error) from error
 
@@ -143,8 +181,10 @@ class HubRepository:
         """Return the error that says what to do if the Hub cannot be read."""
         folder = folder_name(self.repo_id)
         return DataError(
-            f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, for a private repository, "
-            f"`hf auth login`; or set {DATA_VARIABLE} to a folder that holds `{folder}/` in the layout of the Hub, to read "
+            f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, "
+            "for a private repository, "
+            f"`hf auth login`; or set {DATA_VARIABLE} to a folder that holds `{folder}/` in the "
+            "layout of the Hub, to read "
             f"${DATA_VARIABLE}/{folder} instead."
         )
 
@@ -155,9 +195,11 @@ Repository: TypeAlias = LocalRepository | HubRepository
 
 @cache
 def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
-    """Look up commit and data files of a repository, once per process, so that a run reads one commit.
+    """Look up commit and data files of a repository, once per process, so that a run reads one
+    commit.
 
-    Without a network, the files are those in the cache of the Hub; raise DataError if there are none.
+    Without a network, the files are those in the cache of the Hub; raise DataError if there are
+    none.
     """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -167,11 +209,16 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
         info = HfApi().dataset_info(name, revision=requested, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError as error:
         raise repository.access_error(error) from error
-    except Exception as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
+    except (
+        Exception
+    ) as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
         try:
-            cached = snapshot_download(name, repo_type="dataset", revision=requested, local_files_only=True)
+            cached = snapshot_download(
+                name, repo_type="dataset", revision=requested, local_files_only=True
+            )
         except LocalEntryNotFoundError as error:
-            # Some versions raise for a partly downloaded repository, and give its folder in the error.
+            # Some versions raise for a partly downloaded repository, and give its folder in the
+            # error.
             cached = str(getattr(error, "snapshot_path", None) or "")
         if not cached:
             raise repository.access_error(offline) from offline
@@ -186,7 +233,9 @@ def name_version(subset: str, revision: str) -> str:
 
 
 def combine_revisions(revisions: Iterable[str]) -> str:
-    """Return one text for the revisions of several subsets; those of local data become one digest."""
+    """Return one text for the revisions of several subsets; those of local data become one
+    digest.
+    """
     distinct = {*revisions}
     local = sorted(revision for revision in distinct if revision.startswith(f"{LOCAL}-"))
     if len(local) > 1:
@@ -206,7 +255,9 @@ def data_folder() -> Path | None:
 
 
 def requested_revision(repo_id: str, pinned: str) -> str:
-    """Return the revision to read: the one in `POSIR_REVISIONS` if there is one, else the pinned one."""
+    """Return the revision to read: the one in `POSIR_REVISIONS` if there is one, else the pinned
+    one.
+    """
     entries = (entry.partition("@") for entry in os.environ.get(REVISIONS_VARIABLE, "").split())
     return {name: revision for name, _, revision in entries}.get(repo_id) or pinned
 
@@ -215,15 +266,22 @@ def check_environment() -> None:
     """Raise PosirError if `POSIR_DATA` is not a folder, or `POSIR_REVISIONS` is malformed."""
     folder = data_folder()
     if folder is not None and not folder.is_dir():
-        raise PosirError(f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder that holds the datasets.")
+        raise PosirError(
+            f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder that holds the "
+            "datasets."
+        )
     for entry in os.environ.get(REVISIONS_VARIABLE, "").split():
         name, _, revision = entry.partition("@")
         if not revision or "/" not in name:
-            raise PosirError(f"{REVISIONS_VARIABLE}: '{entry}' is not of the form owner/name@revision.")
+            raise PosirError(
+                f"{REVISIONS_VARIABLE}: '{entry}' is not of the form owner/name@revision."
+            )
 
 
 def open_repository(repo_id: str, pinned: str) -> Repository:
-    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub; raise what `check_environment` does."""
+    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub; raise what
+    `check_environment` does.
+    """
     check_environment()
     folder = data_folder()
     if folder is not None:
@@ -232,6 +290,8 @@ def open_repository(repo_id: str, pinned: str) -> Repository:
 
 
 def locate_dataset(folder: Path, repo_id: str) -> Path:
-    """Return the folder of a dataset below `POSIR_DATA`; that folder itself if it holds data in the PosIR layout instead."""
+    """Return the folder of a dataset below `POSIR_DATA`; that folder itself if it holds data in the
+    PosIR layout instead.
+    """
     named = folder / folder_name(repo_id)
     return folder if not named.exists() and any(folder.glob("*/*/queries.parquet")) else named

@@ -1,4 +1,6 @@
-"""Data from texts in memory: documents, and questions with their evidence quoted from a document."""
+"""Data from texts in memory: documents, and questions with their evidence quoted from a
+document.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,13 +17,17 @@ def build_position_data(
 
     Args:
         documents: Text by id. Lengths in tokens are estimated as one per four bytes.
-        questions: Text, id of the only relevant document, and evidence, which occurs in that document exactly once.
+        questions: Text, id of the only relevant document, and evidence, which occurs in that
+            document exactly once.
         revision: Revision of the texts, which is part of every result.
 
     Raises:
-        DataError: A text is empty, or evidence does not occur in its document exactly once; lists every problem.
+        DataError: A text is empty, or evidence does not occur in its document exactly once; lists
+            every problem.
     """
-    problems = [f"document '{name}': has no text" for name, text in documents.items() if not text.strip()]
+    problems = [
+        f"document '{name}': has no text" for name, text in documents.items() if not text.strip()
+    ]
     placed = dict[str, tuple[str, str, Span]]()
     for number, (text, document, evidence) in enumerate(questions):
         starts = find_occurrences(evidence, documents.get(document, "")) if evidence.strip() else []
@@ -30,7 +36,11 @@ def build_position_data(
             (document not in documents, f"its document '{document}' is not among the documents"),
             (not evidence.strip(), "has no evidence"),
             (not starts, f"its evidence {evidence!r} does not occur in document '{document}'"),
-            (len(starts) > 1, f"its evidence {evidence!r} occurs in document '{document}' more than once; quote more of it"),
+            (
+                len(starts) > 1,
+                f"its evidence {evidence!r} occurs in document '{document}' more than once; quote "
+                "more of it",
+            ),
         )
         if broken := [problem for is_broken, problem in rules if is_broken]:
             problems.append(f"question {number} ({text!r}): {broken[0]}")

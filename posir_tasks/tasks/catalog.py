@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 PREFIX = "PosIR-"
 #: What data may be, for messages.
 KINDS = (
-    "Give a task, which `posir tasks` lists, a dataset on the Hub (owner/name), or a file or folder, in the formats of "
+    "Give a task, which `posir tasks` lists, a dataset on the Hub (owner/name), or a file or "
+    "folder, in the formats of "
     "`posir inspect --help` for texts and `posir import --help` for questions."
 )
 #: The plugin and the class of each task of a plugin, by the task's name.
@@ -46,7 +47,14 @@ def builtin_task_classes() -> tuple[type[PositionTask], ...]:
     from posir_tasks.tasks.posq import POSQ_TASKS
     from posir_tasks.tasks.published import PUBLISHED_TASKS
 
-    return (*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *POSQ_TASKS, PosIRMini, *NANO.values(), *PUBLISHED_TASKS)
+    return (
+        *MONOLINGUAL.values(),
+        *CROSS_LINGUAL.values(),
+        *POSQ_TASKS,
+        PosIRMini,
+        *NANO.values(),
+        *PUBLISHED_TASKS,
+    )
 
 
 def builtin_tasks() -> dict[str, type[PositionTask]]:
@@ -55,7 +63,9 @@ def builtin_tasks() -> dict[str, type[PositionTask]]:
 
 
 def _read_language(name: str) -> Language | None:
-    """Return the language in the name of a task of any language; None if the name is no such name."""
+    """Return the language in the name of a task of any language; None if the name is no such
+    name.
+    """
     if not name.startswith(PREFIX):
         return None
     from posir_tasks.languages import PIVOT, find_language
@@ -66,7 +76,9 @@ def _read_language(name: str) -> Language | None:
 
 
 def find_language_task(name: str) -> type[PosirTask] | None:
-    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, of any language; None if the name is no such name."""
+    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, of any language; None if the
+    name is no such name.
+    """
     language = _read_language(name)
     if language is None:
         return None
@@ -81,15 +93,21 @@ def find_language_task(name: str) -> type[PosirTask] | None:
 
 
 def find_task(name: str) -> type[PositionTask] | None:
-    """Return a task of posir by its name, of any language; None if there is none. Tasks of plugins are not found."""
+    """Return a task of posir by its name, of any language; None if there is none. Tasks of plugins
+    are not found.
+    """
     return builtin_tasks().get(name) or find_language_task(name)
 
 
 def name_larger_task(name: str) -> str:
-    """Return the next larger task of such data and language: of PosIR-Mini PosIR-English-Nano; empty if there is none."""
+    """Return the next larger task of such data and language: of PosIR-Mini PosIR-English-Nano;
+    empty if there is none.
+    """
     stem, _, size = name.rpartition("-")
     known = name.startswith(PREFIX) or "-PosQ" in name
-    return {"Mini": f"{stem}-English-Nano", "Nano": stem, "Tiny": stem}.get(size, "") if known else ""
+    return (
+        {"Mini": f"{stem}-English-Nano", "Nano": stem, "Tiny": stem}.get(size, "") if known else ""
+    )
 
 
 def require_task(name: str) -> type[PositionTask]:
@@ -101,9 +119,11 @@ def require_task(name: str) -> type[PositionTask]:
 
 
 def refuse_missing(data: str) -> None:
-    """Raise PosirError, with the nearest name, for what is no file, folder or task, and cannot be a dataset on the Hub.
+    """Raise PosirError, with the nearest name, for what is no file, folder or task, and cannot be a
+    dataset on the Hub.
 
-    Unless it is imported already, mteb, whose import takes seconds, is not: the text of its modules has the names of its tasks.
+    Unless it is imported already, mteb, whose import takes seconds, is not: the text of its modules
+    has the names of its tasks.
     """
     path = Path(data).expanduser()
     if path.is_dir() and not any(path.iterdir()):
@@ -122,7 +142,10 @@ def refuse_missing(data: str) -> None:
 def _is_of_mteb(name: str) -> bool:
     if "mteb" in sys.modules:
         return name in TASKS_REGISTRY.resolve()
-    return any(f'"{name}"' in module.read_text(encoding="utf-8") for module in mteb_folder().glob("tasks/**/*.py"))
+    return any(
+        f'"{name}"' in module.read_text(encoding="utf-8")
+        for module in mteb_folder().glob("tasks/**/*.py")
+    )
 
 
 def mention_task(name: str) -> str:
@@ -132,12 +155,20 @@ def mention_task(name: str) -> str:
 
 
 def language_tasks() -> dict[str, type[PosirTask]]:
-    """Return the tasks of languages beyond the papers' in the data, if it can be reached, or of plugins, by name."""
-    return {declared.name: task for declared in declare_other_tasks() if (task := find_language_task(declared.name))}
+    """Return the tasks of languages beyond the papers' in the data, if it can be reached, or of
+    plugins, by name.
+    """
+    return {
+        declared.name: task
+        for declared in declare_other_tasks()
+        if (task := find_language_task(declared.name))
+    }
 
 
 def declare_other_tasks() -> list[DeclaredTask]:
-    """Return what is known of these tasks; those in the English corpus are of plugins, or of domains that it has."""
+    """Return what is known of these tasks; those in the English corpus are of plugins, or of
+    domains that it has.
+    """
     from posir_tasks.languages import PIVOT, name_languages
     from posir_tasks.sources.declared import declare_nano, declare_posir
 
@@ -151,7 +182,9 @@ def declare_other_tasks() -> list[DeclaredTask]:
 
 
 def declare_tasks() -> list[DeclaredTask]:
-    """Return what is known of all tasks: built-in, of other languages, and of plugins; mteb is imported for plugins alone."""
+    """Return what is known of all tasks: built-in, of other languages, and of plugins; mteb is
+    imported for plugins alone.
+    """
     from posir_tasks.sources.declared import BUILTIN, DeclaredTask
 
     tasks = [*BUILTIN, *declare_other_tasks()]
@@ -162,7 +195,9 @@ def declare_tasks() -> list[DeclaredTask]:
 
 
 def list_languages() -> dict[str, frozenset[str]]:
-    """Return the domains in the data by the code of their language; none if the data cannot be reached."""
+    """Return the domains in the data by the code of their language; none if the data cannot be
+    reached.
+    """
     from posir_tasks.sources.declared import REPO_ID, REVISION
     from posir_tasks.sources.repository import HubRepository, open_repository
 
@@ -187,7 +222,9 @@ def _hub_paths(repository: HubRepository) -> list[str]:
 
 @cache
 def plugin_languages() -> tuple[list[str], list[str]]:
-    """Return the codes of languages that plugins name, and why one was refused or a hook failed; warn once per process."""
+    """Return the codes of languages that plugins name, and why one was refused or a hook failed;
+    warn once per process.
+    """
     from posir_tasks.languages import check_code
 
     codes, problems = [], []
@@ -204,7 +241,9 @@ def plugin_languages() -> tuple[list[str], list[str]]:
 
 @cache
 def plugin_tasks() -> dict[str, type[PositionTask]]:
-    """Return the usable task classes of plugins by name, and warn about each refused one, once per process."""
+    """Return the usable task classes of plugins by name, and warn about each refused one, once per
+    process.
+    """
     tasks, problems = checked_plugin_tasks()
     for problem in problems:
         logger.warning("posir %s", problem)
@@ -219,13 +258,19 @@ def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
 
-    of_mteb = [task for task in vars(mteb_tasks).values() if isinstance(task, type) and issubclass(task, AbsTask)]
+    of_mteb = [
+        task
+        for task in vars(mteb_tasks).values()
+        if isinstance(task, type) and issubclass(task, AbsTask)
+    ]
     taken = {task.metadata.name: task.__module__ for task in (*of_mteb, *builtin_task_classes())}
     return collect_tasks(loaded_plugins(), taken)
 
 
 def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks, list[str]]:
-    """Return plugin and class of each task by name, the first of a name not `taken`, and a message for each refused one."""
+    """Return plugin and class of each task by name, the first of a name not `taken`, and a message
+    for each refused one.
+    """
     tasks: PluginTasks = {}
     problems = []
     for plugin, caller in plugins.callers("posir_task_classes"):
@@ -235,10 +280,14 @@ def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks,
                 raise TypeError("posir_task_classes must return a list of task classes")
             classes = [task for answer in answers for task in answer]
         except Exception as error:
-            problems.append(f"plugin '{plugin}' could not provide its tasks: {type(error).__name__}: {error}")
+            problems.append(
+                f"plugin '{plugin}' could not provide its tasks: {type(error).__name__}: {error}"
+            )
             continue
         for task in classes:
-            problem = _find_problem(task, taken | {name: f"plugin '{owner}'" for name, (owner, _) in tasks.items()})
+            problem = _find_problem(
+                task, taken | {name: f"plugin '{owner}'" for name, (owner, _) in tasks.items()}
+            )
             if problem:
                 problems.append(f"plugin '{plugin}': {problem}")
             else:
@@ -256,9 +305,15 @@ def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
     if not (isinstance(task, type) and issubclass(task, PositionTask)):
         return f"{task!r} is not a task class; a task is a subclass of posir_tasks.PositionTask"
     where, scheme = f"task {task.__module__}.{task.__qualname__}", getattr(task, "scheme", None)
-    is_scheme = not isinstance(scheme, type) and all(hasattr(scheme, part) for part in ("axes", "length_buckets", "cells"))
+    is_scheme = not isinstance(scheme, type) and all(
+        hasattr(scheme, part) for part in ("axes", "length_buckets", "cells")
+    )
     missing = [
-        *([] if isinstance(getattr(task, "metadata", None), TaskMetadata) else ["`metadata`, a TaskMetadata of mteb"]),
+        *(
+            []
+            if isinstance(getattr(task, "metadata", None), TaskMetadata)
+            else ["`metadata`, a TaskMetadata of mteb"]
+        ),
         *([] if is_scheme else ["`scheme`, an object such as RelativePositions()"]),
         *(f"`{name}`" for name in sorted(task.__abstractmethods__)),
     ]
@@ -268,7 +323,10 @@ def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
     if name in taken:
         return f"{where}: the name '{name}' is taken by {taken[name]}; choose another"
     if list(task.metadata.eval_splits) != [SPLIT]:
-        return f"{where}: its metadata has eval_splits={task.metadata.eval_splits}; position-aware tasks have ['{SPLIT}']"
+        return (
+            f"{where}: its metadata has eval_splits={task.metadata.eval_splits}; position-aware "
+            f"tasks have ['{SPLIT}']"
+        )
     try:
         check_name_and_languages(task.metadata)
         task()
@@ -278,7 +336,9 @@ def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
 
 
 def build_benchmarks() -> list[Benchmark]:
-    """Return the benchmarks of registered tasks, which are skipped, with one warning, if the data lacks them."""
+    """Return the benchmarks of registered tasks, which are skipped, with one warning, if the data
+    lacks them.
+    """
     from mteb.benchmarks.benchmark import Benchmark
     from mteb.get_tasks import get_tasks
 
@@ -287,10 +347,16 @@ def build_benchmarks() -> list[Benchmark]:
     from posir_tasks.tasks.posir import POSIR
     from posir_tasks.tasks.posq import POSQ
 
-    main = "Ten languages, 31 domains: does a model find evidence at any position? The paper's main table."
+    main = (
+        "Ten languages, 31 domains: does a model find evidence at any position? The paper's main "
+        "table."
+    )
     crossed = "PosIR's queries in eight languages against the English corpus."
     posq = "SQuAD-PosQ and FineWeb-PosQ: questions by the position of their answer in a passage."
-    nano = "Samples of PosIR in ten languages, of minutes each: start to end as of the complete tasks, and not their scores."
+    nano = (
+        "Samples of PosIR in ten languages, of minutes each: start to end as of the complete "
+        "tasks, and not their scores."
+    )
     benchmarks = []
     for name, description, arxiv, citation in (
         ("PosIR", main, "2601.08363", POSIR),
@@ -303,5 +369,13 @@ def build_benchmarks() -> list[Benchmark]:
         for task in group.tasks:
             task.benchmark = group
         reference = f"https://arxiv.org/abs/{arxiv}"
-        benchmarks.append(Benchmark(name, tasks=instances, description=description, reference=reference, citation=citation))
+        benchmarks.append(
+            Benchmark(
+                name,
+                tasks=instances,
+                description=description,
+                reference=reference,
+                citation=citation,
+            )
+        )
     return benchmarks

@@ -1,4 +1,6 @@
-"""The metadata of position-aware tasks: the fields that they share, and the names and languages that are allowed."""
+"""The metadata of position-aware tasks: the fields that they share, and the names and languages
+that are allowed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from posir_tasks.result_schema import SPLIT
 if TYPE_CHECKING:
     from mteb.types.statistics import DescriptiveStatistics
 
-#: The query instruction in the authors' code (arXiv 2601.08363); each model adapts it to its own prompt format.
+#: The query instruction in the authors' code (arXiv 2601.08363); each model adapts it to its own
+#: prompt format.
 QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
 
 #: Descriptive statistics of the tasks whose data is part of the package.
@@ -33,14 +36,18 @@ class PositionTaskMetadata(TaskMetadata):
 
     @property
     def descriptive_stat_path(self) -> Path:
-        """File of the descriptive statistics of this revision of the data: part of the package, or in posir's cache."""
+        """File of the descriptive statistics of this revision of the data: part of the package, or
+        in posir's cache.
+        """
         name = f"{self.name}@{quote(self.revision, safe='')}.json"
         shipped = SHIPPED_STATISTICS / name
         return shipped if shipped.exists() else cache_folder() / "descriptive_stats" / name
 
     @property
     def descriptive_stats(self) -> dict[str, DescriptiveStatistics] | None:
-        """Descriptive statistics by split; None if they were not calculated, or their file was not written to its end."""
+        """Descriptive statistics by split; None if they were not calculated, or their file was not
+        written to its end.
+        """
         try:
             return super().descriptive_stats
         except ValueError:
@@ -48,7 +55,12 @@ class PositionTaskMetadata(TaskMetadata):
 
 
 def build_metadata(
-    name: str, *, dataset: str, revision: str, languages: Sequence[str] | Mapping[str, Sequence[str]], **fields: Any
+    name: str,
+    *,
+    dataset: str,
+    revision: str,
+    languages: Sequence[str] | Mapping[str, Sequence[str]],
+    **fields: Any,
 ) -> PositionTaskMetadata:
     """Return the metadata of a task, with defaults for the fields that position-aware tasks share.
 
@@ -60,10 +72,13 @@ def build_metadata(
         fields: Further fields of mteb's `TaskMetadata`; they override the defaults.
 
     Raises:
-        PosirError: The name is not allowed, mteb does not know a language code, or mteb refuses a field.
+        PosirError: The name is not allowed, mteb does not know a language code, or mteb refuses a
+            field.
     """
     defaults = {
-        "description": f"Position-aware retrieval: {name}. Every query has one relevant document and the span of its evidence.",
+        "description": f"Position-aware retrieval: {name}. Every query has one relevant document "
+        "and the "
+        "span of its evidence.",
         "type": "Retrieval",
         "category": "t2t",
         "modalities": ["text"],
@@ -76,12 +91,19 @@ def build_metadata(
         "prompt": {"query": QUERY_PROMPT},
         "bibtex_citation": "",
     }
-    given = {"name": name, "dataset": {"path": dataset, "revision": revision}, "eval_langs": languages}
+    given = {
+        "name": name,
+        "dataset": {"path": dataset, "revision": revision},
+        "eval_langs": languages,
+    }
     try:
         metadata = PositionTaskMetadata(**{**defaults, **given, **fields})
         check_name_and_languages(metadata)
     except ValidationError as error:
-        wrong = "; ".join(f"field '{'.'.join(map(str, problem['loc']))}': {problem['msg']}" for problem in error.errors())
+        wrong = "; ".join(
+            f"field '{'.'.join(map(str, problem['loc']))}': {problem['msg']}"
+            for problem in error.errors()
+        )
         raise PosirError(f"task '{name}': {wrong}") from error
     except ValueError as error:
         raise PosirError(f"task '{name}': {error}") from error
@@ -89,9 +111,13 @@ def build_metadata(
 
 
 def check_name_and_languages(metadata: TaskMetadata) -> None:
-    """Check the name of a task and its language codes; raise ValueError for one that is not allowed or not known to mteb."""
+    """Check the name of a task and its language codes; raise ValueError for one that is not allowed
+    or not known to mteb.
+    """
     if not TASK_NAME.fullmatch(metadata.name):
-        raise ValueError(f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'")
+        raise ValueError(
+            f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'"
+        )
     for code in metadata.bcp47_codes:
         try:
             check_code(code)

@@ -1,4 +1,6 @@
-"""PosIR: one task per language, and one per language against the English corpus; one mteb subset per domain."""
+"""PosIR: one task per language, and one per language against the English corpus; one mteb subset
+per domain.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -46,9 +48,12 @@ class PosirTask(PositionTask):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         default, folder = type(self).metadata, data_folder()
         if folder is None:
-            changes: dict[str, Any] = {"dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}}
+            changes: dict[str, Any] = {
+                "dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}
+            }
         else:
-            # The digest in the revision of local data takes time, so it is added when the data is loaded.
+            # The digest in the revision of local data takes time, so it is added when the data is
+            # loaded.
             present = self._present(LocalRepository(folder / folder_name(REPO_ID)))
             languages = next(iter(default.hf_subsets_to_langscripts.values()))
             changes = {"dataset": {"path": REPO_ID, "revision": LOCAL}}
@@ -62,11 +67,21 @@ class PosirTask(PositionTask):
 
     def _present(self, repository: Repository) -> list[str]:
         corpora = list_domains(repository, self.corpus_language.code)
-        present = [domain for domain in list_domains(repository, self.language.code) if domain in corpora]
-        return sorted(present, key=lambda domain: (DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS), domain))
+        present = [
+            domain for domain in list_domains(repository, self.language.code) if domain in corpora
+        ]
+        return sorted(
+            present,
+            key=lambda domain: (
+                DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS),
+                domain,
+            ),
+        )
 
     def has_data(self) -> bool:
-        """Return whether the data has any domain in the task's languages; raise DataError if it cannot be reached."""
+        """Return whether the data has any domain in the task's languages; raise DataError if it
+        cannot be reached.
+        """
         return bool(self._present(self._repository()))
 
     def explain_missing_data(self) -> str:
@@ -75,16 +90,21 @@ class PosirTask(PositionTask):
         return (
             f"{self._repository().location}: no {self.language.name} data; expected "
             f"{code}/<domain>/queries.parquet, {code}/<domain>/qrels/test.parquet and "
-            f"{self.corpus_language.code}/<domain>/corpus.parquet. Create them with `posir import`, or download them."
+            f"{self.corpus_language.code}/<domain>/corpus.parquet. Create them with `posir "
+            "import`, or download them."
         )
 
     def missing_subsets(self) -> list[str]:
-        """Return the domains of PosIR that are not in the data or were filtered out; none if only custom ones are evaluated."""
+        """Return the domains of PosIR that are not in the data or were filtered out; none if only
+        custom ones are evaluated.
+        """
         missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Make the domains in the data available, PosIR's and others; raise DataError if there is none in this language."""
+        """Make the domains in the data available, PosIR's and others; raise DataError if there is
+        none in this language.
+        """
         hide_tracebacks()
         if self.data_loaded:
             return
@@ -92,22 +112,32 @@ class PosirTask(PositionTask):
         if present := self._present(repository):
             if isinstance(repository, LocalRepository):
                 revision = repository.revision(self._files(repository, present))
-                self.metadata = self.metadata.model_copy(update={"dataset": {"path": REPO_ID, "revision": revision}})
+                self.metadata = self.metadata.model_copy(
+                    update={"dataset": {"path": REPO_ID, "revision": revision}}
+                )
             self._follow_listing(repository, present)
         super().load_data(num_proc, **kwargs)
 
     def _follow_listing(self, repository: Repository, present: list[str]) -> None:
         if unexpected := [domain for domain in present if domain not in self.metadata.hf_subsets]:
             listed = ", ".join(unexpected)
-            logger.warning("%s has domains unknown to posir: %s; they are evaluated too", repository.location, listed)
+            logger.warning(
+                "%s has domains unknown to posir: %s; they are evaluated too",
+                repository.location,
+                listed,
+            )
             languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
             known = self.metadata.hf_subsets_to_langscripts | dict.fromkeys(unexpected, languages)
             self.metadata = self.metadata.model_copy(update={"eval_langs": known})
-        # In place: mteb refers to this list object before the data is loaded, and then evaluates the subsets in it.
-        self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in present] + unexpected
+        # In place: mteb refers to this list object before the data is loaded, and then evaluates
+        # the subsets in it.
+        self.hf_subsets[:] = [
+            domain for domain in self.hf_subsets if domain in present
+        ] + unexpected
         if absent := self.missing_subsets():
             logger.warning(
-                "%s, %s: %d of PosIR's %d domains are not evaluated, so the result is marked as partial: %s",
+                "%s, %s: %d of PosIR's %d domains are not evaluated, so the result is marked as "
+                "partial: %s",
                 self.metadata.name,
                 repository.location,
                 len(absent),
@@ -126,35 +156,51 @@ class PosirTask(PositionTask):
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
         """Read one domain; raise DataError if it is missing or invalid."""
-        return read_domain(repository or self._repository(), self.language.code, self.corpus_language.code, subset)
+        return read_domain(
+            repository or self._repository(), self.language.code, self.corpus_language.code, subset
+        )
 
 
 @cache
 def build_posir_task(language: Language, corpus_language: Language) -> type[PosirTask]:
     """Create the task class of one language, or of one language against the corpus of another."""
-    parts = [language.name] if language == corpus_language else [language.name, corpus_language.name]
+    parts = (
+        [language.name] if language == corpus_language else [language.name, corpus_language.name]
+    )
     where = "" if len(parts) == 1 else f", searched in the {corpus_language.name} corpus"
     metadata = build_metadata(
         **declare_posir(language, corpus_language).fields(),
         description=(
-            f"Position-aware retrieval, {language.name} queries{where}: every query has one relevant document and the exact "
-            "span of its evidence there. nDCG@10 by position and length, and the Position Sensitivity Index."
+            f"Position-aware retrieval, {language.name} queries{where}: every query has one "
+            "relevant document and the exact "
+            "span of its evidence there. nDCG@10 by position and length, and the Position "
+            "Sensitivity Index."
         ),
         reference="https://arxiv.org/abs/2601.08363",
         date=("2026-01-13", "2026-01-13"),
         domains=["Web", "Written", "Non-fiction"],
         annotations_creators="LM-generated",
-        # The paper has no Chinese-English pair: its Chinese, like its English, comes from the crawled corpora themselves.
-        sample_creation="found" if language.name in ("English", "Chinese") else "machine-translated",
+        # The paper has no Chinese-English pair: its Chinese, like its English, comes from the
+        # crawled corpora themselves.
+        sample_creation="found"
+        if language.name in ("English", "Chinese")
+        else "machine-translated",
         bibtex_citation=POSIR,
     )
-    attributes = {"metadata": metadata, "language": language, "corpus_language": corpus_language, "__module__": __name__}
+    attributes = {
+        "metadata": metadata,
+        "language": language,
+        "corpus_language": corpus_language,
+        "__module__": __name__,
+    }
     documented = attributes | {"__doc__": f"PosIR, {' queries against documents in '.join(parts)}."}
     return type("PosIR" + "".join(parts).replace("-", ""), (PosirTask,), documented)
 
 
 MONOLINGUAL = {language: build_posir_task(language, language) for language in LANGUAGES}
-CROSS_LINGUAL = {language: build_posir_task(language, PIVOT) for language in LANGUAGES if language != PIVOT}
+CROSS_LINGUAL = {
+    language: build_posir_task(language, PIVOT) for language in LANGUAGES if language != PIVOT
+}
 
 
 class PosIRMini(PositionTask):
@@ -164,8 +210,10 @@ class PosIRMini(PositionTask):
     metadata = build_metadata(
         **MINI.fields(),
         description=(
-            "A small position-aware retrieval set that ships inside the package `posir`: 72 documents about invented things "
-            "of six kinds, easy to confuse, and 720 questions with exact spans, spread evenly over positions and lengths."
+            "A small position-aware retrieval set that ships inside the package `posir`: 72 "
+            "documents about invented things "
+            "of six kinds, easy to confuse, and 720 questions with exact spans, spread evenly "
+            "over positions and lengths."
         ),
         reference="https://pypi.org/project/posir/",
         date=("2026-11-20", "2026-11-20"),

@@ -5,7 +5,15 @@ from typing import Any, ClassVar
 
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.declared import FINEWEB, FINEWEB_RAW, FINEWEB_RAW_TINY, FINEWEB_TINY, SQUAD, SQUAD_TINY, DeclaredTask
+from posir_tasks.sources.declared import (
+    FINEWEB,
+    FINEWEB_RAW,
+    FINEWEB_RAW_TINY,
+    FINEWEB_TINY,
+    SQUAD,
+    SQUAD_TINY,
+    DeclaredTask,
+)
 from posir_tasks.sources.posq import (
     TINY_FINEWEB_CLASS,
     TINY_RAW_CLASS,
@@ -31,7 +39,8 @@ from posir_tasks.tasks.metadata import PositionTaskMetadata, build_metadata
 
 POSQ = """@inproceedings{zeng2025posq,
   title = {An Empirical Study of Position Bias in Modern Information Retrieval},
-  author = {Ziyang Zeng and Dun Zhang and Jiacheng Li and Panxiang Zou and Yudong Zhou and Yuqing Yang},
+  author = {Ziyang Zeng and Dun Zhang and Jiacheng Li and Panxiang Zou and Yudong Zhou and Yuqing
+    Yang},
   booktitle = {Findings of the Association for Computational Linguistics: EMNLP 2025},
   year = {2025},
   eprint = {2505.13950},
@@ -56,8 +65,12 @@ class PosqTask(PositionTask):
     metadata: PositionTaskMetadata
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        revision = requested_revision(self.repo_id, self.revision) if data_folder() is None else LOCAL
-        self.metadata = type(self).metadata.model_copy(update={"dataset": {"path": self.repo_id, "revision": revision}})
+        revision = (
+            requested_revision(self.repo_id, self.revision) if data_folder() is None else LOCAL
+        )
+        self.metadata = type(self).metadata.model_copy(
+            update={"dataset": {"path": self.repo_id, "revision": revision}}
+        )
         super().__init__(*args, **kwargs)
 
     @staticmethod
@@ -78,7 +91,8 @@ class PosqTask(PositionTask):
     def explain_missing_data(self) -> str:
         """Return where the data was looked for."""
         return (
-            f"{self.locate_subset('')[0].location}: no file of {self.metadata.name}; expected those of the dataset "
+            f"{self.locate_subset('')[0].location}: no file of {self.metadata.name}; expected "
+            "those of the dataset "
             f"{self.repo_id} on the Hub. Download them, or unset {DATA_VARIABLE}."
         )
 
@@ -91,9 +105,13 @@ class PosqTask(PositionTask):
         super().load_data(num_proc, **kwargs)
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:  # noqa: ARG002
-        """Return where the files of the dataset are, and the paths there of those in a local folder."""
+        """Return where the files of the dataset are, and the paths there of those in a local
+        folder.
+        """
         repository = open_repository(self.repo_id, self.revision)
-        return repository, self.list_files(repository) if isinstance(repository, LocalRepository) else []
+        return repository, self.list_files(repository) if isinstance(
+            repository, LocalRepository
+        ) else []
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:  # noqa: ARG002
         """Read the dataset; raise DataError if it cannot be read."""
@@ -102,7 +120,9 @@ class PosqTask(PositionTask):
 
 def _rename(task: type[PosqTask], declared: DeclaredTask, description: str) -> PositionTaskMetadata:
     dataset = {"path": declared.repository, "revision": declared.revision}
-    return task.metadata.model_copy(update={"name": declared.name, "description": description, "dataset": dataset})
+    return task.metadata.model_copy(
+        update={"name": declared.name, "description": description, "dataset": dataset}
+    )
 
 
 class SQuADPosQ(PosqTask):
@@ -112,7 +132,9 @@ class SQuADPosQ(PosqTask):
     repo_id, revision, read_from = SQUAD.repository, SQUAD.revision, staticmethod(read_squad)
     metadata = build_metadata(
         **SQUAD.fields(),
-        description="Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all 20,233 contexts as corpus, in "
+        description="Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all "
+        "20,233 "
+        "contexts as corpus, in "
         "six buckets of the answer's first character.",
         date=("2016-01-01", "2018-12-31"),
         domains=["Encyclopaedic", "Written"],
@@ -127,7 +149,9 @@ class SQuADPosQTiny(SQuADPosQ):
 
     read_from = staticmethod(lambda repository: sample_tiny_squad(read_squad(repository)))
     metadata = _rename(
-        SQuADPosQ, SQUAD_TINY, "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus."
+        SQuADPosQ,
+        SQUAD_TINY,
+        "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus.",
     )
 
 
@@ -135,10 +159,16 @@ class FineWebPosQ(PosqTask):
     """Generated questions about the beginning, the middle or the end of long web passages."""
 
     scheme = LabeledPositions()
-    repo_id, read_from, list_files = FINEWEB.repository, staticmethod(read_fineweb), staticmethod(list_fineweb_files)
+    repo_id, read_from, list_files = (
+        FINEWEB.repository,
+        staticmethod(read_fineweb),
+        staticmethod(list_fineweb_files),
+    )
     metadata = build_metadata(
         **FINEWEB.fields(),
-        description="Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: 25,775 questions about the "
+        description="Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: "
+        "25,775 "
+        "questions about the "
         "beginning, the middle or the end.",
         date=("2025-05-20", "2025-05-20"),
         domains=["Web", "Written", "Academic"],
@@ -151,22 +181,32 @@ class FineWebPosQ(PosqTask):
 class FineWebPosQTiny(FineWebPosQ):
     """The authors' sample of 1,000 questions per class, with the complete corpus."""
 
-    read_from = staticmethod(lambda repository: sample_tiny_fineweb(read_fineweb(repository), TINY_FINEWEB_CLASS))
+    read_from = staticmethod(
+        lambda repository: sample_tiny_fineweb(read_fineweb(repository), TINY_FINEWEB_CLASS)
+    )
     metadata = _rename(
         FineWebPosQ,
         FINEWEB_TINY,
-        "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; complete corpus.",
+        "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; "
+        "complete corpus.",
     )
 
 
 class FineWebPosQRaw(FineWebPosQ):
-    """The first release of FineWeb-PosQ, of the paper's first version, in which a question may have two labels."""
+    """The first release of FineWeb-PosQ, of the paper's first version, in which a question may have
+    two labels.
+    """
 
-    repo_id, read_from, list_files = FINEWEB_RAW.repository, staticmethod(read_fineweb_raw), staticmethod(list_raw_files)
+    repo_id, read_from, list_files = (
+        FINEWEB_RAW.repository,
+        staticmethod(read_fineweb_raw),
+        staticmethod(list_raw_files),
+    )
     metadata = _rename(
         FineWebPosQ,
         FINEWEB_RAW,
-        "The first release of FineWeb-PosQ (Benchmarking the Myopic Trap): 265,865 questions about 13,902 web passages, "
+        "The first release of FineWeb-PosQ (Benchmarking the Myopic Trap): 265,865 questions "
+        "about 13,902 web passages, "
         "labeled with one or two of beginning, middle and end; unfiltered.",
     )
 
@@ -174,12 +214,22 @@ class FineWebPosQRaw(FineWebPosQ):
 class FineWebPosQRawTiny(FineWebPosQRaw):
     """The authors' sample of 3,300 questions per class, with the complete corpus."""
 
-    read_from = staticmethod(lambda repository: sample_tiny_fineweb(read_fineweb_raw(repository), TINY_RAW_CLASS))
+    read_from = staticmethod(
+        lambda repository: sample_tiny_fineweb(read_fineweb_raw(repository), TINY_RAW_CLASS)
+    )
     metadata = _rename(
         FineWebPosQRaw,
         FINEWEB_RAW_TINY,
-        "The authors' sample of 3,300 questions per class of FineWeb-PosQ's first release; complete corpus.",
+        "The authors' sample of 3,300 questions per class of FineWeb-PosQ's first release; "
+        "complete corpus.",
     )
 
 
-POSQ_TASKS = (SQuADPosQ, SQuADPosQTiny, FineWebPosQ, FineWebPosQTiny, FineWebPosQRaw, FineWebPosQRawTiny)
+POSQ_TASKS = (
+    SQuADPosQ,
+    SQuADPosQTiny,
+    FineWebPosQ,
+    FineWebPosQTiny,
+    FineWebPosQRaw,
+    FineWebPosQRawTiny,
+)

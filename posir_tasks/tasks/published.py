@@ -1,7 +1,8 @@
-"""Tasks on published questions about whole documents: TyDi QA, MIRACL, RepLiQA and Natural Questions.
+"""Tasks on published questions about whole documents: TyDi QA, MIRACL, RepLiQA and Natural
+Questions.
 
-Their data is not on the Hub in the PosIR layout: a task reads the folder of its name below `POSIR_DATA`, which `posir import`
-wrote from the published files.
+Their data is not on the Hub in the PosIR layout: a task reads the folder of its name below
+`POSIR_DATA`, which `posir import` wrote from the published files.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,14 @@ from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import MIRACL, NATURAL_QUESTIONS, REPLIQA, TYDI, DeclaredTask
 from posir_tasks.sources.posir import SubsetKey, list_present_files, read_domain
-from posir_tasks.sources.repository import DATA_VARIABLE, LOCAL, LocalRepository, check_environment, data_folder, locate_dataset
+from posir_tasks.sources.repository import (
+    DATA_VARIABLE,
+    LOCAL,
+    LocalRepository,
+    check_environment,
+    data_folder,
+    locate_dataset,
+)
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import build_metadata
 
@@ -24,12 +32,15 @@ class PublishedTask(PositionTask):
     keys: ClassVar[Mapping[str, SubsetKey]]
     """Language and domain of each subset."""
     source: ClassVar[str]
-    """The place of the files, their size and license, and the command that makes the data, for messages."""
+    """The place of the files, their size and license, and the command that makes the data, for
+    messages.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         default = type(self).metadata
         if data_folder() is not None:
-            # The digest in the revision of local data takes time, so it is added when the data is loaded.
+            # The digest in the revision of local data takes time, so it is added when the data is
+            # loaded.
             spoken = default.hf_subsets_to_langscripts
             present = {subset: spoken[subset] for subset in self._present()} or spoken
             dataset = {**default.dataset, "revision": LOCAL}
@@ -43,7 +54,11 @@ class PublishedTask(PositionTask):
 
     def _present(self) -> list[str]:
         repository = self._repository()
-        return [name for name, key in self.keys.items() if all(repository.locate(file).is_file() for file in key.files)]
+        return [
+            name
+            for name, key in self.keys.items()
+            if all(repository.locate(file).is_file() for file in key.files)
+        ]
 
     def has_data(self) -> bool:
         """Return whether `POSIR_DATA` has any subset."""
@@ -52,7 +67,11 @@ class PublishedTask(PositionTask):
     def explain_missing_data(self) -> str:
         """Return where the data was looked for, and how it is made."""
         name = type(self).metadata.name
-        where = f"{self._repository().location}: no data" if data_folder() else f"{DATA_VARIABLE} is not set"
+        where = (
+            f"{self._repository().location}: no data"
+            if data_folder()
+            else f"{DATA_VARIABLE} is not set"
+        )
         return f"{name}: {where}. It is made from {self.source}; then set {DATA_VARIABLE}=data."
 
     def missing_subsets(self) -> list[str]:
@@ -63,10 +82,13 @@ class PublishedTask(PositionTask):
         """Make the imported subsets available, with the digest of their files as the revision."""
         if not self.data_loaded and self.has_data():
             present = self._present()
-            files = list_present_files(self._repository(), [self.keys[subset] for subset in present])
+            files = list_present_files(
+                self._repository(), [self.keys[subset] for subset in present]
+            )
             dataset = {**self.metadata.dataset, "revision": self._repository().revision(files)}
             self.metadata = self.metadata.model_copy(update={"dataset": dataset})
-            # In place: mteb refers to this list object before the data is loaded, and then evaluates the subsets in it.
+            # In place: mteb refers to this list object before the data is loaded, and then
+            # evaluates the subsets in it.
             self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in present]
         super().load_data(num_proc, **kwargs)
 
@@ -83,12 +105,15 @@ class PublishedTask(PositionTask):
 def _build_task(
     declared: DeclaredTask, files: str, given: str, domain: str | None = None, **fields: Any
 ) -> type[PublishedTask]:
-    """Create the task on a published dataset; `files` says where they are and how large, `given` what is imported.
+    """Create the task on a published dataset; `files` says where they are and how large, `given`
+    what is imported.
 
     The `domain` is that of all subsets, or else the name of each.
     """
     name, spoken = declared.name, dict(declared.languages)  # type: ignore[arg-type]
-    keys = {subset: SubsetKey(codes[0], codes[0], domain or subset) for subset, codes in spoken.items()}
+    keys = {
+        subset: SubsetKey(codes[0], codes[0], domain or subset) for subset, codes in spoken.items()
+    }
     key = next(iter(keys.values()))
     metadata = build_metadata(
         **declared.fields(),
@@ -96,9 +121,20 @@ def _build_task(
         reference=f"https://huggingface.co/datasets/{declared.repository}",
         **fields,
     )
-    command = f"posir import {given} --language {key.language} --domain {key.domain} --output data/{name}"
-    source = f"{files} ({metadata.license}): download it and run `{command}`, for each of {', '.join(keys)}"
-    attributes = {"metadata": metadata, "keys": keys, "source": source, "__module__": __name__, "__doc__": metadata.description}
+    command = (
+        f"posir import {given} --language {key.language} --domain {key.domain} --output data/{name}"
+    )
+    source = (
+        f"{files} ({metadata.license}): download it and run `{command}`, for each of "
+        f"{', '.join(keys)}"
+    )
+    attributes = {
+        "metadata": metadata,
+        "keys": keys,
+        "source": source,
+        "__module__": __name__,
+        "__doc__": metadata.description,
+    }
     return type(name.replace("-", ""), (PublishedTask,), attributes)
 
 
@@ -108,13 +144,17 @@ PUBLISHED_TASKS = (
         "tydiqa-v1.0-{train,dev}.jsonl.gz at storage.googleapis.com/tydiqa/v1.0, 1.6 GB and 150 MB",
         "tydiqa-v1.0-dev.jsonl.gz",
         "tydiqa",
-        description="TyDi QA's primary task: real questions in 11 languages, asked before reading, and Wikipedia articles.",
+        description="TyDi QA's primary task: real questions in 11 languages, asked before "
+        "reading, and "
+        "Wikipedia articles.",
         license="apache-2.0",
         annotations_creators="human-annotated",
         domains=["Encyclopaedic", "Written"],
         bibtex_citation="""@article{clark2020tydi,
-  title = {{TyDi QA}: A Benchmark for Information-Seeking Question Answering in Typologically Diverse Languages},
-  author = {Jonathan H. Clark and Eunsol Choi and Michael Collins and Dan Garrette and Tom Kwiatkowski and Vitaly Nikolaev
+  title = {{TyDi QA}: A Benchmark for Information-Seeking Question Answering in Typologically
+    Diverse Languages},
+  author = {Jonathan H. Clark and Eunsol Choi and Michael Collins and Dan Garrette and Tom
+    Kwiatkowski and Vitaly Nikolaev
     and Jennimaria Palomaki},
   journal = {Transactions of the Association for Computational Linguistics},
   year = {2020},
@@ -125,12 +165,14 @@ PUBLISHED_TASKS = (
         "miracl/miracl and miracl/miracl-corpus on the Hub, from 131,924 passages (Swahili)",
         "FOLDER",
         "miracl",
-        description="MIRACL's queries in 18 languages, and Wikipedia articles rebuilt from its passages.",
+        description="MIRACL's queries in 18 languages, and Wikipedia articles rebuilt from its "
+        "passages.",
         license="apache-2.0",
         annotations_creators="human-annotated",
         domains=["Encyclopaedic", "Written"],
         bibtex_citation="""@article{10.1162/tacl_a_00595,
-  author = {Zhang, Xinyu and Thakur, Nandan and Ogundepo, Odunayo and Kamalloo, Ehsan and Alfonso-Hermelo, David
+  author = {Zhang, Xinyu and Thakur, Nandan and Ogundepo, Odunayo and Kamalloo, Ehsan and
+    Alfonso-Hermelo, David
     and Li, Xiaoguang and Liu, Qun and Rezagholizadeh, Mehdi and Lin, Jimmy},
   doi = {10.1162/tacl_a_00595},
   journal = {Transactions of the Association for Computational Linguistics},
@@ -142,14 +184,18 @@ PUBLISHED_TASKS = (
     ),
     _build_task(
         REPLIQA,
-        "ServiceNow/repliqa on the Hub, data/repliqa_{0..4}-*.parquet, 89,770 questions on 17,954 documents",
+        "ServiceNow/repliqa on the Hub, data/repliqa_{0..4}-*.parquet, 89,770 questions on 17,954 "
+        "documents",
         "repliqa_0-*.parquet",
-        description="RepLiQA: questions on invented documents of about 1,000 words, whose paragraph is found once; by split.",
+        description="RepLiQA: questions on invented documents of about 1,000 words, whose "
+        "paragraph is "
+        "found once; by split.",
         license="cc-by-4.0",
         annotations_creators="human-annotated",
         domains=["Fiction", "Written"],
         bibtex_citation="""@misc{monteiro2024repliqa,
-  title = {{RepLiQA}: A Question-Answering Dataset for Benchmarking {LLMs} on Unseen Reference Content},
+  title = {{RepLiQA}: A Question-Answering Dataset for Benchmarking {LLMs} on Unseen Reference
+    Content},
   author = {Joao Monteiro and others},
   year = {2024},
   eprint = {2406.11811},
@@ -158,16 +204,22 @@ PUBLISHED_TASKS = (
     ),
     _build_task(
         NATURAL_QUESTIONS,
-        "nq-{train,dev}-*.jsonl.gz of Natural Questions, about 45 GB, or its simplified form, 4.4 GB",
+        "nq-{train,dev}-*.jsonl.gz of Natural Questions, about 45 GB, or its simplified form, 4.4 "
+        "GB",
         "FOLDER --split paragraph",
-        description="Natural Questions: real searches and whole Wikipedia pages; apart, long answers that are no paragraphs.",
+        description="Natural Questions: real searches and whole Wikipedia pages; apart, long "
+        "answers that "
+        "are no paragraphs.",
         license="cc-by-sa-3.0",
         annotations_creators="human-annotated",
         domains=["Encyclopaedic", "Written"],
         bibtex_citation="""@article{47761,
-  author = {Tom Kwiatkowski and Jennimaria Palomaki and Olivia Redfield and Michael Collins and Ankur Parikh and Chris Alberti
-    and Danielle Epstein and Illia Polosukhin and Matthew Kelcey and Jacob Devlin and Kenton Lee and Kristina N. Toutanova
-    and Llion Jones and Ming-Wei Chang and Andrew Dai and Jakob Uszkoreit and Quoc Le and Slav Petrov},
+  author = {Tom Kwiatkowski and Jennimaria Palomaki and Olivia Redfield and Michael Collins and
+    Ankur Parikh and Chris Alberti
+    and Danielle Epstein and Illia Polosukhin and Matthew Kelcey and Jacob Devlin and Kenton Lee and
+    Kristina N. Toutanova
+    and Llion Jones and Ming-Wei Chang and Andrew Dai and Jakob Uszkoreit and Quoc Le and Slav
+    Petrov},
   journal = {Transactions of the Association of Computational Linguistics},
   title = {Natural Questions: a Benchmark for Question Answering Research},
   year = {2019},

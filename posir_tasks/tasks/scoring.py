@@ -1,4 +1,5 @@
-"""Scores of search results on one subset of data: what mteb's tasks and the runs of any system have in common.
+"""Scores of search results on one subset of data: what mteb's tasks and the runs of any system have
+in common.
 
 Importing this module does not import mteb.
 """
@@ -17,7 +18,14 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.place_ranks import PlaceRanks
 from posir_tasks.plugin_api import score_result
-from posir_tasks.ranks import RankedQueries, Results, query_scores, rank_results, retrieval_scores, score_rankings
+from posir_tasks.ranks import (
+    RankedQueries,
+    Results,
+    query_scores,
+    rank_results,
+    retrieval_scores,
+    score_rankings,
+)
 from posir_tasks.read_part import ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
@@ -36,22 +44,27 @@ from posir_tasks.scores import ResultValues
 from posir_tasks.sources.data import Judgments, PositionData, digest_data
 from posir_tasks.tokens_read import TokensRead
 
-#: Cut-offs of scores. The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take ten times the memory and
-#: change no score.
+#: Cut-offs of scores. The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take
+#: ten times the memory and change no score.
 K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
 
-#: mteb's `RetrievalSplitData`; beside it the queries and the evidence of those that have one place, and the places of others.
+#: mteb's `RetrievalSplitData`; beside it the queries and the evidence of those that have one place,
+#: and the places of others.
 SplitData: TypeAlias = dict[str, Any]
 #: Rows of documents by id.
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 #: Ranks rotated versions, given what `RotationTest.rank` takes; None if none were asked for.
-Rotate: TypeAlias = Callable[[PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None]
+Rotate: TypeAlias = Callable[
+    [PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None
+]
 #: Finds the evidence of queries in what is read of the rows of their documents.
 ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
 
 
 def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
-    """Return data in the form of mteb's splits, with queries that have one place of evidence apart from the others."""
+    """Return data in the form of mteb's splits, with queries that have one place of evidence apart
+    from the others.
+    """
     judgments, (single, several) = Judgments.from_positions(data), data.divide_places()
     texts = {"id": list(judgments.queries), "text": list(judgments.queries.values())}
     return {
@@ -82,7 +95,9 @@ def select_texts(documents: Rows) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class QueryScores(Mapping[str, Mapping[str, float]]):
-    """The scores of each query under the names of pytrec_eval, as mteb passes them; computed on access."""
+    """The scores of each query under the names of pytrec_eval, as mteb passes them; computed on
+    access.
+    """
 
     ranks: Mapping[str, int]
     """Rank of the relevant document by query id; 0 where it is not among the results."""
@@ -131,15 +146,24 @@ class SubsetScorer:
     k_values: Sequence[int] = K_VALUES
     top_k: int = max(K_VALUES)
     missing_subsets: Sequence[str] = ()
-    compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: scores.compute_declared()
+    compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: (
+        scores.compute_declared()
+    )
     """Computes the scores beside mteb's own."""
 
     def score(
-        self, searched: SearchedSubset, timer: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext()
+        self,
+        searched: SearchedSubset,
+        timer: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext(),
     ) -> dict[str, Any]:
-        """Return a subset's entry in the result, without mteb's main score and its description of the subset."""
+        """Return a subset's entry in the result, without mteb's main score and its description of
+        the subset.
+        """
         data, evidence, ranked = searched.data, searched.data["evidence"], searched.ranked
-        is_single, phase = not len(data["places"].evidence), {"split": SPLIT, "subset": searched.name}
+        is_single, phase = (
+            not len(data["places"].evidence),
+            {"split": SPLIT, "subset": searched.name},
+        )
         with timer("Scoring", **phase):
             # mteb's scores of queries with several relevant documents need the grades of all.
             scores: dict[str, Any] = (
@@ -157,7 +181,9 @@ class SubsetScorer:
                 self.scheme, evidence, ranked.ranks, placed, searched.name, select_texts(documents)
             )
         with timer("Rotating documents", **phase):
-            rotations = searched.rotate(self.scheme, evidence, documents, ranks, searched.find_read, placed.read)
+            rotations = searched.rotate(
+                self.scheme, evidence, documents, ranks, searched.find_read, placed.read
+            )
         with timer("Scoring positions", **phase):
             by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
             places = None if is_single else self._rank_places(searched)
@@ -177,11 +203,21 @@ class SubsetScorer:
         return entry
 
     def _rank_places(self, searched: SearchedSubset) -> PlaceRanks:
-        """Rank the document of each place of queries with several, and find the places in what is read."""
+        """Rank the document of each place of queries with several, and find the places in what is
+        read.
+        """
         places: PositionData = searched.data["places"]
-        evidence, queries = places.evidence, [places.places[name].query for name in places.evidence.query_ids]
-        of_places = {name: searched.results.get(query, {}) for name, query in zip(evidence.query_ids, queries, strict=True)}
+        evidence, queries = (
+            places.evidence,
+            [places.places[name].query for name in places.evidence.query_ids],
+        )
+        of_places = {
+            name: searched.results.get(query, {})
+            for name, query in zip(evidence.query_ids, queries, strict=True)
+        }
         documents = select_relevant(searched.data["corpus"], evidence.document_ids)
         ranks = rank_results(of_places, evidence.positives()).ranks
         placed = searched.find_read(places.queries, evidence, documents)
-        return PlaceRanks.from_ranks(self.scheme, evidence, queries, ranks, placed, searched.name, select_texts(documents))
+        return PlaceRanks.from_ranks(
+            self.scheme, evidence, queries, ranks, placed, searched.name, select_texts(documents)
+        )

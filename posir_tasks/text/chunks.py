@@ -1,8 +1,10 @@
-"""Division of texts into overlapping chunks of consecutive tokens or sentences, or by any text splitter.
+"""Division of texts into overlapping chunks of consecutive tokens or sentences, or by any text
+splitter.
 
-Chunks are slices of the text, not decoded tokens. By default they overlap by half: consecutive chunks divide evidence at their
-edges, which is a position effect of its own. Chunks of a text splitter, such as those of LangChain, LlamaIndex and Chonkie, are
-located in the text that they are of.
+Chunks are slices of the text, not decoded tokens. By default they overlap by half: consecutive
+chunks divide evidence at their edges, which is a position effect of its own. Chunks of a text
+splitter, such as those of LangChain, LlamaIndex and Chonkie, are located in the text that they are
+of.
 """
 
 from __future__ import annotations
@@ -42,11 +44,15 @@ class Chunking:
 
     @property
     def step(self) -> int:
-        """Units from the start of a chunk to that of the next, at most its size: no unit is left out."""
+        """Units from the start of a chunk to that of the next, at most its size: no unit is left
+        out.
+        """
         return min(self.stride or max(1, self.size // 2), self.size)
 
     def group(self, units: int) -> list[tuple[int, int]]:
-        """Return the first unit of every chunk and the one after its last; at least one chunk, even of no unit."""
+        """Return the first unit of every chunk and the one after its last; at least one chunk, even
+        of no unit.
+        """
         chunks = [(0, min(self.size, units))]
         while chunks[-1][1] < units:
             start = chunks[-1][0] + self.step
@@ -54,9 +60,15 @@ class Chunking:
         return chunks
 
     def divide(self, text: str, units: Sequence[tuple[int, int]] | TokenSpans) -> list[str]:
-        """Return the chunks of a text, given the characters of its units; a text of one chunk is returned as it is."""
+        """Return the chunks of a text, given the characters of its units; a text of one chunk is
+        returned as it is.
+        """
         chunks = self.group(len(units))
-        return [text] if len(chunks) == 1 else [text[units[first][0] : units[after - 1][1]] for first, after in chunks]
+        return (
+            [text]
+            if len(chunks) == 1
+            else [text[units[first][0] : units[after - 1][1]] for first, after in chunks]
+        )
 
 
 @dataclass(frozen=True)
@@ -82,29 +94,48 @@ class TextSplitter:
         return self.split(text)
 
     def divide(self, text: str) -> DividedText:
-        """Return the chunks of a text; raise PosirError if the function raises or does not return a list of texts."""
+        """Return the chunks of a text; raise PosirError if the function raises or does not return a
+        list of texts.
+        """
         try:
             returned = self.split(text)
-            items = None if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable) else [*returned]
+            items = (
+                None
+                if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable)
+                else [*returned]
+            )
         except (Exception, SystemExit) as error:  # it is the user's own code
-            raise PosirError(f"{self.name}: raised {sanitized(summarize_error(error), 200)}, for {_quote(text)}.") from error
+            raise PosirError(
+                f"{self.name}: raised {sanitized(summarize_error(error), 200)}, for {_quote(text)}."
+            ) from error
         if items is None:
-            raise PosirError(f"{self.name}: returned {type(returned).__name__}; it must return a list of texts.")
+            raise PosirError(
+                f"{self.name}: returned {type(returned).__name__}; it must return a list of texts."
+            )
         chunks = [getattr(item, "text", item) for item in items]
         for place, chunk in enumerate(chunks):
             if not isinstance(chunk, str):
-                raise PosirError(f"{self.name}: item {place} of its list is {type(chunk).__name__}; it must be a text.")
+                raise PosirError(
+                    f"{self.name}: item {place} of its list is {type(chunk).__name__}; it must be "
+                    "a text."
+                )
         chunks = [chunk for chunk in chunks if chunk.strip()]
         if not chunks:
-            raise PosirError(f"{self.name}: returned no chunk, for {_quote(text)}; every text needs at least one.")
+            raise PosirError(
+                f"{self.name}: returned no chunk, for {_quote(text)}; every text needs at least "
+                "one."
+            )
         return DividedText(tuple(chunks), tuple(locate_chunks(text, chunks)))
 
     def divide_all(self, texts: Iterable[str]) -> list[DividedText]:
-        """Return the chunks of several texts; raise PosirError as `divide`, or if none of all chunks is in its text."""
+        """Return the chunks of several texts; raise PosirError as `divide`, or if none of all
+        chunks is in its text.
+        """
         divided = [self.divide(text) for text in texts]
         if divided and not any(span for text in divided for span in text.spans):
             raise PosirError(
-                f"{self.name}: none of its chunks is in the text that it was given, such as {_quote(divided[0].chunks[0])}. It "
+                f"{self.name}: none of its chunks is in the text that it was given, such as "
+                f"{_quote(divided[0].chunks[0])}. It "
                 "must return parts of the text; white space, case and punctuation may differ."
             )
         return divided
@@ -120,14 +151,23 @@ def load_splitter(reference: str) -> TextSplitter:
 
 
 def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSplitter]:
-    """Return functions by their names, numbered if they are the same; raise PosirError if one cannot be called."""
+    """Return functions by their names, numbered if they are the same; raise PosirError if one
+    cannot be called.
+    """
     named: dict[str, TextSplitter] = {}
-    for split in splitters if isinstance(splitters, Iterable) else [] if splitters is None else [splitters]:
+    for split in (
+        splitters if isinstance(splitters, Iterable) else [] if splitters is None else [splitters]
+    ):
         if not callable(split):
-            raise PosirError(f"chunkers: {type(split).__name__} cannot be called; give functions that divide a text.")
+            raise PosirError(
+                f"chunkers: {type(split).__name__} cannot be called; give functions that divide a "
+                "text."
+            )
         # A method or an instance has the name of its class.
         own = split if inspect.isfunction(split) else type(getattr(split, "__self__", split))
-        base = name = split.name if isinstance(split, TextSplitter) else getattr(own, "__name__", "")
+        base = name = (
+            split.name if isinstance(split, TextSplitter) else getattr(own, "__name__", "")
+        )
         while name in named:
             name = f"{base}#{int(name.partition('#')[2] or 1) + 1}"
         named[name] = TextSplitter(name, split.split if isinstance(split, TextSplitter) else split)

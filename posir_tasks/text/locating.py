@@ -1,7 +1,9 @@
-"""The place of a piece in the text that it was taken from, however a splitter or an index has rewritten it.
+"""The place of a piece in the text that it was taken from, however a splitter or an index has
+rewritten it.
 
-Splitters return parts of the text as they are, with other white space (a cleaner before the splitter), or decoded tokens: lower
-case, without accents, with blanks around punctuation. Each way is tried on what the ways before it do not find.
+Splitters return parts of the text as they are, with other white space (a cleaner before the
+splitter), or decoded tokens: lower case, without accents, with blanks around punctuation. Each way
+is tried on what the ways before it do not find.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from posir_tasks.text.spans import Span
 START = Span(-1, 0)
 #: Least similarity of letters and digits, of 100, at which a piece counts as found.
 SIMILAR = 90
-#: Largest product of the longer and the squared shorter length of two texts that are aligned: about a second.
+#: Largest product of the longer and the squared shorter length of two texts that are aligned: about
+#: a second.
 MAX_ALIGNED = 2 * 10**12
 
 
@@ -35,12 +38,20 @@ class Spelling:
     @classmethod
     def build(cls, text: str, spell: Callable[[str], str]) -> Spelling:
         """Spell each character of a text, which may be none or several."""
-        spelled = [(letter, place) for place, character in enumerate(text) for letter in spell(character)]
+        spelled = [
+            (letter, place) for place, character in enumerate(text) for letter in spell(character)
+        ]
         return cls("".join(letter for letter, _ in spelled), [place for _, place in spelled])
 
     def find(self, piece: str, previous: Span) -> Span | None:
-        """Return the place in the text of a piece in this spelling, sought from the previous place in the text on."""
-        before = previous if previous == START else Span(*(bisect_left(self.places, place) for place in previous))
+        """Return the place in the text of a piece in this spelling, sought from the previous place
+        in the text on.
+        """
+        before = (
+            previous
+            if previous == START
+            else Span(*(bisect_left(self.places, place) for place in previous))
+        )
         span = _find_next(self.text, piece, before) if piece else None
         return self.restore(span) if span else None
 
@@ -66,8 +77,9 @@ class TextLocator:
     def locate(self, piece: str, start: int | None = None, previous: Span = START) -> Span | None:
         """Return where a piece is; None if it is not in the text.
 
-        In this order: at its stated start; as it is, sought where the previous piece ends, from there on, then anywhere;
-        without white space; by its letters and digits alone, decomposed and without case; by their similarity.
+        In this order: at its stated start; as it is, sought where the previous piece ends, from
+        there on, then anywhere; without white space; by its letters and digits alone, decomposed
+        and without case; by their similarity.
         """
         if start is not None and start >= 0 and self.text.startswith(piece, start):
             return Span(start, start + len(piece))
@@ -80,10 +92,11 @@ class TextLocator:
 
 
 def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
-    """Return where each chunk is in a text, in the order of the text; None for a chunk that is not in it.
+    """Return where each chunk is in a text, in the order of the text; None for a chunk that is not
+    in it.
 
-    A chunk is sought where the one before it ends; then from there on, overlap allowed, as long as it adds to the one before;
-    then anywhere.
+    A chunk is sought where the one before it ends; then from there on, overlap allowed, as long as
+    it adds to the one before; then anywhere.
     """
     locator, spans, previous = TextLocator(text), list[Span | None](), START
     for chunk in chunks:
@@ -114,11 +127,17 @@ def _find_next(text: str, piece: str, previous: Span) -> Span | None:
 def _align(piece: str, text: str) -> Span | None:
     """Return the part of a text that is similar to a piece; None if none is."""
     alignment = align(piece, text, SIMILAR)
-    return Span(alignment.dest_start, alignment.dest_end) if alignment and alignment.score > SIMILAR else None
+    return (
+        Span(alignment.dest_start, alignment.dest_end)
+        if alignment and alignment.score > SIMILAR
+        else None
+    )
 
 
 def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:
-    """Return the most similar parts of two texts; None below a similarity in [0, 100], or if a search takes too long."""
+    """Return the most similar parts of two texts; None below a similarity in [0, 100], or if a
+    search takes too long.
+    """
     shorter, longer = sorted((len(piece), len(text)))
     if shorter == 0 or shorter * shorter * longer > MAX_ALIGNED:
         return None

@@ -1,7 +1,9 @@
-"""Rotated versions of a text: the same sentences from another beginning, so that evidence moves and nothing else changes.
+"""Rotated versions of a text: the same sentences from another beginning, so that evidence moves and
+nothing else changes.
 
-A text of units u_1 .. u_n has the versions u_k .. u_n u_1 .. u_(k-1), where k is the border nearest to none, one and two
-thirds of its characters. The same evidence then lies in each third of the text.
+A text of units u_1 .. u_n has the versions u_k .. u_n u_1 .. u_(k-1), where k is the border nearest
+to none, one and two thirds of its characters. The same evidence then lies in each third of the
+text.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ VERSIONS = 3
 #: Longest heading, in words.
 MAX_HEADING_WORDS = 12
 MARKDOWN_HEADING = re.compile(r"#{1,6}\s")
-#: The end of a sentence: a full stop of any script, or another mark, with closing quotes and brackets behind it.
+#: The end of a sentence: a full stop of any script, or another mark, with closing quotes and
+#: brackets behind it.
 FINAL_PUNCTUATION = re.compile(r"[.!?,:;…。！？，：；．｡؟؛۔।॥։።၊။។៕][\"'”’»›)\]）」』】]*$")
 #: Bytes of the digest that orders texts and chooses among excerpts.
 DIGEST_BYTES = 8
@@ -41,7 +44,9 @@ class Version:
 
     text: str
     number: int
-    """0 for the text itself, 1 and 2 for the version that begins about one and two thirds into it."""
+    """0 for the text itself, 1 and 2 for the version that begins about one and two thirds into
+    it.
+    """
     offset: int = 0
     """First character of the part of the original that is rotated."""
     border: int = 0
@@ -50,7 +55,9 @@ class Version:
     """Characters of the version before the part that was moved behind it, the seam included."""
 
     def move(self, span: Span) -> Span:
-        """Return where a span of the original is in the version; the version must hold all of it."""
+        """Return where a span of the original is in the version; the version must hold all of
+        it.
+        """
         start = span.start - self.offset
         end = span.end - self.offset
         shift = -self.border if start >= self.border else self.tail
@@ -65,8 +72,8 @@ def hash_text(text: str) -> int:
 def find_units(text: str, language: str, evidence: Sequence[Span]) -> list[Span]:
     """Divide a text into the units that a rotation keeps whole.
 
-    Units are sentences. White space belongs to the unit before it, a heading to the unit after it. A border within evidence
-    is none.
+    Units are sentences. White space belongs to the unit before it, a heading to the unit after it.
+    A border within evidence is none.
 
     Args:
         text: Any text.
@@ -102,8 +109,9 @@ def _is_heading(unit: str) -> bool:
 def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> list[Version]:
     """Return the versions of a text, or of a part of it that begins and ends with a unit.
 
-    The first version is the text itself, or the part without white space at its end. Of two versions that begin at the same
-    border there is one, so that there are one to `VERSIONS` of them.
+    The first version is the text itself, or the part without white space at its end. Of two
+    versions that begin at the same border there is one, so that there are one to `VERSIONS` of
+    them.
     """
     if part is None:
         rotated = text
@@ -139,11 +147,13 @@ def _find_seam(text: str) -> str:
     return "" if is_unspaced(text) else " "
 
 
-def choose_excerpt(text: str, units: Sequence[Span], sizes: Sequence[int], room: int, evidence: Sequence[Span]) -> Span | None:
+def choose_excerpt(
+    text: str, units: Sequence[Span], sizes: Sequence[int], room: int, evidence: Sequence[Span]
+) -> Span | None:
     """Choose an excerpt of whole units that fits into a window.
 
-    Of the longest runs that fit from each unit on, those with the most evidence whole inside; of these, one that depends on
-    the text alone.
+    Of the longest runs that fit from each unit on, those with the most evidence whole inside; of
+    these, one that depends on the text alone.
 
     Args:
         text: The text.
@@ -164,7 +174,9 @@ def choose_excerpt(text: str, units: Sequence[Span], sizes: Sequence[int], room:
             runs.append(Span(unit.start, units[last].end))
     if not runs:
         return None
-    counts = [sum(run.start <= span.start and span.end <= run.end for span in evidence) for run in runs]
+    counts = [
+        sum(run.start <= span.start and span.end <= run.end for span in evidence) for run in runs
+    ]
     best = [run for run, count in zip(runs, counts, strict=True) if count == max(counts)]
     return best[hash_text(text) % len(best)]
 
@@ -181,7 +193,8 @@ def count_units(text: str, units: Sequence[Span], tokenizer: Tokenizer) -> list[
 def locate_in_tokens(spans: Sequence[Span], tokens: Integers) -> list[float]:
     """Return the middle of each span as a share of a text's tokens, in [0, 1].
 
-    `tokens` are the first and one past the last character of each token, shape (tokens, 2), at least one token.
+    `tokens` are the first and one past the last character of each token, shape (tokens, 2), at
+    least one token.
     """
     begins, ends = tokens.T
     starts = np.searchsorted(ends, [span.start for span in spans], side="right")

@@ -29,12 +29,16 @@ class Span(NamedTuple):
 
 
 def find_third(span: Span, characters: int) -> int:
-    """Return the third, 0 to 2, of a text of that many characters that holds the midpoint of a span."""
+    """Return the third, 0 to 2, of a text of that many characters that holds the midpoint of a
+    span.
+    """
     return min(2, int(span.middle * 3 / characters))
 
 
 def to_characters(content: bytes, start: int, end: int) -> Span:
-    """Return the characters of a span of bytes of UTF-8; raise ValueError if it is outside, empty or divides a character."""
+    """Return the characters of a span of bytes of UTF-8; raise ValueError if it is outside, empty
+    or divides a character.
+    """
     if not 0 <= start < end <= len(content):
         raise ValueError("its span of bytes is not within its document")
     try:

@@ -1,7 +1,8 @@
-"""Tokens of a text, counted and located: those of a tokenizer of transformers, or estimated from bytes.
+"""Tokens of a text, counted and located: those of a tokenizer of transformers, or estimated from
+bytes.
 
-Special tokens and truncation belong to a model's input, not to a text. Code that needs the input itself asks the model:
-`search/input_window.py`, late chunks and gradient saliency.
+Special tokens and truncation belong to a model's input, not to a text. Code that needs the input
+itself asks the model: `search/input_window.py`, late chunks and gradient saliency.
 """
 
 from __future__ import annotations
@@ -49,21 +50,29 @@ class Tokenizer(ABC):
 
 @dataclass(frozen=True)
 class EstimatedTokenizer(Tokenizer):
-    """A tokenizer with a token for every four bytes, as `estimate_tokens` counts; each has the words that begin in it."""
+    """A tokenizer with a token for every four bytes, as `estimate_tokens` counts; each has the
+    words that begin in it.
+    """
 
     def count(self, text: str) -> int:
         """Return the estimated number of tokens of a text."""
         return max(1, estimate_tokens(text))
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
-        """Return the tokens of each text; together they have all of its words, and no word is divided."""
+        """Return the tokens of each text; together they have all of its words, and no word is
+        divided.
+        """
         grouped = list[TokenSpans]()
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
             if len(words):
                 sizes = [len(piece.encode()) for piece in split_words(text)]
-                word_of_token = np.searchsorted(np.cumsum(sizes), np.arange(0, sum(sizes), BYTES_PER_TOKEN), side="right")
-                last_of_token = np.maximum(word_of_token, np.append(word_of_token[1:], len(words)) - 1)
+                word_of_token = np.searchsorted(
+                    np.cumsum(sizes), np.arange(0, sum(sizes), BYTES_PER_TOKEN), side="right"
+                )
+                last_of_token = np.maximum(
+                    word_of_token, np.append(word_of_token[1:], len(words)) - 1
+                )
                 words = np.stack([words[word_of_token, 0], words[last_of_token, 1]], axis=1)
             grouped.append(words)
         return grouped
@@ -85,7 +94,8 @@ class ModelTokenizer(Tokenizer):
             return cls(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
         except Exception as error:
             raise PosirError(
-                f"tokenizer '{name}' cannot be loaded ({summarize_error(error)}). Give a name on the Hub or a folder with its "
+                f"tokenizer '{name}' cannot be loaded ({summarize_error(error)}). Give a name on "
+                "the Hub or a folder with its "
                 "files; without --tokenizer, one token is counted for every four bytes."
             ) from error
 
@@ -111,7 +121,10 @@ class ModelTokenizer(Tokenizer):
         """Return the tokens of each text; raise PosirError if the tokenizer is a slow one."""
         if not self.locates_tokens:
             name = self.tokenizer.name_or_path
-            raise PosirError(f"tokenizer '{name}' does not say where its tokens are in a text. Choose one with a fast version.")
+            raise PosirError(
+                f"tokenizer '{name}' does not say where its tokens are in a text. Choose one with "
+                "a fast version."
+            )
         return [
             np.array([span for span in spans if span[1] > span[0]], np.int64).reshape(-1, 2)
             for batch in self._encode(texts, return_offsets_mapping=True)
@@ -119,17 +132,26 @@ class ModelTokenizer(Tokenizer):
         ]
 
     def _encode(self, texts: Sequence[str], **options: bool) -> Iterator[Any]:
-        batches = [list(texts[start : start + BATCH_SIZE]) for start in range(0, len(texts), BATCH_SIZE)]
+        batches = [
+            list(texts[start : start + BATCH_SIZE]) for start in range(0, len(texts), BATCH_SIZE)
+        ]
         for batch in progress(batches, "Counting tokens"):
             yield self.tokenizer(batch, **WHOLE, **options)
 
 
 def find_tokenizer(model: Any) -> ModelTokenizer | None:
-    """Return the tokenizer of a model of mteb or sentence-transformers; None if it has none here."""
+    """Return the tokenizer of a model of mteb or sentence-transformers; None if it has none
+    here.
+    """
     from transformers import PreTrainedTokenizerBase
 
-    tokenizers = (getattr(owner, "tokenizer", None) for owner in (getattr(model, "model", None), model))
-    return next((ModelTokenizer(own) for own in tokenizers if isinstance(own, PreTrainedTokenizerBase)), None)
+    tokenizers = (
+        getattr(owner, "tokenizer", None) for owner in (getattr(model, "model", None), model)
+    )
+    return next(
+        (ModelTokenizer(own) for own in tokenizers if isinstance(own, PreTrainedTokenizerBase)),
+        None,
+    )
 
 
 def load_tokenizer(name: str | None) -> Tokenizer:

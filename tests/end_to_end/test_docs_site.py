@@ -1,4 +1,6 @@
-"""The documentation site: strictly built from the pages and the code, readable without a network."""
+"""The documentation site: strictly built from the pages and the code, readable without a
+network.
+"""
 
 import re
 import shutil
@@ -24,29 +26,50 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "zensical.toml", folder)
     (folder / "none").mkdir()
     board = (BIN / "posir", "leaderboard", "build", "--results", "none", "--output", "site/board")
-    for command in ((sys.executable, "docs_site/reference.py"), (BIN / "zensical", "build", "--strict"), board):
+    for command in (
+        (sys.executable, "docs_site/reference.py"),
+        (BIN / "zensical", "build", "--strict"),
+        board,
+    ):
         done = run_process(*command, cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
 
 
 def test_the_navigation_has_every_page():
-    pages = set(re.findall(r"'([^']+\.md)'", str(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"])))
-    files = [file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md") if "upstream" not in file.parts]
+    pages = set(
+        re.findall(
+            r"'([^']+\.md)'",
+            str(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]),
+        )
+    )
+    files = [
+        file.relative_to(DOCS).as_posix()
+        for file in DOCS.rglob("*.md")
+        if "upstream" not in file.parts
+    ]
     generated = {name for name in pages if name.startswith("reference/")}
     assert pages - generated == {*files} - generated
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.stem
+)
 def test_links_lead_to_files(page: Path):
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
-    assert [link for link in links if not link.startswith("reference/") and not (page.parent / link).exists()] == []
+    assert [
+        link
+        for link in links
+        if not link.startswith("reference/") and not (page.parent / link).exists()
+    ] == []
 
 
 @pytest.mark.slow
 def test_the_reference_has_every_command_and_declared_score(site: Path):
     commands = (site / "reference" / "commands.html").read_text()
-    assert {"posir report", "posir compare", "posir build"} <= set(re.findall(r"<code>(posir [a-z-]+)</code>", commands))
+    assert {"posir report", "posir compare", "posir build"} <= set(
+        re.findall(r"<code>(posir [a-z-]+)</code>", commands)
+    )
     assert "position_effect" in (site / "reference" / "scores.html").read_text()
 
 
@@ -55,12 +78,18 @@ def test_pages_load_nothing_from_other_servers(site: Path):
     sources = re.compile(
         r'<(?:script|img|iframe)[^>]*\ssrc="(https?:[^"]+)|<link[^>]*\srel="(?:stylesheet|preload)"[^>]*href="(https?:[^"]+)'
     )
-    assert [match.group() for file in site.rglob("*.html") for match in sources.finditer(file.read_text())] == []
+    assert [
+        match.group()
+        for file in site.rglob("*.html")
+        for match in sources.finditer(file.read_text())
+    ] == []
 
 
 @pytest.mark.slow
 def test_the_first_page_opens_the_board(site: Path):
-    assert set(re.findall(r'href="(board/[^"]+)"', (site / "index.html").read_text())) == {"board/index.html"}
+    assert set(re.findall(r'href="(board/[^"]+)"', (site / "index.html").read_text())) == {
+        "board/index.html"
+    }
     assert (site / "board" / "index.html").is_file()
 
 

@@ -1,4 +1,6 @@
-"""Every format and every command that reads data: what the format holds is used, and the rest is refused in one sentence."""
+"""Every format and every command that reads data: what the format holds is used, and the rest is
+refused in one sentence.
+"""
 
 import gzip
 import json
@@ -25,14 +27,25 @@ from posir_train.examples import read_examples
 from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.commands import run
-from tests.support.datasets import POSIR_FOLDER, build_squad, posir_tables, write_beir_folder, write_domain
+from tests.support.datasets import (
+    POSIR_FOLDER,
+    build_squad,
+    posir_tables,
+    write_beir_folder,
+    write_domain,
+)
 from tests.support.hub import serve
 from tests.support.models import write_tiny_model
 
 EXAMPLES = build_examples(articles=6, questions=6)
 TEXTS = {document.id: document.text for document in EXAMPLES.documents}
-ASKED = {example.id: (example.question, example.document.id, example.evidence) for example in EXAMPLES.examples}
-QUESTIONS = sorted((question, TEXTS[document], answer) for question, document, answer in ASKED.values())
+ASKED = {
+    example.id: (example.question, example.document.id, example.evidence)
+    for example in EXAMPLES.examples
+}
+QUESTIONS = sorted(
+    (question, TEXTS[document], answer) for question, document, answer in ASKED.values()
+)
 
 
 def write_lines(file: Path, rows: list[dict]) -> Path:
@@ -105,9 +118,14 @@ def question_parquet(folder: Path) -> Path:
 
 
 def beir(folder: Path, texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> Path:
-    queries = [{"_id": name, "text": question, "answer": answer} for name, (question, _, answer) in asked.items()]
+    queries = [
+        {"_id": name, "text": question, "answer": answer}
+        for name, (question, _, answer) in asked.items()
+    ]
     qrels = [(name, document, 1) for name, (_, document, _) in asked.items()]
-    return write_beir_folder(folder, [{"_id": name, "text": text} for name, text in texts.items()], queries, qrels)
+    return write_beir_folder(
+        folder, [{"_id": name, "text": text} for name, text in texts.items()], queries, qrels
+    )
 
 
 def compressed_beir(folder: Path) -> Path:
@@ -118,10 +136,16 @@ def compressed_beir(folder: Path) -> Path:
 
 
 def beir_of_sentences(folder: Path) -> Path:
-    """Write evidence as SciFact does: the numbers of the sentences that have it, whose text is the evidence."""
+    """Write evidence as SciFact does: the numbers of the sentences that have it, whose text is the
+    evidence.
+    """
     beir(folder)
     queries = [
-        {"_id": name, "text": question, "metadata": {document: [{"sentences": [find_sentence(TEXTS[document], answer)[0]]}]}}
+        {
+            "_id": name,
+            "text": question,
+            "metadata": {document: [{"sentences": [find_sentence(TEXTS[document], answer)[0]]}]},
+        }
         for name, (question, document, answer) in ASKED.items()
     ]
     write_lines(folder / "queries.jsonl", queries)
@@ -130,7 +154,9 @@ def beir_of_sentences(folder: Path) -> Path:
 
 def find_sentence(text: str, answer: str) -> tuple[int, str]:
     sentences = [span.of(text) for span in find_sentences(text, "eng-Latn")]
-    return next((number, sentence) for number, sentence in enumerate(sentences) if answer in sentence)
+    return next(
+        (number, sentence) for number, sentence in enumerate(sentences) if answer in sentence
+    )
 
 
 def plain_texts(folder: Path, texts: Mapping[str, str] = TEXTS) -> Path:
@@ -141,7 +167,9 @@ def plain_texts(folder: Path, texts: Mapping[str, str] = TEXTS) -> Path:
 
 
 def text_lines(folder: Path) -> Path:
-    return write_lines(folder / "texts.jsonl", [{"_id": name, "text": text} for name, text in TEXTS.items()])
+    return write_lines(
+        folder / "texts.jsonl", [{"_id": name, "text": text} for name, text in TEXTS.items()]
+    )
 
 
 def compressed_text_lines(folder: Path) -> Path:
@@ -149,14 +177,25 @@ def compressed_text_lines(folder: Path) -> Path:
 
 
 def text_parquet(folder: Path) -> Path:
-    pl.DataFrame({"id": list(TEXTS), "text": list(TEXTS.values())}).write_parquet(folder / "texts.parquet")
+    pl.DataFrame({"id": list(TEXTS), "text": list(TEXTS.values())}).write_parquet(
+        folder / "texts.parquet"
+    )
     return folder / "texts.parquet"
 
 
 WITH_QUESTIONS = (
-    layout, parent_of_layout, language_of_layout, squad_file, compressed_squad_file, question_lines, question_parquet, beir,
-    compressed_lines, compressed_beir, folder_of_questions_and_texts,
-)  # fmt: skip
+    layout,
+    parent_of_layout,
+    language_of_layout,
+    squad_file,
+    compressed_squad_file,
+    question_lines,
+    question_parquet,
+    beir,
+    compressed_lines,
+    compressed_beir,
+    folder_of_questions_and_texts,
+)
 TEXTS_ALONE = (plain_texts, text_lines, compressed_text_lines, text_parquet)
 
 
@@ -165,7 +204,9 @@ def texts_of_inspect(source: str) -> list[str]:
 
 
 def texts_of_build(source: str) -> list[str]:
-    settings = BuildSettings.model_construct(documents=source, text_field=None, id_field=None, revision=None)
+    settings = BuildSettings.model_construct(
+        documents=source, text_field=None, id_field=None, revision=None
+    )
     return [document.text for document in open_source(settings).read_texts()]
 
 
@@ -191,14 +232,25 @@ def questions_of_mitigate(source: str) -> list[tuple[str, str, str]]:
     (subset,) = task.hf_subsets
     data = task.read_subset(subset)
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    rows = zip(data.queries["text"], data.evidence.document_ids, data.evidence.starts, data.evidence.ends, strict=True)
-    return [(question, texts[document], texts[document][start:end]) for question, document, start, end in rows]
+    rows = zip(
+        data.queries["text"],
+        data.evidence.document_ids,
+        data.evidence.starts,
+        data.evidence.ends,
+        strict=True,
+    )
+    return [
+        (question, texts[document], texts[document][start:end])
+        for question, document, start, end in rows
+    ]
 
 
 def questions_of_import(source: str) -> list[tuple[str, str, str]]:
     imported = collect_questions(read_sources([Path(source)]), "facts", repair=False)
     texts = imported.documents
-    rows = [(text, texts[document], list(span)) for text, document, span in imported.questions.values()]
+    rows = [
+        (text, texts[document], list(span)) for text, document, span in imported.questions.values()
+    ]
     return [(question, text, text[slice(*span)]) for question, text, span in rows]
 
 
@@ -208,26 +260,37 @@ def test_every_command_that_takes_texts_reads_every_format(tmp_path, write, read
     assert {*read(str(write(tmp_path)))} == {*TEXTS.values()}
 
 
-@pytest.mark.parametrize("read", [questions_of_probe, questions_of_train, questions_of_mitigate, questions_of_import])
+@pytest.mark.parametrize(
+    "read", [questions_of_probe, questions_of_train, questions_of_mitigate, questions_of_import]
+)
 @pytest.mark.parametrize("write", WITH_QUESTIONS)
 def test_every_command_that_takes_questions_reads_every_format_that_has_them(tmp_path, write, read):
     assert sorted(read(str(write(tmp_path)))) == QUESTIONS
 
 
-@pytest.mark.parametrize("read", [questions_of_probe, questions_of_train, questions_of_mitigate, questions_of_import])
+@pytest.mark.parametrize(
+    "read", [questions_of_probe, questions_of_train, questions_of_mitigate, questions_of_import]
+)
 def test_every_command_that_takes_questions_reads_the_evidence_of_scifact(tmp_path, read):
-    expected = sorted((question, text, find_sentence(text, answer)[1]) for question, text, answer in QUESTIONS)
+    expected = sorted(
+        (question, text, find_sentence(text, answer)[1]) for question, text, answer in QUESTIONS
+    )
     assert sorted(read(str(beir_of_sentences(tmp_path)))) == expected
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[:-20], lambda _: b"{}", lambda content: content[:40] + b"!" * 80])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: content[:-20], lambda _: b"{}", lambda content: content[:40] + b"!" * 80],
+)
 @pytest.mark.parametrize("write", [compressed_squad_file, compressed_lines, compressed_beir])
 def test_a_damaged_compressed_file_is_one_sentence(tmp_path, write, damage):
     source = write(tmp_path)
     file = source if source.is_file() else source / "corpus.jsonl.gz"
     file.write_bytes(damage(file.read_bytes()))
     for read in (questions_of_import, texts_of_build, texts_of_inspect):
-        with pytest.raises(DataError, match=r"(facts.jsonl?|corpus.jsonl)\.gz: .*not a complete gzip file \("):
+        with pytest.raises(
+            DataError, match=r"(facts.jsonl?|corpus.jsonl)\.gz: .*not a complete gzip file \("
+        ):
             read(str(source))
 
 
@@ -249,9 +312,18 @@ def test_a_dataset_of_the_hub_is_taken_by_every_command(tmp_path, write):
     }
     with serve("some/facts", root, "a" * 40) as hub:
         variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
-        outcomes = {name: run("posir", *map(str, command), **variables) for name, command in commands.items()}
-    assert {name: outcome.stderr for name, outcome in outcomes.items() if outcome.returncode and name != "absent"} == {}
-    assert "some/other: no such file or folder, and no dataset on the Hub" in outcomes["absent"].stderr
+        outcomes = {
+            name: run("posir", *map(str, command), **variables)
+            for name, command in commands.items()
+        }
+    assert {
+        name: outcome.stderr
+        for name, outcome in outcomes.items()
+        if outcome.returncode and name != "absent"
+    } == {}
+    assert (
+        "some/other: no such file or folder, and no dataset on the Hub" in outcomes["absent"].stderr
+    )
 
 
 @pytest.mark.parametrize("write", WITH_QUESTIONS)
@@ -263,7 +335,9 @@ def test_statistics_are_of_every_format_that_has_questions(tmp_path, write):
 @pytest.mark.parametrize("read", [questions_of_train, questions_of_mitigate, compute_statistics])
 @pytest.mark.parametrize("write", TEXTS_ALONE)
 def test_texts_alone_are_refused_where_questions_are_needed(tmp_path, write, read):
-    with pytest.raises(DataError, match=r"has no questions with the span of their evidence, which posir .* needs"):
+    with pytest.raises(
+        DataError, match=r"has no questions with the span of their evidence, which posir .* needs"
+    ):
         read(str(write(tmp_path)))
 
 
@@ -287,14 +361,24 @@ def test_the_folder_of_the_data_and_its_parent_can_be_given_to_posir_data(tmp_pa
     assert questions_of_train("PosIR-English") == questions_of_train(str(folder))
 
 
-def test_a_file_that_is_not_utf_8_is_skipped_by_every_command_and_its_byte_is_named(tmp_path, caplog):
+def test_a_file_that_is_not_utf_8_is_skipped_by_every_command_and_its_byte_is_named(
+    tmp_path, caplog
+):
     plain_texts(tmp_path)
     (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
     skipped = ("latin.txt", "not UTF-8", "byte 0xf6 at 2")
-    assert [(skip.name, skip.reason, skip.detail) for skip in read_texts(str(tmp_path)).skipped] == [skipped]
-    assert [(skip.name, skip.reason, skip.detail) for skip in open_probe_source(str(tmp_path)).skipped] == [skipped]
-    settings = BuildSettings.model_construct(documents=str(tmp_path), text_field=None, id_field=None, revision=None)
-    assert [getattr(item, "detail", "") for item in open_source(settings).read_texts()].count(skipped[-1]) == 1
+    assert [
+        (skip.name, skip.reason, skip.detail) for skip in read_texts(str(tmp_path)).skipped
+    ] == [skipped]
+    assert [
+        (skip.name, skip.reason, skip.detail) for skip in open_probe_source(str(tmp_path)).skipped
+    ] == [skipped]
+    settings = BuildSettings.model_construct(
+        documents=str(tmp_path), text_field=None, id_field=None, revision=None
+    )
+    assert [getattr(item, "detail", "") for item in open_source(settings).read_texts()].count(
+        skipped[-1]
+    ) == 1
     (tmp_path / "facts.json").write_text(json.dumps(build_squad(TEXTS, ASKED)))
     assert len(read_examples(open_dataset(str(tmp_path))).examples) == 36
     assert "Skipped: 1 not UTF-8 (latin.txt: byte 0xf6 at 2)" in caplog.text
@@ -302,7 +386,10 @@ def test_a_file_that_is_not_utf_8_is_skipped_by_every_command_and_its_byte_is_na
 
 def test_a_german_file_is_german(tmp_path):
     file = tmp_path / "fragen.json"
-    text = "Die Mühle am Fluss brannte im Jahr 1901 ab. Niemand im Dorf wusste, warum das geschehen war."
+    text = (
+        "Die Mühle am Fluss brannte im Jahr 1901 ab. Niemand im Dorf wusste, warum das geschehen "
+        "war."
+    )
     answers = [{"text": "1901", "answer_start": text.index("1901")}]
     paragraph = {"context": text, "qas": [{"question": "Wann?", "answers": answers}]}
     file.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))

@@ -1,4 +1,6 @@
-"""The plain `mteb` command and `import mteb` have the tasks, and still work if posir cannot add them."""
+"""The plain `mteb` command and `import mteb` have the tasks, and still work if posir cannot add
+them.
+"""
 
 import json
 import re
@@ -8,14 +10,28 @@ import pytest
 from tests.support.commands import python, python_with_mteb, run
 from tests.support.models import write_tiny_model
 
-LANGUAGES = ["English", "Chinese", "Arabic", "German", "French", "Italian", "Korean", "Portuguese", "Russian", "Spanish"]
+LANGUAGES = [
+    "English",
+    "Chinese",
+    "Arabic",
+    "German",
+    "French",
+    "Italian",
+    "Korean",
+    "Portuguese",
+    "Russian",
+    "Spanish",
+]
 TASKS = {
     *(f"PosIR-{language}{sample}" for language in LANGUAGES for sample in ("", "-Nano")),
     *(f"PosIR-{language}-English" for language in LANGUAGES[1:]),
     *("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "FineWeb-PosQ", "FineWeb-PosQ-Tiny", "PosIR-Mini"),
     *("FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny"),
 }
-NAMES = "import json, mteb; print(json.dumps([t.metadata.name for t in mteb.get_tasks(task_types=['Retrieval'])]))"
+NAMES = (
+    "import json, mteb; print(json.dumps([t.metadata.name for t in "
+    "mteb.get_tasks(task_types=['Retrieval'])]))"
+)
 
 
 def test_available_tasks_lists_every_task():
@@ -34,11 +50,13 @@ def test_tasks_benchmarks_and_models_are_found_by_name_type_and_language():
         "for task in builtin_task_classes():\n"
         "    task.metadata._validate_metadata(); assert task.metadata.prompt\n"
         "    assert task.metadata.is_filled() or task.metadata.date is None, task\n"
-        "subsets = mteb.get_task('PosIR-German', hf_subsets=['sports', 'game']), mteb.get_task('PosIR-German')\n"
+        "subsets = mteb.get_task('PosIR-German', hf_subsets=['sports', 'game']), "
+        "mteb.get_task('PosIR-German')\n"
         "print(json.dumps([sorted(subsets[0].hf_subsets), len(subsets[1].hf_subsets)]))\n"
         "metas = [meta.name for meta in mteb.get_model_metas()]\n"
         "names = ('Qwen3-Embedding-0.6B', 'Qwen/Qwen3-Embedding-0.6B')\n"
-        "print(json.dumps([*(mteb.get_model_meta(name).name for name in names), len(metas) == len(set(metas))]))\n"
+        "print(json.dumps([*(mteb.get_model_meta(name).name for name in names), len(metas) == "
+        "len(set(metas))]))\n"
         "try:\n    mteb.get_model_meta('no-such-model')\nexcept KeyError as error:\n    print('[]')"
     )
     german, names, benchmarks, subsets, models, unknown = map(json.loads, asked.stdout.splitlines())
@@ -51,18 +69,26 @@ def test_tasks_benchmarks_and_models_are_found_by_name_type_and_language():
     sizes = {"PosIR": 10, "PosIR(cross-lingual)": 8, "PosIR(nano)": 10, "PosQ": 2}
     assert {name: len(tasks) for name, tasks in benchmarks.items()} == sizes
     assert benchmarks["PosQ"] == ["SQuAD-PosQ", "FineWeb-PosQ"]
-    assert (subsets, models, unknown) == ([["game", "sports"], 31], [*["Qwen/Qwen3-Embedding-0.6B"] * 2, True], [])
+    assert (subsets, models, unknown) == (
+        [["game", "sports"], 31],
+        [*["Qwen/Qwen3-Embedding-0.6B"] * 2, True],
+        [],
+    )
 
 
 def test_autoload_off_leaves_mteb_alone():
-    called = "import sys; from posir_tasks.command.app import main; sys.argv[1:] = 'mteb available-tasks -t PosIR-Mini'.split()"
+    called = (
+        "import sys; from posir_tasks.command.app import main; sys.argv[1:] = 'mteb "
+        "available-tasks -t PosIR-Mini'.split()"
+    )
     names, listed = python(f"{NAMES}; {called}; main()", POSIR_AUTOLOAD="0").stdout.split("\n", 1)
     assert "NFCorpus" in json.loads(names)
     assert not TASKS & {*json.loads(names)}
     assert "- PosIR-Mini," in listed, "`posir mteb` adds the tasks"
 
 
-#: Lists everything that mteb lists, in one process; prints which of the heavy packages are imported after each step.
+#: Lists everything that mteb lists, in one process; prints which of the heavy packages are imported
+#: after each step.
 LISTING = """
 import io, json, sys
 from contextlib import redirect_stdout
@@ -89,17 +115,33 @@ show("models", mteb.get_model_metas)
 show("available-tasks", call, "available-tasks")
 show("available-benchmarks", call, "available-benchmarks")
 """
-HEAVY = ["torch", "transformers", "sentence_transformers", "datasets", "bm25s", "aiohttp", "altair", "ray"]
+HEAVY = [
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "datasets",
+    "bm25s",
+    "aiohttp",
+    "altair",
+    "ray",
+]
 
 
 def test_listing_imports_what_mteb_alone_imports():
     steps = {}
     for autoload, task, benchmark in (("0", "NFCorpus", "NanoBEIR"), ("1", "PosIR-Mini", "PosIR")):
-        listed = python(f"HEAVY, TASK, BENCHMARK = {HEAVY}, {task!r}, {benchmark!r}\n{LISTING}", POSIR_AUTOLOAD=autoload)
+        listed = python(
+            f"HEAVY, TASK, BENCHMARK = {HEAVY}, {task!r}, {benchmark!r}\n{LISTING}",
+            POSIR_AUTOLOAD=autoload,
+        )
         assert listed.returncode == 0, listed.stderr
         steps[autoload] = [json.loads(line) for line in listed.stdout.splitlines()]
     assert steps["1"] == steps["0"]
-    assert [step for step, imported in steps["1"] if {"torch", "transformers", "sentence_transformers"} & {*imported}] == []
+    assert [
+        step
+        for step, imported in steps["1"]
+        if {"torch", "transformers", "sentence_transformers"} & {*imported}
+    ] == []
 
 
 def test_tasks_are_created_and_described_without_torch():
@@ -122,7 +164,7 @@ data = {name: Dataset.from_list(rows) for name in ("corpus", "queries")} | {"top
 data["relevant_docs"] = {row["id"]: {row["id"]: 1} for row in rows}
 task.dataset, task.data_loaded = {"default": {"test": data}}, True
 mteb.evaluate(SentenceTransformer(MODEL), task, cache=mteb.ResultCache(FOLDER), show_progress_bar=False)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.slow
@@ -130,18 +172,32 @@ def test_the_result_file_of_a_task_without_positions_is_that_of_mteb_alone(tmp_p
     model, written = write_tiny_model(tmp_path / "tiny"), []
     for autoload in "01":
         folder = tmp_path / autoload
-        done = python(f"MODEL, FOLDER = {str(model)!r}, {str(folder)!r}\n{PLAIN_RUN}", POSIR_AUTOLOAD=autoload)
+        done = python(
+            f"MODEL, FOLDER = {str(model)!r}, {str(folder)!r}\n{PLAIN_RUN}", POSIR_AUTOLOAD=autoload
+        )
         (file,) = folder.rglob("NFCorpus.json")
-        written.append(re.sub(r'"(evaluation_time|date|kg_co2_emissions|start|end)": [^,\n]*', "", file.read_text()))
+        written.append(
+            re.sub(
+                r'"(evaluation_time|date|kg_co2_emissions|start|end)": [^,\n]*',
+                "",
+                file.read_text(),
+            )
+        )
         assert (done.returncode, file.with_suffix(".tokens_read").exists()) == (0, autoload == "1")
     assert written[0] == written[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("autoload", ["0", "1"])
-@pytest.mark.parametrize("order", ["mteb, posir_tasks", "posir_tasks.tasks.posq, mteb", "posir_tasks.host.mteb_patches, mteb"])
+@pytest.mark.parametrize(
+    "order",
+    ["mteb, posir_tasks", "posir_tasks.tasks.posq, mteb", "posir_tasks.host.mteb_patches, mteb"],
+)
 def test_an_import_registers_in_either_order(order, autoload):
-    known = "mteb.get_task('SQuAD-PosQ'); print(len([t for t in mteb.get_tasks() if t.metadata.name.startswith('PosIR-')]))"
+    known = (
+        "mteb.get_task('SQuAD-PosQ'); print(len([t for t in mteb.get_tasks() if "
+        "t.metadata.name.startswith('PosIR-')]))"
+    )
     imported = python(f"import {order}; {known}", POSIR_AUTOLOAD=autoload)
     assert (imported.stdout, imported.stderr) == ("30\n", "")
 
@@ -150,12 +206,16 @@ def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
     listed = python_with_mteb(
         "import mteb\n"
         "from posir_tasks.tasks import catalog\n"
-        "catalog._hub_paths = lambda repository: print('listed') or ['pes-Arab/sports/queries.parquet']\n"
-        "for name in ('PosIR-German', 'NFCorpus', 'PosIR-Persian', 'PosIR-Thai-English'): mteb.get_task(name)\n"
+        "catalog._hub_paths = lambda repository: print('listed') or "
+        "['pes-Arab/sports/queries.parquet']\n"
+        "for name in ('PosIR-German', 'NFCorpus', 'PosIR-Persian', 'PosIR-Thai-English'): "
+        "mteb.get_task(name)\n"
         "mteb.get_benchmark('PosIR'); mteb.get_benchmarks()\n"
         "print('known names')\n"
-        "print('PosIR-Persian' in {task.metadata.name for task in mteb.get_tasks(languages=['pes'])})\n"
-        "try:\n    mteb.get_task('PosIR-Persien')\nexcept KeyError as error:\n    print(error.args[0])"
+        "print('PosIR-Persian' in {task.metadata.name for task in "
+        "mteb.get_tasks(languages=['pes'])})\n"
+        "try:\n    mteb.get_task('PosIR-Persien')\nexcept KeyError as error:\n    "
+        "print(error.args[0])"
     )
     lines = listed.stdout.splitlines()
     assert lines[:2] == ["known names", "listed"], listed.stderr
@@ -181,7 +241,8 @@ def test_a_changed_mteb_prints_one_warning_and_works():
     assert "posir doctor" in lines[0]
 
 
-#: Evaluates three kinds of models with one name of mteb missing after the other, and prints what became of each.
+#: Evaluates three kinds of models with one name of mteb missing after the other, and prints what
+#: became of each.
 WITHOUT_A_NAME = """
 import logging, sys
 import mteb, numpy as np
@@ -222,7 +283,7 @@ dispatch.BM25_TOKENIZER = private_names.PrivateName("mteb.models.model_implement
 print("_tokenizer", outcome(models[0]), sep=" | ")
 del mteb.abstasks.AbsTaskRetrieval._evaluate_subset, mteb.AbsTask._evaluate_subset
 print("_evaluate_subset", outcome(models[0]), sep=" | ")
-"""
+"""  # noqa: E501
 
 
 def test_without_a_private_name_only_what_uses_it_is_missing(tmp_path):
@@ -240,7 +301,8 @@ def test_doctor_names_what_does_not_work_and_the_rest_is_registered():
         "import sys, mteb, mteb.cache.result_cache as cache\n"
         "del sys.modules['mteb.get_tasks'].TASK_LIST, cache.ResultCache.save_to_cache\n"
         "import posir_tasks\n"
-        "print(mteb.get_task('PosIR-Mini'), mteb.get_benchmark('PosQ').name, mteb.get_model_meta('bge-m3').name)\n"
+        "print(mteb.get_task('PosIR-Mini'), mteb.get_benchmark('PosQ').name, "
+        "mteb.get_model_meta('bge-m3').name)\n"
         "from posir_tasks.command.app import main\n"
         "sys.argv = ['posir', 'doctor']; main()",
         POSIR_AUTOLOAD="0",
@@ -260,5 +322,8 @@ def test_doctor_names_what_does_not_work_and_the_rest_is_registered():
 
 
 def test_unused_it_imports_nothing():
-    loaded = python("import sys; print(sorted(m for m in sys.modules if m.split('.')[0] in ('posir_tasks', 'pluggy', 'mteb')))")
+    loaded = python(
+        "import sys; print(sorted(m for m in sys.modules if m.split('.')[0] in ('posir_tasks', "
+        "'pluggy', 'mteb')))"
+    )
     assert loaded.stdout == "[]\n"

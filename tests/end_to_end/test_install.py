@@ -18,7 +18,10 @@ from tests.support.embedding_server import serve_embeddings
 from tests.support.fresh import fresh_environment
 
 ROOT = Path(__file__).parents[2]
-AUTOLOAD_FILES = {name: (ROOT / "autoload" / name).read_text(encoding="utf-8-sig") for name in ("posir.pth", "posir.start")}
+AUTOLOAD_FILES = {
+    name: (ROOT / "autoload" / name).read_text(encoding="utf-8-sig")
+    for name in ("posir.pth", "posir.start")
+}
 
 
 def build(kind: str, folder: Path) -> zipfile.ZipFile:
@@ -32,17 +35,25 @@ def test_a_wheel_has_the_autoload_files_and_every_module_and_data_file(tmp_path:
     wheel = build("wheel", tmp_path)
     names = set(wheel.namelist())
     assert {name: wheel.read(name).decode() for name in AUTOLOAD_FILES} == AUTOLOAD_FILES
-    inits = [ROOT / "posir_tasks" / "__init__.py", *ROOT.glob("plugins/*/__init__.py"), *ROOT.glob("leaderboard/*/__init__.py")]
+    inits = [
+        ROOT / "posir_tasks" / "__init__.py",
+        *ROOT.glob("plugins/*/__init__.py"),
+        *ROOT.glob("leaderboard/*/__init__.py"),
+    ]
     missing = [
         file
         for init in inits
         for file in init.parent.rglob("*")
-        if file.is_file() and "__pycache__" not in file.parts and file.relative_to(init.parents[1]).as_posix() not in names
+        if file.is_file()
+        and "__pycache__" not in file.parts
+        and file.relative_to(init.parents[1]).as_posix() not in names
     ]
     assert len(inits) > 2
     assert not missing
     assert "posir_autoload.py" in names
-    recipes = {f"posir_recipes/{file.relative_to(ROOT).as_posix()}" for file in ROOT.glob("recipes/*/*")}
+    recipes = {
+        f"posir_recipes/{file.relative_to(ROOT).as_posix()}" for file in ROOT.glob("recipes/*/*")
+    }
     assert "posir_recipes/recipes/posq/recipe.yaml" in recipes <= names
 
 
@@ -50,7 +61,9 @@ def test_an_editable_install_has_the_autoload_files_too(tmp_path: Path):
     wheel = build("editable", tmp_path)
     assert {name: wheel.read(name).decode() for name in AUTOLOAD_FILES} == AUTOLOAD_FILES
     (paths,) = (name for name in wheel.namelist() if name.endswith(".pth") and name != "posir.pth")
-    assert paths < "posir.pth", "Python reads .pth files in order of name, and this one needs the folders"
+    assert paths < "posir.pth", (
+        "Python reads .pth files in order of name, and this one needs the folders"
+    )
     assert str(ROOT / "autoload") in wheel.read(paths).decode().splitlines()
 
 
@@ -64,13 +77,22 @@ def test_the_start_file_names_one_function_as_pep_829_says():
 def test_the_pth_file_is_one_line_that_executes_no_text():
     (line,) = (ROOT / "autoload" / "posir.pth").read_text().splitlines()
     assert line.startswith("import ")
-    called = {ast.unparse(node.func) for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Call)}
+    called = {
+        ast.unparse(node.func) for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Call)
+    }
     assert called == {"importlib.machinery.PathFinder.find_spec", "importlib.import_module"}
 
 
 def start(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a Python whose only site folder is this one."""
-    return run_process(sys.executable, "-I", "-S", "-c", f"import site; site.addsitedir({str(folder)!r}); {code}", env={})
+    return run_process(
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        f"import site; site.addsitedir({str(folder)!r}); {code}",
+        env={},
+    )
 
 
 def test_a_pth_file_without_its_module_is_silent(tmp_path: Path):
@@ -84,7 +106,12 @@ def test_without_the_rest_of_posir_mteb_is_imported_after_one_warning(tmp_path: 
         shutil.copy(ROOT / "autoload" / name, tmp_path)
     (tmp_path / "mteb" / "benchmarks").mkdir(parents=True)
     imports = "from mteb import get_tasks\nimport mteb.benchmarks.benchmarks"
-    modules = {"__init__": imports, "get_tasks": "TASKS = 1", "benchmarks/__init__": "", "benchmarks/benchmarks": ""}
+    modules = {
+        "__init__": imports,
+        "get_tasks": "TASKS = 1",
+        "benchmarks/__init__": "",
+        "benchmarks/benchmarks": "",
+    }
     for name, code in modules.items():
         (tmp_path / "mteb" / f"{name}.py").write_text(code)
     done = start(tmp_path, "import mteb; print(mteb.get_tasks.TASKS)")
@@ -93,21 +120,30 @@ def test_without_the_rest_of_posir_mteb_is_imported_after_one_warning(tmp_path: 
 
 
 def test_the_module_imports_only_what_python_has_loaded_at_start():
-    code = "import sys; before = set(sys.modules); import posir_autoload; print(sorted(set(sys.modules) - before))"
+    code = (
+        "import sys; before = set(sys.modules); import posir_autoload; "
+        "print(sorted(set(sys.modules) - before))"
+    )
     path = f"import sys; sys.path.insert(0, {str(ROOT / 'autoload')!r})"
     done = run_process(sys.executable, "-I", "-c", f"{path}; {code}", env={"POSIR_AUTOLOAD": "1"})
     assert done.stdout in ("[]\n", "['posir_autoload']\n")
 
 
 @pytest.mark.parametrize(("switch", "installed"), [("1", True), ("0", False)])
-def test_importing_the_module_installs_the_hook_unless_it_is_switched_off(switch: str, installed: bool):
+def test_importing_the_module_installs_the_hook_unless_it_is_switched_off(
+    switch: str, installed: bool
+):
     code = "import posir_autoload as a; print(a.is_installed()); a.start(); print(a.is_installed())"
-    done = run_process(sys.executable, "-S", "-c", code, cwd=ROOT / "autoload", env={"POSIR_AUTOLOAD": switch})
+    done = run_process(
+        sys.executable, "-S", "-c", code, cwd=ROOT / "autoload", env={"POSIR_AUTOLOAD": switch}
+    )
     assert (done.stdout, done.stderr) == (f"{installed}\n{installed}\n", "")
 
 
 def test_neither_the_import_nor_the_function_ever_raises():
-    code = "import os; os.environ = None; import posir_autoload as a; a.is_installed = None; a.start()"
+    code = (
+        "import os; os.environ = None; import posir_autoload as a; a.is_installed = None; a.start()"
+    )
     done = run_process(sys.executable, "-S", "-c", code, cwd=ROOT / "autoload", env={})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -126,7 +162,9 @@ def published(tmp_path_factory) -> Path:
     return folder
 
 
-def test_what_would_be_published_passes_the_checks_of_pypi_and_is_the_wheel_of_the_clone(published: Path, tmp_path: Path):
+def test_what_would_be_published_passes_the_checks_of_pypi_and_is_the_wheel_of_the_clone(
+    published: Path, tmp_path: Path
+):
     done = run_process(sys.executable, "-m", "twine", "check", "--strict", *published.iterdir())
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = published.glob("*.whl")
@@ -144,7 +182,9 @@ def test_the_wheel_works_in_a_fresh_environment(published: Path, tmp_path: Path)
         return done.stdout
 
     run_there("python", "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", str(wheel))
-    assert str(tmp_path / "venv") in run_there("python", "-c", "import posir_tasks; print(posir_tasks.__file__)")
+    assert str(tmp_path / "venv") in run_there(
+        "python", "-c", "import posir_tasks; print(posir_tasks.__file__)"
+    )
     run_there("mteb", "run", "-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s")
     assert "baseline-bm25s: reads to the end" in run_there("posir", "report", "results")
 
@@ -180,13 +220,18 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Installed
 sys.argv[0] = "posir"
 from posir_tasks.command.app import main
 main()
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.slow
-def test_the_light_distribution_scores_compares_reports_and_measures_windows_with_its_own_libraries(tmp_path: Path):
+def test_the_light_distribution_scores_compares_reports_and_measures_windows_with_its_own_libraries(
+    tmp_path: Path,
+):
     run_process(
-        sys.executable, "-c", f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})", cwd=ROOT / "gate"
+        sys.executable,
+        "-c",
+        f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})",
+        cwd=ROOT / "gate",
     )
     (wheel,) = tmp_path.glob("posir_gate-*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
@@ -201,12 +246,21 @@ def test_the_light_distribution_scores_compares_reports_and_measures_windows_wit
 
     def run_there(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = (sys.executable, "-c", WITHOUT_OTHERS, *arguments)
-        return run_process(*command, cwd=tmp_path, env=CLEAN | {"PYTHONPATH": str(tmp_path / "site")})
+        return run_process(
+            *command, cwd=tmp_path, env=CLEAN | {"PYTHONPATH": str(tmp_path / "site")}
+        )
 
     with serve_embeddings(window=512, special=2) as server:
         done = [
             run_there(
-                "window", server.reference, "texts.txt", "--chunker", "splitter:split", "--require-fit", "--require", 512
+                "window",
+                server.reference,
+                "texts.txt",
+                "--chunker",
+                "splitter:split",
+                "--require-fit",
+                "--require",
+                512,
             ),
             run_there("compare", "a", "b", "--fail-if", "ndcg_at_10 < -101"),
             run_there("report", "a"),

@@ -1,4 +1,6 @@
-"""A run that is killed at any moment leaves complete files, and the next run resumes after the last finished subset."""
+"""A run that is killed at any moment leaves complete files, and the next run resumes after the last
+finished subset.
+"""
 
 import json
 import os
@@ -40,8 +42,8 @@ FILE_OPERATIONS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.r
 def mteb_run(folder: Path, kill_at: int | None = None) -> None:
     """Run `mteb run` into `folder/out` and log evaluated subsets and the number of file operations.
 
-    With `kill_at`, the process kills itself at that file operation. The files change at no other moment, so that these stand
-    for all moments at which a process may be killed.
+    With `kill_at`, the process kills itself at that file operation. The files change at no other
+    moment, so that these stand for all moments at which a process may be killed.
     """
     from mteb.cli.build_cli import main
     from tqdm import tqdm
@@ -69,7 +71,9 @@ def mteb_run(folder: Path, kill_at: int | None = None) -> None:
 
     evaluate = PositionTask._evaluate_subset
 
-    def log_and_evaluate(task: PositionTask, *data: object, hf_subset: str, **options: object) -> object:
+    def log_and_evaluate(
+        task: PositionTask, *data: object, hf_subset: str, **options: object
+    ) -> object:
         with (folder / "evaluated").open("a") as evaluated:
             evaluated.write(f"{hf_subset}\n")
         return evaluate(task, *data, hf_subset=hf_subset, **options)
@@ -81,7 +85,16 @@ def mteb_run(folder: Path, kill_at: int | None = None) -> None:
     PositionTask.k_values = (1, 10)
     PositionTask._evaluate_subset = log_and_evaluate  # type: ignore[method-assign]
     os.environ.update(POSIR_DATA=str(folder.parent), POSIR_EMBEDDINGS=str(folder / "embeddings"))
-    sys.argv = ["mteb", "run", "-t", "PosIR-English", "-m", MODEL, "--output-folder", str(folder / "out")]
+    sys.argv = [
+        "mteb",
+        "run",
+        "-t",
+        "PosIR-English",
+        "-m",
+        MODEL,
+        "--output-folder",
+        str(folder / "out"),
+    ]
     with (folder / "log").open("a") as log, redirect_stdout(log), redirect_stderr(log):
         sys.addaudithook(audit)
         main()
@@ -109,15 +122,27 @@ def expected(data: Path) -> dict[str, dict]:
 def scores_in(folder: Path) -> dict[str, dict]:
     """Return the scores by subset, after a check of every file of the run."""
     # What a killed process was writing is in a temporary folder, which the next one removes.
-    written = [file for file in (folder / "out").rglob("*.json*") if not file.parent.name.endswith(PART_SUFFIX)]
+    written = [
+        file
+        for file in (folder / "out").rglob("*.json*")
+        if not file.parent.name.endswith(PART_SUFFIX)
+    ]
     for file in (file for file in written if file.suffix in (".json", ".jsonl")):
-        for text in file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]:
+        for text in (
+            file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]
+        ):
             json.loads(text)
     for file in (folder / "embeddings").rglob("*.arrow"):
         cached = read_embeddings(file)
-        assert np.array_equal(compute_checksums(cached.format, cached.keys, cached.rows), cached.checksums)
-    results = [json.loads(file.read_text()) for file in (folder / "out").rglob("PosIR-English.json")]
-    return {scores["hf_subset"]: scores for result in results for scores in result["scores"]["test"]}
+        assert np.array_equal(
+            compute_checksums(cached.format, cached.keys, cached.rows), cached.checksums
+        )
+    results = [
+        json.loads(file.read_text()) for file in (folder / "out").rglob("PosIR-English.json")
+    ]
+    return {
+        scores["hf_subset"]: scores for result in results for scores in result["scores"]["test"]
+    }
 
 
 def evaluated_in(folder: Path) -> list[str]:
@@ -128,7 +153,11 @@ def evaluated_in(folder: Path) -> list[str]:
 def test_killed_at_any_file_operation(data: Path, expected: dict[str, dict], kills: int):
     operations = int((data / "uninterrupted" / "operations").read_text())
     # From 1 to beyond the end of a run that starts from nothing.
-    moments = np.random.default_rng(6).permutation(np.linspace(1, operations + 1, kills).astype(int)).tolist()
+    moments = (
+        np.random.default_rng(6)
+        .permutation(np.linspace(1, operations + 1, kills).astype(int))
+        .tolist()
+    )
     folder, resumed = None, 0
     for kill_at in moments:
         if folder is None:
@@ -168,7 +197,9 @@ class LimitedEncoder(RecordingEncoder):
         return super().encode(inputs, hf_subset=hf_subset, **task)
 
 
-def test_out_of_memory_in_one_subset_leaves_the_results_of_the_others(data: Path, tmp_path: Path, monkeypatch):
+def test_out_of_memory_in_one_subset_leaves_the_results_of_the_others(
+    data: Path, tmp_path: Path, monkeypatch
+):
     monkeypatch.setenv("POSIR_DATA", str(data))
     model = LimitedEncoder()
 
@@ -195,7 +226,7 @@ import mteb
 save = mteb.ResultCache.save_to_cache
 import posir_tasks
 print(mteb.ResultCache.save_to_cache.__wrapped__ is save, mteb.ResultCache.load_task_result.__wrapped__)
-"""
+"""  # noqa: E501
     printed = python(code, POSIR_AUTOLOAD="0")
     assert printed.stdout.startswith("True <function ResultCache.load_task_result"), printed.stderr
 
@@ -212,7 +243,9 @@ def posir(folder: Path, arguments: tuple[str, ...]) -> None:
     os.chdir(folder)
     PositionTask.k_values = (1, 10)
     os.environ.update(
-        POSIR_DATA=str(folder.parent), POSIR_EMBEDDINGS=str(folder / "embeddings"), POSIR_CACHE=str(folder / "cache")
+        POSIR_DATA=str(folder.parent),
+        POSIR_EMBEDDINGS=str(folder / "embeddings"),
+        POSIR_CACHE=str(folder / "cache"),
     )
     printed, log = (folder / "printed").open("w"), (folder / "log").open("a")
     with printed, log, redirect_stdout(printed), redirect_stderr(log):
@@ -227,7 +260,8 @@ def kill_and_resume(
     check: Callable[[Path], None] | None = None,
     find_options: Callable[[Path], tuple[str, ...]] = lambda _: (),
 ) -> None:
-    """Kill a command at random moments of an undisturbed run's time, resume it each time, and finish it.
+    """Kill a command at random moments of an undisturbed run's time, resume it each time, and
+    finish it.
 
     After a run that ended before it was killed, the command starts from nothing.
 
@@ -235,7 +269,8 @@ def kill_and_resume(
         folder: A folder for the runs.
         arguments: The command.
         moments: Random numbers.
-        check: Raises AssertionError if the killed run did not end as the whole one; by default `check_same`.
+        check: Raises AssertionError if the killed run did not end as the whole one; by default
+            `check_same`.
         find_options: Returns the options that resume a run in a folder.
     """
     check = check or check_same
@@ -258,7 +293,9 @@ def kill_and_resume(
             check(folder)
             shutil.rmtree(killed)
     killed.mkdir(exist_ok=True)
-    assert exit_codes(posir, [(killed, (*arguments, *find_options(killed)))]) == [0], (killed / "log").read_text()
+    assert exit_codes(posir, [(killed, (*arguments, *find_options(killed)))]) == [0], (
+        killed / "log"
+    ).read_text()
     check(folder)
 
 
@@ -274,7 +311,11 @@ def check_same(folder: Path) -> None:
 def results_in(folder: Path) -> dict[str, Any]:
     scores_in(folder)
     results = {}
-    for file in (file for file in (folder / "out").rglob("*.json") if not file.parent.name.endswith(PART_SUFFIX)):
+    for file in (
+        file
+        for file in (folder / "out").rglob("*.json")
+        if not file.parent.name.endswith(PART_SUFFIX)
+    ):
         content = json.loads(file.read_text())
         if "scores" in content:
             rows = [row for split in content["scores"].values() for row in split]
@@ -292,7 +333,9 @@ def test_inspect_killed_twenty_times(tmp_path: Path):
         (tmp_path / "texts" / f"{number}.txt").write_text(text)
     with serve_language_model(Truth([]), rates=NO_FAILURES, seconds=0.05) as server:
         texts = (str(tmp_path / "tiny"), str(tmp_path / "texts"), "--llm", f"human@{server.url}")
-        kill_and_resume(tmp_path, ("inspect", *texts, "--format", "json", "--output", "out"), random.Random(9))
+        kill_and_resume(
+            tmp_path, ("inspect", *texts, "--format", "json", "--output", "out"), random.Random(9)
+        )
 
 
 @pytest.mark.slow
@@ -311,7 +354,11 @@ def test_run_killed_twenty_times(tmp_path: Path):
 
 def files_in(folder: Path, pattern: str) -> dict[str, bytes]:
     """Return the contents of the files of a finished run; there are some."""
-    files = {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob(pattern) if file.is_file()}
+    files = {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in folder.rglob(pattern)
+        if file.is_file()
+    }
     assert files
     return files
 
@@ -328,9 +375,14 @@ def test_build_killed_twenty_times(tmp_path: Path):
 
     with serve_language_model(Truth(documents), rates=NO_FAILURES, seconds=0.05) as server:
         settings = {
-            "documents": str(tmp_path / "texts"), "language": "eng-Latn", "domain": "harbour", "output": "data",
-            "work": "work", "llm": {"model": "human", "endpoints": [server.url]}, "sample": {"lengths": "any"},
-        }  # fmt: skip
+            "documents": str(tmp_path / "texts"),
+            "language": "eng-Latn",
+            "domain": "harbour",
+            "output": "data",
+            "work": "work",
+            "llm": {"model": "human", "endpoints": [server.url]},
+            "sample": {"lengths": "any"},
+        }
         config = tmp_path / "settings.yaml"
         config.write_text(json.dumps(settings))
         kill_and_resume(tmp_path, ("build", str(config)), random.Random(11), check=check)
@@ -340,8 +392,17 @@ def test_build_killed_twenty_times(tmp_path: Path):
 def test_train_killed_twenty_times(tmp_path: Path):
     """The weights are the same, and so are all measurements before and after."""
     model = str(write_tiny_model(tmp_path / "tiny"))
-    data = str(write_squad(tmp_path / "facts.json", build_examples(articles=6, questions=6, sentences=6)))
-    values = ("max_steps=4", "batch_size=8", "held_out=0.4", "evaluations=2", "select=last", "guard=[]")
+    data = str(
+        write_squad(tmp_path / "facts.json", build_examples(articles=6, questions=6, sentences=6))
+    )
+    values = (
+        "max_steps=4",
+        "batch_size=8",
+        "held_out=0.4",
+        "evaluations=2",
+        "select=last",
+        "guard=[]",
+    )
     options = [part for value in values for part in ("--set", value)]
 
     def check(folder: Path) -> None:

@@ -1,4 +1,5 @@
-"""Every command that reads paths takes the folder `set[a]` for itself, and not for its sibling `seta`, which its name matches.
+"""Every command that reads paths takes the folder `set[a]` for itself, and not for its sibling
+`seta`, which its name matches.
 
 `[a]` is also markup of the library that prints in the terminal.
 """
@@ -15,7 +16,15 @@ from typer.testing import CliRunner
 from posir_build.sample import open_source
 from posir_build.settings import BuildSettings
 from posir_tasks.command.app import build_app
-from tests.end_to_end.test_formats import ASKED, TEXTS, beir, layout, plain_texts, question_lines, squad_file
+from tests.end_to_end.test_formats import (
+    ASKED,
+    TEXTS,
+    beir,
+    layout,
+    plain_texts,
+    question_lines,
+    squad_file,
+)
 from tests.support.commands import OUTPUT, run
 from tests.support.datasets import POSIR_FOLDER
 from tests.support.models import write_tiny_model
@@ -26,7 +35,9 @@ OTHER_ASKED = {"other": ("Which text is that?", "other", "Another")}
 TARGET = ("--language", "eng-Latn", "--domain", "sports")
 
 
-def write_sources(folder: Path, texts: dict[str, str], asked: dict[str, tuple[str, str, str]]) -> None:
+def write_sources(
+    folder: Path, texts: dict[str, str], asked: dict[str, tuple[str, str, str]]
+) -> None:
     plain_texts(folder / "texts", texts)
     layout(folder / POSIR_FOLDER, texts, asked)
     for write in (beir, question_lines, squad_file):
@@ -34,12 +45,16 @@ def write_sources(folder: Path, texts: dict[str, str], asked: dict[str, tuple[st
 
 
 def list_files(folder: Path) -> dict[str, int]:
-    return {file.relative_to(folder).as_posix(): file.stat().st_mtime_ns for file in folder.rglob("*")}
+    return {
+        file.relative_to(folder).as_posix(): file.stat().st_mtime_ns for file in folder.rglob("*")
+    }
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder whose name is a pattern, beside one that the pattern matches; the latter is not changed."""
+    """A folder whose name is a pattern, beside one that the pattern matches; the latter is not
+    changed.
+    """
     for name, texts, asked in (("set[a]", TEXTS, ASKED), ("seta", OTHER_TEXTS, OTHER_ASKED)):
         (tmp_path / name).mkdir()
         write_sources(tmp_path / name, texts, asked)
@@ -66,27 +81,43 @@ def test_data_is_imported_and_read(folder, monkeypatch):
     printed = posir("compose", data, *TARGET, "--output", composed, "--tokens", 40)
     assert f"{composed}/eng-Latn/sports_1: 30 questions" in printed
     monkeypatch.setenv("POSIR_DATA", str(folder))
-    (planned,) = json.loads(posir("run", "--plan", "-m", "mteb/baseline-bm25s", "-t", "PosIR-English", "--format", "json"))
+    (planned,) = json.loads(
+        posir(
+            "run", "--plan", "-m", "mteb/baseline-bm25s", "-t", "PosIR-English", "--format", "json"
+        )
+    )
     assert (sum(planned["total"]["documents"]["texts"]), planned["total"]["queries"]) == (6, 36)
 
 
 def test_documents_of_a_build_are_read(folder):
-    pl.DataFrame({"id": list(TEXTS), "text": list(TEXTS.values())}).write_parquet(folder / "documents.parquet")
+    pl.DataFrame({"id": list(TEXTS), "text": list(TEXTS.values())}).write_parquet(
+        folder / "documents.parquet"
+    )
     for name in ("documents.parquet", "corpus.jsonl", "texts"):
-        settings = BuildSettings.model_construct(documents=str(folder / name), text_field="text", id_field=None)
+        settings = BuildSettings.model_construct(
+            documents=str(folder / name), text_field="text", id_field=None
+        )
         assert {text.text for text in open_source(settings).read_texts()} == set(TEXTS.values())
 
 
 @pytest.mark.slow
 def test_models_are_run_and_results_are_read(folder):
-    environment = {"POSIR_DATA": str(folder), "POSIR_CACHE": str(folder / "cache"), "POSIR_EMBEDDINGS": str(folder / "vectors")}
+    environment = {
+        "POSIR_DATA": str(folder),
+        "POSIR_CACHE": str(folder / "cache"),
+        "POSIR_EMBEDDINGS": str(folder / "vectors"),
+    }
     results = folder / "results"
     options = ("-t", "PosIR-English")
-    dense, reranker = (str(write_tiny_model(folder / kind, kind)) for kind in ("dense", "cross-encoder"))
+    dense, reranker = (
+        str(write_tiny_model(folder / kind, kind)) for kind in ("dense", "cross-encoder")
+    )
     # The second run reads the embeddings and the first stage from the caches.
     for command in (*[("mteb", "run", "--overwrite-strategy", "always")] * 2, ("posir", "run")):
         for model in (dense, reranker):
-            done = run(*command, *options, OUTPUT[command[0]], str(results), "-m", model, **environment)
+            done = run(
+                *command, *options, OUTPUT[command[0]], str(results), "-m", model, **environment
+            )
             assert done.returncode == 0, done.stderr
     assert len(list((folder / "vectors").rglob("*.arrow"))) == 2
     assert len(list((folder / "cache").rglob("*.parquet"))) == 1
@@ -105,11 +136,27 @@ def test_texts_are_inspected_and_probed_and_models_are_mitigated_and_trained(fol
     model = write_tiny_model(folder / "dense")
     assert "6 texts" in posir("inspect", model, folder / "texts", "--html", folder / "inspect.html")
     for source in (folder, folder / "facts.json", folder / POSIR_FOLDER):
-        printed = posir("probe", model, "--data", source, "--probe", "segment_similarity_3", "--format", "csv")
+        printed = posir(
+            "probe", model, "--data", source, "--probe", "segment_similarity_3", "--format", "csv"
+        )
         assert {row["documents"] for row in csv.DictReader(io.StringIO(printed))} == {"6"}
     data = folder / POSIR_FOLDER
     posir("mitigate", model, data, "--method", "chunks(8)", "--output", folder / "results")
     settings = ("max_steps=2", "batch_size=2", "held_out=0.4", "drop_beyond=true")
-    options = ("--positions", "begin", *(part for setting in settings for part in ("--set", setting)))
-    trained = posir("train", model, "--data", data, "--guard", folder / "facts.json", "--output", folder / "tuned", *options)
+    options = (
+        "--positions",
+        "begin",
+        *(part for setting in settings for part in ("--set", setting)),
+    )
+    trained = posir(
+        "train",
+        model,
+        "--data",
+        data,
+        "--guard",
+        folder / "facts.json",
+        "--output",
+        folder / "tuned",
+        *options,
+    )
     assert "forgetting check facts, nDCG@10" in trained

@@ -1,4 +1,6 @@
-"""Every kind of model that mteb runs produces a profile: classes of sentence-transformers with small random weights."""
+"""Every kind of model that mteb runs produces a profile: classes of sentence-transformers with
+small random weights.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,12 @@ import torch
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.types import PromptType
-from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers import (
+    CrossEncoder,
+    MultiVectorEncoder,
+    SentenceTransformer,
+    SparseEncoder,
+)
 from transformers import AutoTokenizer, BertModel
 
 import posir
@@ -47,21 +54,30 @@ def evaluate(model: object) -> dict:
 
 
 def check_scores(scores: dict) -> None:
-    """Check that all queries are counted, and that truncation is counted with the model's tokenizer."""
+    """Check that all queries are counted, and that truncation is counted with the model's
+    tokenizer.
+    """
     assert PositionProfile.from_json(scores["position_profile"]).queries == 6
     assert (scores["read"]["kind"], scores["read"]["tokens"]) == ("part", 64)
     assert [value["counted_with"] for value in scores["read_ranks"]["sets"]] == ["tokenizer"]
 
 
 @pytest.mark.parametrize(
-    ("model", "kind"), [(SentenceTransformer, "dense"), (SparseEncoder, "sparse"), (MultiVectorEncoder, "late-interaction")]
+    ("model", "kind"),
+    [
+        (SentenceTransformer, "dense"),
+        (SparseEncoder, "sparse"),
+        (MultiVectorEncoder, "late-interaction"),
+    ],
 )
 def test_queries_and_truncation_are_counted(tiny, model, kind):
     check_scores(evaluate(model(tiny(kind))))
 
 
 def test_the_multi_vector_head_of_bge_m3_is_a_late_interaction_model(tiny):
-    """Its repository has a dense model with `colbert_linear.pt` beside it; every token but the first has a vector."""
+    """Its repository has a dense model with `colbert_linear.pt` beside it; every token but the
+    first has a vector.
+    """
     folder, head = tiny(), torch.nn.Linear(models.SIZES["hidden_size"], 8)
     with pytest.raises(PosirError, match=r"has no colbert_linear\.pt"):
         mteb.get_model(f"{folder}:colbert")
@@ -71,18 +87,30 @@ def test_the_multi_vector_head_of_bge_m3_is_a_late_interaction_model(tiny):
         f"{mteb.get_model_meta(folder).name}-colbert",
         f"{folder}:colbert",
     )
-    bert, tokenizer = BertModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    bert, tokenizer = (
+        BertModel.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
     for encode in (model.model.encode_query, model.model.encode_document):
         with torch.no_grad():
-            hidden = bert(**tokenizer("Where was the mill?", return_tensors="pt")).last_hidden_state[0, 1:]
+            hidden = bert(
+                **tokenizer("Where was the mill?", return_tensors="pt")
+            ).last_hidden_state[0, 1:]
             expected = torch.nn.functional.normalize(head(hidden), dim=-1)
-        result = encode(["Where was the mill?", "A longer text, so that the other one is padded."])[0]
+        result = encode(["Where was the mill?", "A longer text, so that the other one is padded."])[
+            0
+        ]
         assert np.allclose(np.asarray(result), expected.numpy(), atol=1e-5)
     check_scores(evaluate(model))
-    assert resolve_colbert_head("bge-m3-colbert", MODEL_REGISTRY.resolve()).loader.reference == "BAAI/bge-m3:colbert"
+    assert (
+        resolve_colbert_head("bge-m3-colbert", MODEL_REGISTRY.resolve()).loader.reference
+        == "BAAI/bge-m3:colbert"
+    )
 
 
-def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(
+    tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     model = CrossEncoder(tiny("cross-encoder"), max_length=64)
     scores = evaluate(model)
@@ -94,8 +122,12 @@ def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(tiny, tmp_path: P
     assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.parquet")] == [written]
 
 
-def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_name_of_its_own(tiny, tmp_path, monkeypatch):
-    """The first stage is loaded as it is, whatever the prompt of the reranker; candidates of each model are cached apart."""
+def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_name_of_its_own(
+    tiny, tmp_path, monkeypatch
+):
+    """The first stage is loaded as it is, whatever the prompt of the reranker; candidates of each
+    model are cached apart.
+    """
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
     reranker, embedder = tiny("cross-encoder"), tiny()
     plain = evaluate(mteb.get_model(reranker))
@@ -106,7 +138,10 @@ def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_na
     recorded = dict(model.mteb_model_meta.experiment_kwargs)
     assert recorded.pop("settings_digest")
     assert recorded == {"first_stage": embedder, "query_prompt": "Find:\n"}
-    assert find_model(ModelReference(reranker)).experiment_name == model.mteb_model_meta.experiment_name
+    assert (
+        find_model(ModelReference(reranker)).experiment_name
+        == model.mteb_model_meta.experiment_name
+    )
     scores = evaluate(model)
     first, other = (value["previous_results_model_meta"] for value in (plain, scores))
     assert first["model_name"] == "mteb/baseline-bm25s"
@@ -120,9 +155,13 @@ def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_na
         evaluate(mteb.get_model(reranker))
 
 
-def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_results_identity(tiny, tmp_path, monkeypatch):
+def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_results_identity(
+    tiny, tmp_path, monkeypatch
+):
     folder = tiny()
-    SentenceTransformer(folder, prompts={"query": "own: ", "Retrieval-document": "text: "}).save(str(tmp_path / "model"))
+    SentenceTransformer(folder, prompts={"query": "own: ", "Retrieval-document": "text: "}).save(
+        str(tmp_path / "model")
+    )
     plain, posq = mteb.get_model(str(tmp_path / "model")), "Instruct: find\nQuery: "
     monkeypatch.setenv("POSIR_QUERY_PROMPT", posq.replace("\n", "\\n"))
     model = mteb.get_model(str(tmp_path / "model"))
@@ -132,13 +171,19 @@ def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_re
     cache = mteb.ResultCache(tmp_path / "results")
     for value in (plain, model):
         mteb.evaluate(value, FewQuestions(), cache=cache, show_progress_bar=False)
-    files = sorted(file.relative_to(tmp_path).parts for file in (tmp_path / "results").rglob("PosIR-Mini.json"))
+    files = sorted(
+        file.relative_to(tmp_path).parts for file in (tmp_path / "results").rglob("PosIR-Mini.json")
+    )
     assert [("experiments" in parts) for parts in files] == [False, True]
     assert mteb.get_model("mteb/baseline-bm25s").mteb_model_meta.experiment_kwargs is None
 
 
-def test_the_document_prompt_of_a_run_replaces_the_models_own_and_queries_keep_theirs(tiny, tmp_path, monkeypatch):
-    SentenceTransformer(tiny(), prompts={"query": "own: ", "Retrieval": "any: "}).save(str(tmp_path / "model"))
+def test_the_document_prompt_of_a_run_replaces_the_models_own_and_queries_keep_theirs(
+    tiny, tmp_path, monkeypatch
+):
+    SentenceTransformer(tiny(), prompts={"query": "own: ", "Retrieval": "any: "}).save(
+        str(tmp_path / "model")
+    )
     monkeypatch.setenv("POSIR_DOCUMENT_PROMPT", "passage: ")
     model = mteb.get_model(str(tmp_path / "model"))
     texts = {kind: find_prompt(model, PosIRMini.metadata, kind).text for kind in PromptType}
@@ -157,50 +202,89 @@ def test_a_reranker_takes_the_document_prompt(tiny, monkeypatch):
     assert (model.query_prefix, model.passage_prefix) == ("", "Text:\n")
 
 
-def test_a_run_with_a_protocol_is_an_experiment_that_records_what_the_model_got(tmp_path, monkeypatch):
+def test_a_run_with_a_protocol_is_an_experiment_that_records_what_the_model_got(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("POSIR_PROTOCOL", "bias-learning")
     protocol = find_protocol("bias-learning", "e5-large-v2")
     with with_tiny_weights(mteb.get_model_meta(protocol.model), protocol) as meta:
         cache = mteb.ResultCache(tmp_path)
-        mteb.evaluate(meta.load_model(device="cpu"), FewQuestions(), cache=cache, show_progress_bar=False)
+        mteb.evaluate(
+            meta.load_model(device="cpu"), FewQuestions(), cache=cache, show_progress_bar=False
+        )
     (result,) = read_results(tmp_path)
     assert result.experiment == "protocol_bias-learning"
     asked, loaded = (result.run["protocol"][name] for name in ("asked", "loaded"))
-    assert (asked["document_prompt"], asked["max_document_tokens"], loaded["max_document_tokens"]) == ("", "512", 512)
+    assert (
+        asked["document_prompt"],
+        asked["max_document_tokens"],
+        loaded["max_document_tokens"],
+    ) == ("", "512", 512)
     data, example = FewQuestions().read_subset("default"), result.run["protocol"]["example"]
-    texts, name = ({row["id"]: row for row in rows} for rows in (data.queries, data.corpus)), example["document"]
+    texts, name = (
+        ({row["id"]: row for row in rows} for rows in (data.queries, data.corpus)),
+        example["document"],
+    )
     queries, documents = texts
     assert loaded["query_text"] == f"<s>{queries[example['query']]['text']}</s>"
     document = documents[name]["text"]
-    assert len(document) == min(len(row["text"]) for row in documents.values() if row["id"] in data.evidence.document_ids)
+    assert len(document) == min(
+        len(row["text"]) for row in documents.values() if row["id"] in data.evidence.document_ids
+    )
     # Lines are escaped where a result is read.
     read = document.replace("\n", "\\n")[:400]
-    assert (loaded["document_text"].startswith(f"<s>{read}"), loaded["last_token"]) == (True, "</s>")
+    assert (loaded["document_text"].startswith(f"<s>{read}"), loaded["last_token"]) == (
+        True,
+        "</s>",
+    )
     report = posir.read_results(tmp_path)
-    assert [row.model for row in report.rows][:1] == ["intfloat/e5-large-v2 (protocol_bias-learning)"]
+    assert [row.model for row in report.rows][:1] == [
+        "intfloat/e5-large-v2 (protocol_bias-learning)"
+    ]
 
 
 @pytest.mark.slow
 def test_mteb_run_with_a_protocol_gives_a_model_of_the_hubs_cache_the_authors_text(tmp_path):
     protocol = find_protocol("posq", "Qwen3-Embedding-0.6B")
-    meta, repository = mteb.get_model_meta(protocol.model), tmp_path / "hub/models--Qwen--Qwen3-Embedding-0.6B"
+    meta, repository = (
+        mteb.get_model_meta(protocol.model),
+        tmp_path / "hub/models--Qwen--Qwen3-Embedding-0.6B",
+    )
     write_tiny_model(repository / "snapshots" / str(meta.revision), protocol, meta.loader.__name__)
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(str(meta.revision))
     variables = {"POSIR_PROTOCOL": "posq", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    command = ("mteb", "run", "-m", protocol.model, "-t", "PosIR-Mini", "--output-folder", str(tmp_path / "results"))
+    command = (
+        "mteb",
+        "run",
+        "-m",
+        protocol.model,
+        "-t",
+        "PosIR-Mini",
+        "--output-folder",
+        str(tmp_path / "results"),
+    )
     done = run(*command, **variables)
     assert done.returncode == 0, done.stderr
     (result,) = read_results(tmp_path / "results")
     loaded, example = (result.run["protocol"][name] for name in ("loaded", "example"))
     queries = {row["id"]: row["text"] for row in read_mini().queries}
     instruction = "Given a web search query, retrieve relevant passages that answer the query"
-    assert loaded["query_text"] == f"<s>Instruct: {instruction}\\nQuery:{queries[example['query']]}</s>"
-    assert (loaded["max_document_tokens"], loaded["dimensions"], result.experiment) == (8192, 1024, "protocol_posq")
+    assert (
+        loaded["query_text"]
+        == f"<s>Instruct: {instruction}\\nQuery:{queries[example['query']]}</s>"
+    )
+    assert (loaded["max_document_tokens"], loaded["dimensions"], result.experiment) == (
+        8192,
+        1024,
+        "protocol_posq",
+    )
 
 
 def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents(tiny):
-    model = InstructSentenceTransformerModel(tiny(), "main", instruction_template="Do: {instruction} ")
+    model = InstructSentenceTransformerModel(
+        tiny(), "main", instruction_template="Do: {instruction} "
+    )
     documents = find_prompt(model, PosIRMini.metadata, PromptType.document)
     assert replace_prompts(model, "Find: ")
     assert find_prompt(model, PosIRMini.metadata, PromptType.query).text == "Find: "
@@ -208,7 +292,9 @@ def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents
 
 
 def test_an_instruction_model_takes_the_document_prompt_and_keeps_that_of_queries(tiny):
-    model = InstructSentenceTransformerModel(tiny(), "main", instruction_template="Do: {instruction} ")
+    model = InstructSentenceTransformerModel(
+        tiny(), "main", instruction_template="Do: {instruction} "
+    )
     queries = find_prompt(model, PosIRMini.metadata, PromptType.query)
     assert replace_prompts(model, None, "Text: ")
     assert find_prompt(model, PosIRMini.metadata, PromptType.document).text == "Text: "
@@ -226,7 +312,11 @@ class AskingEncoder(AbsEncoder):
 
 
 def test_a_model_of_a_class_of_its_own_is_given_the_query_prompt_if_it_asks_for_one():
-    model, silent, task = AskingEncoder(asks=True), AskingEncoder(asks=False), {"task_metadata": PosIRMini.metadata}
+    model, silent, task = (
+        AskingEncoder(asks=True),
+        AskingEncoder(asks=False),
+        {"task_metadata": PosIRMini.metadata},
+    )
     documents = model.encode([], **task, prompt_type=PromptType.document)
     assert all(replace_prompts(value, "Find: ") for value in (model, silent))
     assert model.encode([], **task, prompt_type=PromptType.query) == "Find: "
@@ -237,17 +327,26 @@ def test_a_model_of_a_class_of_its_own_is_given_the_query_prompt_if_it_asks_for_
 
 
 def test_a_model_of_a_class_of_its_own_is_given_the_document_prompt_if_it_asks_for_one():
-    model, silent, task = AskingEncoder(asks=True), AskingEncoder(asks=False), {"task_metadata": PosIRMini.metadata}
+    model, silent, task = (
+        AskingEncoder(asks=True),
+        AskingEncoder(asks=False),
+        {"task_metadata": PosIRMini.metadata},
+    )
     queries = model.encode([], **task, prompt_type=PromptType.query)
     assert all(replace_prompts(value, None, "Text: ") for value in (model, silent))
     assert model.encode([], **task, prompt_type=PromptType.document) == "Text: "
     assert model.encode([], **task, prompt_type=PromptType.query) == queries != "Text: "
     assert silent.encode([], **task, prompt_type=PromptType.query) == ""
-    with pytest.raises(PosirError, match="the document prompt of the run cannot be given to the class AskingEncoder"):
+    with pytest.raises(
+        PosirError,
+        match="the document prompt of the run cannot be given to the class AskingEncoder",
+    ):
         silent.encode([], **task, prompt_type=PromptType.document)
 
 
-def test_a_task_used_by_a_cross_encoder_searches_the_full_corpus_for_the_next_model(tiny, tmp_path, monkeypatch):
+def test_a_task_used_by_a_cross_encoder_searches_the_full_corpus_for_the_next_model(
+    tiny, tmp_path, monkeypatch
+):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     task = FewQuestions()
     mteb.evaluate(CrossEncoder(tiny("cross-encoder"), max_length=64), task, cache=None)
@@ -268,7 +367,11 @@ def test_predictions_of_one_model_can_be_reranked_by_another(tiny, tmp_path: Pat
     model = mteb.get_model("mteb/baseline-bm25s")
     mteb.evaluate(model, FewQuestions(), cache=None, prediction_folder=tmp_path)
     task = FewQuestions().convert_to_reranking(tmp_path, top_k=10)
-    scores = mteb.evaluate(SentenceTransformer(tiny()), task, cache=None).task_results[0].scores["test"][0]
+    scores = (
+        mteb.evaluate(SentenceTransformer(tiny()), task, cache=None)
+        .task_results[0]
+        .scores["test"][0]
+    )
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
     assert scores["recall_at_100"] == pytest.approx(evaluate(model)["recall_at_10"])
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.commands import CLEAN
 
-#: A model that mteb's tests import and its source distribution lacks: the same random vectors for every batch.
+#: A model that mteb's tests import and its source distribution lacks: the same random vectors for
+#: every batch.
 MOCK_MODELS = """
 from types import SimpleNamespace
 
@@ -45,7 +46,7 @@ class MockSentenceTransformer(SentenceTransformer):
 
     def max_seq_length(self):
         return 10
-"""
+"""  # noqa: E501
 #: Most seconds of one run, which takes five minutes of processor time.
 MAX_SECONDS = 2_400
 #: Fewest tests that the source distribution has.
@@ -54,7 +55,9 @@ MIN_TESTS = 400
 
 @pytest.fixture(scope="module")
 def mteb_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpack the source distribution of the installed version of mteb; return its folder, which some tests read."""
+    """Unpack the source distribution of the installed version of mteb; return its folder, which
+    some tests read.
+    """
     folder = tmp_path_factory.mktemp("mteb")
     source = f"mteb=={version('mteb')}"
     options = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", str(folder))
@@ -75,18 +78,37 @@ def mteb_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_tests(folder: Path, *, autoload: bool) -> dict[str, str]:
-    """Run mteb's tests, with or without posir's hook; return the outcome of each test by its name."""
+    """Run mteb's tests, with or without posir's hook; return the outcome of each test by its
+    name.
+    """
     report = folder / f"autoload-{autoload}.xml"
     home = folder / f"home-{autoload}"
-    options = ("-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", f"--junitxml={report}")
+    options = (
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        ".",
+        f"--junitxml={report}",
+    )
     environment = CLEAN | {"POSIR_AUTOLOAD": str(int(autoload)), "OMP_NUM_THREADS": "1"}
-    environment |= {"HOME": str(home), "HF_HOME": str(home / "hub"), "MTEB_CACHE": str(home / "mteb")}
+    environment |= {
+        "HOME": str(home),
+        "HF_HOME": str(home / "hub"),
+        "MTEB_CACHE": str(home / "mteb"),
+    }
     command = [sys.executable, "-m", "pytest", "tests", *options]
-    subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=MAX_SECONDS, check=False)
+    subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, timeout=MAX_SECONDS, check=False
+    )
     outcomes = {}
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
-        outcomes[name] = next((part.tag for part in case if part.tag in ("failure", "error", "skipped")), "passed")
+        outcomes[name] = next(
+            (part.tag for part in case if part.tag in ("failure", "error", "skipped")), "passed"
+        )
     return outcomes
 
 
@@ -98,4 +120,8 @@ def test_mtebs_own_tests_give_the_same_with_the_hook_as_without(mteb_tests):
     # Others need the network, or files that the source distribution lacks.
     assert sum(outcome == "passed" for outcome in without.values()) >= MIN_TESTS * 3 // 4
     names = without.keys() | with_hook.keys()
-    assert {name: (without.get(name), with_hook.get(name)) for name in names if without.get(name) != with_hook.get(name)} == {}
+    assert {
+        name: (without.get(name), with_hook.get(name))
+        for name in names
+        if without.get(name) != with_hook.get(name)
+    } == {}

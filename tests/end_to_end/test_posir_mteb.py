@@ -16,7 +16,9 @@ def test_arguments_output_and_exit_status_are_those_of_mteb():
         forwarded, plain = run("posir", "mteb", *arguments), run("mteb", *arguments)
         assert (forwarded.returncode, forwarded.stdout) == (plain.returncode, plain.stdout)
         assert forwarded.stderr.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
-    assert run("posir", "mteb").stdout == run("mteb", "--help").stdout, "mteb itself ends in a traceback"
+    assert run("posir", "mteb").stdout == run("mteb", "--help").stdout, (
+        "mteb itself ends in a traceback"
+    )
 
 
 def test_a_run_without_a_model_is_one_line():
@@ -30,7 +32,8 @@ def test_a_run_without_a_model_is_one_line():
 def test_an_unknown_task_is_one_line_with_the_nearest_name():
     done = run("mteb", "run", "-t", "PosIR-Mni", "-m", "baseline/bm25s")
     said = (
-        "error: There is no task or benchmark 'PosIR-Mni'. Did you mean PosIR-Mini? `posir tasks` lists those with positions."
+        "error: There is no task or benchmark 'PosIR-Mni'. Did you mean PosIR-Mini? `posir tasks` "
+        "lists those with positions."
     )
     assert (done.returncode, done.stderr.splitlines()[-1:]) == (1, [said])
     assert not {"Traceback", "Namespace"} & {*done.stderr.replace("(", " ").split()}

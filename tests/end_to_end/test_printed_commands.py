@@ -1,4 +1,6 @@
-"""Every command that posir prints: collected from the output of commands, parsed, and run where that takes seconds."""
+"""Every command that posir prints: collected from the output of commands, parsed, and run where
+that takes seconds.
+"""
 
 import html
 import json
@@ -32,14 +34,23 @@ def collect_commands(printed: str) -> Iterator[Call]:
     """Yield the calls in what a command printed: in a terminal or on a page."""
     lines = [*LINE.findall(printed), *QUOTED.findall(printed)]
     for block in CODE.findall(printed):
-        lines += [line for line in html.unescape(block).splitlines() if re.match(r"POSIR_|posir |mteb ", line)]
+        lines += [
+            line
+            for line in html.unescape(block).splitlines()
+            if re.match(r"POSIR_|posir |mteb ", line)
+        ]
     for line in lines:
         yield from (call for call in expand_line(line, {}) if not names_a_command(call))
 
 
 def names_a_command(call: Call) -> bool:
-    """Return whether a call is the name of a command alone, perhaps with that of an option, as sentences have it."""
-    return len([word for word in call.arguments if not word.startswith("--")]) == 2 and "--help" not in call.arguments
+    """Return whether a call is the name of a command alone, perhaps with that of an option, as
+    sentences have it.
+    """
+    return (
+        len([word for word in call.arguments if not word.startswith("--")]) == 2
+        and "--help" not in call.arguments
+    )
 
 
 class Session:
@@ -69,7 +80,9 @@ class Session:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """A session in which a folder, an endpoint, a reranker with its first stage and settings were evaluated and reported."""
+    """A session in which a folder, an endpoint, a reranker with its first stage and settings were
+    evaluated and reported.
+    """
     session = Session(tmp_path_factory.mktemp("session"))
     folder = session.folder
     write_tiny_model(folder / FOLDER)
@@ -87,9 +100,22 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         session.run("posir", "report", "my results", "--html", "report.html")
         session.run("posir", "compare", "my results", "--html", "compare.html", succeeds=False)
         session.run("posir", "window", FOLDER)
-        session.run("posir", "inspect", FOLDER, "my texts", "--budget", "30k", "--html", "inspect.html")
+        session.run(
+            "posir", "inspect", FOLDER, "my texts", "--budget", "30k", "--html", "inspect.html"
+        )
         session.run("posir", "inspect", "my texts", "all-MiniLM-L6-v2", succeeds=False)
-        session.run("posir", "probe", FOLDER, "PosIR-Mini", "--documents", "6", "--output", "probes", "--html", "probe.html")
+        session.run(
+            "posir",
+            "probe",
+            FOLDER,
+            "PosIR-Mini",
+            "--documents",
+            "6",
+            "--output",
+            "probes",
+            "--html",
+            "probe.html",
+        )
         session.run("posir", "mitigate", FOLDER, *small[:-1], "mitigated")
         session.run("posir", "report", "mitigated", "--html", "report.html")
         session.run("posir", "report", "nothing", succeeds=False)
@@ -100,7 +126,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def test_every_printed_command_is_one_that_the_command_line_takes(session: Session):
     assert len(session.calls) >= 5, session.calls.keys()
     assert {call.arguments[0] for call in session.calls.values()} <= {*PROGRAMS}
-    problems = {text: problem for text, call in session.calls.items() if (problem := check_call(call.arguments))}
+    problems = {
+        text: problem
+        for text, call in session.calls.items()
+        if (problem := check_call(call.arguments))
+    }
     assert not problems
 
 
@@ -113,12 +143,18 @@ def test_no_printed_command_has_the_name_under_which_results_are_filed(session: 
 
 def test_the_settings_of_a_run_are_part_of_its_commands(session: Session):
     settings = {"POSIR_WINDOW": "16", "POSIR_QUERY_PROMPT": "find: "}
-    assert [call for call in session.calls.values() if call.environment == settings and FOLDER in call.arguments]
+    assert [
+        call
+        for call in session.calls.values()
+        if call.environment == settings and FOLDER in call.arguments
+    ]
 
 
 def test_printed_commands_run(session: Session):
     """Those of a model in a folder: the others differ in the model alone."""
-    chosen = {call.arguments[1]: call for call in session.calls.values() if FOLDER in call.arguments}
+    chosen = {
+        call.arguments[1]: call for call in session.calls.values() if FOLDER in call.arguments
+    }
     assert {"window", "inspect", "mitigate", "probe"} & chosen.keys()
     for name, call in chosen.items():
         if name in ("window", "inspect", "probe"):

@@ -19,13 +19,21 @@ RAW = [
 
 
 def write_translation(root: Path) -> None:
-    """Write German texts beside the spans of their English originals, a blank document, and a judgment of a removed query."""
+    """Write German texts beside the spans of their English originals, a blank document, and a
+    judgment of a removed query.
+    """
     tables = posir_tables()
     blank = pl.DataFrame({"_id": ["blank"], "text": [""]})
     removed = pl.DataFrame({"query-id": ["gone"], "corpus-id": ["doc_0"], "score": [1]})
     corpus = pl.concat([tables["corpus"].select("_id", text="Der Text: " + pl.col("text")), blank])
-    queries = tables["queries"].with_columns(pl.col("pos_token_length").cast(pl.UInt16), domain=pl.lit("sports"))
-    released = {"corpus": corpus, "queries": queries, "qrels": pl.concat([tables["qrels"], removed])}
+    queries = tables["queries"].with_columns(
+        pl.col("pos_token_length").cast(pl.UInt16), domain=pl.lit("sports")
+    )
+    released = {
+        "corpus": corpus,
+        "queries": queries,
+        "qrels": pl.concat([tables["qrels"], removed]),
+    }
     write_domain(root / POSIR_FOLDER, released, language="deu-Latn")
 
 
@@ -37,13 +45,27 @@ def test_released_data_runs_and_a_task_without_data_ends_in_one_sentence(tmp_pat
         file = "train.jsonl" if folder.endswith("raw") else "notes.txt"
         (data / folder / file).write_text("\n".join(map(json.dumps, RAW)))
     ran = run(
-        "mteb", "run", "-t", "PosIR-German", "FineWeb-PosQ-Raw", "FineWeb-PosQ", "-m", "mteb/baseline-bm25s",
-        "--output-folder", str(output), POSIR_DATA=str(data),
-    )  # fmt: skip
+        "mteb",
+        "run",
+        "-t",
+        "PosIR-German",
+        "FineWeb-PosQ-Raw",
+        "FineWeb-PosQ",
+        "-m",
+        "mteb/baseline-bm25s",
+        "--output-folder",
+        str(output),
+        POSIR_DATA=str(data),
+    )
     assert ran.returncode == 1
     assert "Traceback" not in ran.stderr
-    assert f"folder {data / 'FineWeb-PosQ'}: no file of FineWeb-PosQ" in " ".join(ran.stderr.split())
-    results = {file.stem: json.loads(file.read_text())["scores"]["test"] for file in output.rglob("*-*.json")}
+    assert f"folder {data / 'FineWeb-PosQ'}: no file of FineWeb-PosQ" in " ".join(
+        ran.stderr.split()
+    )
+    results = {
+        file.stem: json.loads(file.read_text())["scores"]["test"]
+        for file in output.rglob("*-*.json")
+    }
     (german,), (raw,) = results["PosIR-German"], results["FineWeb-PosQ-Raw"]
     assert set(results) == {"PosIR-German", "FineWeb-PosQ-Raw"}
     counts = {"documents_without_text": 1, "queries_removed": 1, "queries_with_another_length": 4}

@@ -20,7 +20,9 @@ BM25 = "mteb/baseline-bm25s"
 
 def result(output: Path, task: str) -> dict[str, dict]:
     (file,) = output.rglob(f"{task}.json")
-    return {scores["hf_subset"]: scores for scores in json.loads(file.read_text())["scores"]["test"]}
+    return {
+        scores["hf_subset"]: scores for scores in json.loads(file.read_text())["scores"]["test"]
+    }
 
 
 DOCUMENTS = {
@@ -50,27 +52,44 @@ def data(tmp_path: Path) -> Path:
     """One domain of PosIR and one custom domain, in English and German."""
     for language in ("eng-Latn", "deu-Latn"):
         for domain in ("sports", "custom"):
-            write_domain(tmp_path / POSIR_FOLDER, posir_tables(DOCUMENTS, QUESTIONS), language=language, domain=domain)
+            write_domain(
+                tmp_path / POSIR_FOLDER,
+                posir_tables(DOCUMENTS, QUESTIONS),
+                language=language,
+                domain=domain,
+            )
     return tmp_path
 
 
 def test_mini_runs_and_reports(tmp_path: Path):
-    ran = run("mteb", "run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output-folder", str(tmp_path))
+    ran = run(
+        "mteb", "run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output-folder", str(tmp_path)
+    )
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "results" / "mteb__baseline-bm25s").is_dir()
     scores = result(tmp_path, "PosIR-Mini")["default"]
     assert scores["main_score"] == scores["ndcg_at_10"]
     assert scores["position_profile"]["queries"] == 720
-    assert {"psi_as_published", "psi_as_published_q1", "ndcg_at_10_q4", "recall_at_100", "nauc_mrr_at_10_std"} <= scores.keys()
+    assert {
+        "psi_as_published",
+        "psi_as_published_q1",
+        "ndcg_at_10_q4",
+        "recall_at_100",
+        "nauc_mrr_at_10_std",
+    } <= scores.keys()
     report = run("posir", "report", str(tmp_path), "--format", "json")
     (pooled,) = json.loads(report.stdout)
-    assert pooled["position_scores"]["all"]["scores"]["psi_as_published"] == pytest.approx(scores["psi_as_published"], abs=1e-6)
+    assert pooled["position_scores"]["all"]["scores"]["psi_as_published"] == pytest.approx(
+        scores["psi_as_published"], abs=1e-6
+    )
     table = run("posir", "report", str(tmp_path))
     assert "PosIR-Mini" in table.stdout
     assert pooled["position_scores"]["all"]["state"] == "no_bias"
 
 
-def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(data: Path, tmp_path: Path):
+def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(
+    data: Path, tmp_path: Path
+):
     output = tmp_path / "out"
     custom = data / POSIR_FOLDER / "eng-Latn" / "custom"
     custom.rename(data / "aside")
@@ -89,15 +108,30 @@ def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(data
 
 
 @pytest.mark.parametrize("command", ["mteb", pytest.param("posir", marks=pytest.mark.slow)])
-def test_changed_domains_are_evaluated_again_and_no_others(command: str, data: Path, tmp_path: Path):
+def test_changed_domains_are_evaluated_again_and_no_others(
+    command: str, data: Path, tmp_path: Path
+):
     output, folder = tmp_path / "out", data / POSIR_FOLDER / "eng-Latn"
     tasks = ("PosIR-English", "PosIR-German-English")
 
     def revisions() -> dict[str, dict[str, str]]:
-        ran = run(command, "run", "-t", *tasks, "-m", BM25, OUTPUT[command], str(output), POSIR_DATA=str(data))
+        ran = run(
+            command,
+            "run",
+            "-t",
+            *tasks,
+            "-m",
+            BM25,
+            OUTPUT[command],
+            str(output),
+            POSIR_DATA=str(data),
+        )
         assert ran.returncode == 0, ran.stderr
         return {
-            task: {name: scores["position_run"]["data_revision"] for name, scores in result(output, task).items()}
+            task: {
+                name: scores["position_run"]["data_revision"]
+                for name, scores in result(output, task).items()
+            }
             for task in tasks
         }
 
@@ -123,10 +157,25 @@ def test_changed_domains_are_evaluated_again_and_no_others(command: str, data: P
 
 
 @pytest.mark.parametrize("command", ["mteb", pytest.param("posir", marks=pytest.mark.slow)])
-def test_a_benchmark_runs_what_the_data_has_and_names_the_rest_once(command: str, data: Path, tmp_path: Path):
-    ran = run(command, "run", "-b", "PosIR", "-m", BM25, OUTPUT[command], str(tmp_path / "out"), POSIR_DATA=str(data))
+def test_a_benchmark_runs_what_the_data_has_and_names_the_rest_once(
+    command: str, data: Path, tmp_path: Path
+):
+    ran = run(
+        command,
+        "run",
+        "-b",
+        "PosIR",
+        "-m",
+        BM25,
+        OUTPUT[command],
+        str(tmp_path / "out"),
+        POSIR_DATA=str(data),
+    )
     assert ran.returncode == 0, ran.stderr
-    assert {file.stem for file in tmp_path.rglob("PosIR-*.json")} == {"PosIR-English", "PosIR-German"}
+    assert {file.stem for file in tmp_path.rglob("PosIR-*.json")} == {
+        "PosIR-English",
+        "PosIR-German",
+    }
     printed = ran.stderr + ran.stdout
     assert printed.count("2 of 10 tasks are evaluated; no data of PosIR-Chinese") == 1
     assert printed.count("no data of") == 1
@@ -141,20 +190,57 @@ def test_symlinked_data_and_results_are_read(data: Path, tmp_path: Path):
     folder = data / POSIR_FOLDER
     (folder / "eng-Latn" / "sports").rename(data / "elsewhere")
     (folder / "eng-Latn" / "sports").symlink_to(data / "elsewhere")
-    assert "2 languages, 4 domains and 2 against the English corpus checked" in run("posir", "validate", str(data)).stdout
-    assert len(json.loads(run("posir", "stats", str(folder / "eng-Latn"), "--format", "json").stdout)["rows"]) >= 2
-    run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(data / "out"), POSIR_DATA=str(data))
+    assert (
+        "2 languages, 4 domains and 2 against the English corpus checked"
+        in run("posir", "validate", str(data)).stdout
+    )
+    assert (
+        len(
+            json.loads(run("posir", "stats", str(folder / "eng-Latn"), "--format", "json").stdout)[
+                "rows"
+            ]
+        )
+        >= 2
+    )
+    run(
+        "mteb",
+        "run",
+        "-t",
+        "PosIR-English",
+        "-m",
+        BM25,
+        "--output-folder",
+        str(data / "out"),
+        POSIR_DATA=str(data),
+    )
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "results").symlink_to(data / "out")
-    (pooled,) = json.loads(run("posir", "report", str(tmp_path / "linked"), "--format", "json").stdout)
+    (pooled,) = json.loads(
+        run("posir", "report", str(tmp_path / "linked"), "--format", "json").stdout
+    )
     assert pooled["position_scores"]["all"]["scores"]["queries"] == 8
 
 
 def test_cross_lingual_and_language_filter(data: Path, tmp_path: Path):
     tasks = ("PosIR-German-English", "PosIR-German", "PosIR-English")
-    ran = run("mteb", "run", "-t", *tasks, "-l", "deu", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
+    ran = run(
+        "mteb",
+        "run",
+        "-t",
+        *tasks,
+        "-l",
+        "deu",
+        "-m",
+        BM25,
+        "--output-folder",
+        str(tmp_path),
+        POSIR_DATA=str(data),
+    )
     assert ran.returncode == 0, ran.stderr
-    assert result(tmp_path, "PosIR-German-English")["sports"]["languages"] == ["deu-Latn", "eng-Latn"]
+    assert result(tmp_path, "PosIR-German-English")["sports"]["languages"] == [
+        "deu-Latn",
+        "eng-Latn",
+    ]
     assert not list(tmp_path.rglob("PosIR-English.json"))
 
 
@@ -170,20 +256,30 @@ def test_bad_data_is_one_message_and_keeps_what_was_finished(data: Path, tmp_pat
 
 
 def test_a_user_mistake_of_the_posir_command_is_one_message(tmp_path: Path):
-    for command in (("report", str(tmp_path / "none")), ("report", str(tmp_path)), ("rescore", str(tmp_path))):
+    for command in (
+        ("report", str(tmp_path / "none")),
+        ("report", str(tmp_path)),
+        ("rescore", str(tmp_path)),
+    ):
         failed = run("posir", *command)
         assert failed.returncode == 1
         assert failed.stderr.startswith("error: ")
         assert "Traceback" not in failed.stderr
 
 
-def test_reports_parse_and_rescore_restores_plugin_scores_without_the_model(data: Path, tmp_path: Path):
+def test_reports_parse_and_rescore_restores_plugin_scores_without_the_model(
+    data: Path, tmp_path: Path
+):
     mteb_run(tmp_path, "PosIR-English", POSIR_DATA=str(data))
     (file,) = tmp_path.rglob("PosIR-English.json")
-    rows = list(csv.DictReader(io.StringIO(run("posir", "report", str(tmp_path), "--format", "csv").stdout)))
+    rows = list(
+        csv.DictReader(io.StringIO(run("posir", "report", str(tmp_path), "--format", "csv").stdout))
+    )
     assert [row["length"] for row in rows] == ["all", "Q1", "Q2", "Q3", "Q4"]
     assert rows[0]["queries"] == "8"
-    printed = run("posir", "report", str(tmp_path), "--bins", "--format", "markdown").stdout.splitlines()
+    printed = run(
+        "posir", "report", str(tmp_path), "--bins", "--format", "markdown"
+    ).stdout.splitlines()
     table = [line for line in printed if line.startswith("|")]
     assert len(table) == 2 + 20
     assert {line.count("|") for line in table} == {6}
@@ -198,19 +294,38 @@ def test_reports_parse_and_rescore_restores_plugin_scores_without_the_model(data
     assert json.loads(file.read_text()) == json.loads(original)
 
 
-def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_data: Path, tmp_path: Path):
-    """SQuAD-PosQ's protocol on XQuAD English: all contexts as corpus, the authors' BM25 settings."""
+def test_import_run_and_report_agree_with_an_independent_squad_protocol(
+    squad_data: Path, tmp_path: Path
+):
+    """SQuAD-PosQ's protocol on XQuAD English: all contexts as corpus, the authors' BM25
+    settings.
+    """
     import bm25s
     import Stemmer
 
     paragraphs = [
-        part for article in json.loads((squad_data / "xquad.en.json").read_text())["data"] for part in article["paragraphs"]
+        part
+        for article in json.loads((squad_data / "xquad.en.json").read_text())["data"]
+        for part in article["paragraphs"]
     ]
     # In the format of squad_v2.
     rows = []
-    for context, asked in ((part["context"], asked) for part in paragraphs for asked in part["qas"]):
-        answers = {field: [answer[field] for answer in asked["answers"]] for field in ("text", "answer_start")}
-        rows.append({"id": asked["id"], "title": "", "context": context, "question": asked["question"], "answers": answers})
+    for context, asked in (
+        (part["context"], asked) for part in paragraphs for asked in part["qas"]
+    ):
+        answers = {
+            field: [answer[field] for answer in asked["answers"]]
+            for field in ("text", "answer_start")
+        }
+        rows.append(
+            {
+                "id": asked["id"],
+                "title": "",
+                "context": context,
+                "question": asked["question"],
+                "answers": answers,
+            }
+        )
     folder = tmp_path / "data" / "squad_v2" / "squad_v2"
     folder.mkdir(parents=True)
     half = len(rows) // 2
@@ -224,20 +339,29 @@ def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_da
     positive = {row["question"]: contexts.index(row["context"]) for row in rows}
     stemmer = Stemmer.Stemmer("english")
     retriever = bm25s.BM25()
-    retriever.index(bm25s.tokenize(contexts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
-    queries = bm25s.tokenize([row["question"] for row in rows], stopwords="en", stemmer=stemmer, show_progress=False)
+    retriever.index(
+        bm25s.tokenize(contexts, stopwords="en", stemmer=stemmer, show_progress=False),
+        show_progress=False,
+    )
+    queries = bm25s.tokenize(
+        [row["question"] for row in rows], stopwords="en", stemmer=stemmer, show_progress=False
+    )
     outcome, values = retriever.retrieve(queries, k=len(contexts), show_progress=False)
     ndcg = np.zeros(len(rows))
     for query, (row, documents, of_document) in enumerate(zip(rows, outcome, values, strict=True)):
         # Ties are in descending order of document id, as in pytrec_eval.
-        ranked = sorted(zip(of_document, (f"c{document}" for document in documents), strict=True), reverse=True)
+        ranked = sorted(
+            zip(of_document, (f"c{document}" for document in documents), strict=True), reverse=True
+        )
         rank = [name for _, name in ranked].index(f"c{positive[row['question']]}")
         ndcg[query] = 1 / np.log2(rank + 2) if rank < 10 else 0
     starts = np.array([row["answers"]["answer_start"][0] for row in rows])
     buckets = [(0, 100), (100, 200), (200, 300), (300, 400), (400, 500), (500, 3120)]
     means = [ndcg[(starts >= low) & (starts <= high)].mean() for low, high in buckets]
     assert scores["ndcg_at_10"] == pytest.approx(ndcg.mean(), abs=1e-6)
-    assert [bucket["ndcg_at_10"] for bucket in scores["position_bins"]] == pytest.approx(means, abs=1e-6)
+    assert [bucket["ndcg_at_10"] for bucket in scores["position_bins"]] == pytest.approx(
+        means, abs=1e-6
+    )
     assert scores["psi_as_published"] == pytest.approx(1 - min(means) / max(means), abs=1e-6)
 
 
@@ -251,7 +375,11 @@ def test_doctor_finds_no_problem():
 @pytest.mark.slow
 def test_the_hubs_listing_overrules_the_table_of_domains(data: Path, tmp_path: Path):
     with serve("infgrad/PosIR-Benchmark-v1", data / POSIR_FOLDER, "a" * 40) as hub:
-        variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
+        variables = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "hub"),
+            "HF_HUB_OFFLINE": "0",
+        }
         ran = mteb_run(tmp_path / "out", "PosIR-English", **variables)
     assert ran.returncode == 0, ran.stderr
     scores = result(tmp_path / "out", "PosIR-English")

@@ -1,4 +1,6 @@
-"""`posir run` saves the same results as mteb, on this machine or on a Ray cluster, whatever is killed meanwhile."""
+"""`posir run` saves the same results as mteb, on this machine or on a Ray cluster, whatever is
+killed meanwhile.
+"""
 
 import json
 import os
@@ -31,10 +33,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six domains in English and German, each with its own texts."""
     folder = tmp_path_factory.mktemp("data")
     for number, domain in enumerate(DOMAINS):
-        texts = {name: f"{text} This is about {domain}." * (number + 1) for name, text in TEXTS.items()}
+        texts = {
+            name: f"{text} This is about {domain}." * (number + 1) for name, text in TEXTS.items()
+        }
         questions = dict(list(ASKED.items())[number % 2 :])
         for language in ("eng-Latn", "deu-Latn"):
-            write_domain(folder / POSIR_FOLDER, posir_tables(texts, questions), language=language, domain=domain)
+            write_domain(
+                folder / POSIR_FOLDER,
+                posir_tables(texts, questions),
+                language=language,
+                domain=domain,
+            )
     return folder
 
 
@@ -52,7 +61,9 @@ def saved(output: Path) -> dict[str, object]:
     """Return all files of an output folder by their path, without times; subsets in their order."""
     files = {file.relative_to(output).as_posix(): file for file in output.rglob("*.json*")}
     contents = {
-        name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items() if name[-1] == "l"
+        name: [json.loads(line) for line in file.read_text().splitlines()]
+        for name, file in files.items()
+        if name[-1] == "l"
     }
     for name in files.keys() - contents.keys():
         content = json.loads(files[name].read_text())
@@ -62,7 +73,11 @@ def saved(output: Path) -> dict[str, object]:
 
 def subsets_in(output: Path, task: str) -> list[str]:
     files = output.rglob(f"{task}.json")
-    return [scores["hf_subset"] for file in files for scores in json.loads(file.read_text())["scores"]["test"]]
+    return [
+        scores["hf_subset"]
+        for file in files
+        for scores in json.loads(file.read_text())["scores"]["test"]
+    ]
 
 
 @pytest.mark.slow
@@ -89,16 +104,28 @@ def test_after_ctrl_c_and_with_bad_data_in_one_subset_all_other_results_are_thos
     assert isinstance(failed.exception, PosirError)
     assert f"{finished} of 12 jobs already have a result" in failed.output
     assert f"1 of {12 - finished} jobs failed" in str(failed.exception)
-    reason = f"mteb/baseline-bm25s · PosIR-German-English · sports: {queries}: field 'pos_char_span': missing column"
+    reason = (
+        f"mteb/baseline-bm25s · PosIR-German-English · sports: {queries}: field 'pos_char_span': "
+        "missing column"
+    )
     assert reason in str(failed.exception)
     english, german = (f"results/mteb__baseline-bm25s/0_3_0/{task}.json" for task in TASKS)
     assert saved(output)[english] == expected[english]
     assert saved(output)[german]["scores"]["test"] == expected[german]["scores"]["test"][:-1]
 
 
-def interrupted(command: tuple[str, ...], environment: dict[str, str], after: int) -> subprocess.CompletedProcess[str]:
-    """Press Ctrl-C when this many jobs are done: the signal reaches the command and its worker, as on a terminal."""
-    options = {"env": CLEAN | environment, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+def interrupted(
+    command: tuple[str, ...], environment: dict[str, str], after: int
+) -> subprocess.CompletedProcess[str]:
+    """Press Ctrl-C when this many jobs are done: the signal reaches the command and its worker, as
+    on a terminal.
+    """
+    options = {
+        "env": CLEAN | environment,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "start_new_session": True,
+    }
     process = subprocess.Popen([BIN / command[0], *command[1:]], **options)
     lines = []
     for line in process.stderr:
@@ -110,7 +137,9 @@ def interrupted(command: tuple[str, ...], environment: dict[str, str], after: in
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A Ray cluster of two simulated machines, each with resources for one worker with all processors."""
+    """A Ray cluster of two simulated machines, each with resources for one worker with all
+    processors.
+    """
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -119,7 +148,9 @@ def cluster():
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         # By default Ray yields to all other processes, here to the tests that run in parallel.
         patch.setenv("RAY_worker_niceness", "0")
-        cluster = Cluster(initialize_head=True, head_node_args=resources | {"include_dashboard": False})
+        cluster = Cluster(
+            initialize_head=True, head_node_args=resources | {"include_dashboard": False}
+        )
         cluster.add_node(**resources)
         yield cluster
         cluster.shutdown()
@@ -127,11 +158,18 @@ def cluster():
 
 def busy_workers(cluster) -> list[int]:
     """Return the processes of the cluster's workers that evaluate a job now."""
-    raylets = {info.process.pid for node in cluster.list_all_nodes() for info in node.all_processes["raylet"]}
+    raylets = {
+        info.process.pid
+        for node in cluster.list_all_nodes()
+        for info in node.all_processes["raylet"]
+    }
     values = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            title, parent = (folder / "cmdline").read_text(), (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            title, parent = (
+                (folder / "cmdline").read_text(),
+                (folder / "stat").read_text().rsplit(")", 1)[1].split()[1],
+            )
         except OSError:
             continue
         if title.startswith("ray::Evaluator.evaluate") and int(parent) in raylets:
@@ -165,11 +203,15 @@ def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_a
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_a_run_on_a_cluster_and_the_same_command_completes_it(cluster, data: Path, tmp_path: Path, expected):
+def test_ctrl_c_stops_a_run_on_a_cluster_and_the_same_command_completes_it(
+    cluster, data: Path, tmp_path: Path, expected
+):
     output = tmp_path / "out"
     on_cluster = ("--engine", "ray", "--address", cluster.address)
     command = ("posir", "run", *OPTIONS, "--output", str(output), *on_cluster)
-    stopped = interrupted(command, {"POSIR_DATA": str(data), "RAY_USAGE_STATS_ENABLED": "0"}, after=2)
+    stopped = interrupted(
+        command, {"POSIR_DATA": str(data), "RAY_USAGE_STATS_ENABLED": "0"}, after=2
+    )
     assert stopped.returncode == 130
     assert f"Finished results are in {output}; run the same command again" in stopped.stderr
     assert "Traceback" not in stopped.stderr
@@ -187,7 +229,16 @@ def test_errors_without_a_cluster_or_without_ray_say_what_to_do(monkeypatch, tmp
     ray = pytest.importorskip("ray")
 
     def error_of(*options: str) -> str:
-        command = ["run", "-t", "PosIR-Mini", "-m", "baseline-bm25s", "--output", str(tmp_path), *options]
+        command = [
+            "run",
+            "-t",
+            "PosIR-Mini",
+            "-m",
+            "baseline-bm25s",
+            "--output",
+            str(tmp_path),
+            *options,
+        ]
         return str(CliRunner().invoke(build_app(), command).exception)
 
     def unreachable(*_: object, **__: object) -> None:
@@ -195,6 +246,8 @@ def test_errors_without_a_cluster_or_without_ray_say_what_to_do(monkeypatch, tmp
 
     assert "applies to a Ray cluster only" in error_of("--address", "auto")
     monkeypatch.setattr(ray, "init", unreachable)
-    assert "no Ray cluster can be reached there (nobody is there)" in error_of("--engine", "ray", "--address", "auto")
+    assert "no Ray cluster can be reached there (nobody is there)" in error_of(
+        "--engine", "ray", "--address", "auto"
+    )
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'ray>=2.9'" in error_of("--engine", "ray")

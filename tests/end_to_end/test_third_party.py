@@ -24,21 +24,28 @@ LETTERS = PACKAGES / "posir-letters"
 WRITTEN = re.compile(r"^cat > posir-letters/(\S+) <<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 #: What is reported about the three.
 SAID = (
-    "plugin broken (posir-broken 0.1.0: posir_broken): loading it raised ModuleNotFoundError: No module named "
+    "plugin broken (posir-broken 0.1.0: posir_broken): loading it raised ModuleNotFoundError: No "
+    "module named "
     "'a_module_that_is_not_installed'",
-    "plugin misspelled (posir-misspelled 0.1.0: posir_misspelled): unknown hook 'posir_score' in plugin",
-    "The hooks are: posir_answers, posir_commands, posir_languages, posir_model_resolvers, posir_probes, posir_scores, "
+    "plugin misspelled (posir-misspelled 0.1.0: posir_misspelled): unknown hook 'posir_score' in "
+    "plugin",
+    "The hooks are: posir_answers, posir_commands, posir_languages, posir_model_resolvers, "
+    "posir_probes, posir_scores, "
     "posir_task_classes",
-    "plugin 'letters_again': task posir_letters_again.BellsHarbourLetters: the name 'HarbourLetters' is taken by plugin "
+    "plugin 'letters_again': task posir_letters_again.BellsHarbourLetters: the name "
+    "'HarbourLetters' is taken by plugin "
     "'letters'; choose another",
-    "task posir_letters_again.BellsPosIR-Mini: the name 'PosIR-Mini' is taken by posir_tasks.tasks.posir; choose another",
+    "task posir_letters_again.BellsPosIR-Mini: the name 'PosIR-Mini' is taken by "
+    "posir_tasks.tasks.posir; choose another",
     "task posir_letters_again.BellsNFCorpus: the name 'NFCorpus' is taken by mteb.tasks.retrieval.",
 )
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory):
-    """Run a line in a shell whose Python has all four packages, as installers leave them; pip is called by docs/plugin.md."""
+    """Run a line in a shell whose Python has all four packages, as installers leave them; pip is
+    called by docs/plugin.md.
+    """
     folder, site = tmp_path_factory.mktemp("third-party"), tmp_path_factory.mktemp("site")
     for package in PACKAGES.iterdir():
         shutil.copytree(package, site, dirs_exist_ok=True)
@@ -46,9 +53,15 @@ def shell(tmp_path_factory: pytest.TempPathFactory):
         ((name, module),) = project["entry-points"]["posir"].items()
         info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+        )
         (info / "entry_points.txt").write_text(f"[posir]\n{name} = {module}\n")
-    paths = {"PATH": f"{BIN}:{CLEAN['PATH']}", "PYTHONPATH": str(site), "POSIR_CACHE": str(folder / "cache")}
+    paths = {
+        "PATH": f"{BIN}:{CLEAN['PATH']}",
+        "PYTHONPATH": str(site),
+        "POSIR_CACHE": str(folder / "cache"),
+    }
     return partial(run_process, "bash", "-euo", "pipefail", "-c", cwd=folder, env=CLEAN | paths)
 
 
@@ -69,7 +82,10 @@ def test_doctor_lists_what_each_package_adds_and_what_is_wrong_with_it(shell):
     lines = checked.stdout.splitlines()
     assert "✓ plugin letters (posir-letters 0.1.0: posir_letters.plugin)" in lines
     assert "✓ task HarbourLetters (plugin letters: posir_letters.task.HarbourLetters)" in lines
-    assert "✓ task HarbourBells (plugin letters_again: posir_letters_again.posir_task_classes.<locals>.Bells)" in lines
+    assert (
+        "✓ task HarbourBells (plugin letters_again: "
+        "posir_letters_again.posir_task_classes.<locals>.Bells)" in lines
+    )
     wrong = [line for line in lines if line.startswith("✗")]
     assert len(wrong) == 5
     assert all(any(said in line for line in wrong) for said in SAID)
@@ -90,7 +106,9 @@ for command in sys.argv[1:]:
 """
 
 
-def test_tasks_are_listed_and_run_with_the_score_and_the_command_and_each_problem_is_reported_once(shell):
+def test_tasks_are_listed_and_run_with_the_score_and_the_command_and_each_problem_is_reported_once(
+    shell,
+):
     commands = (
         "mteb available-tasks -t HarbourLetters HarbourBells PosIR-Mini NFCorpus",
         "mteb run -t HarbourLetters -m mteb/baseline-bm25s --output-folder out",
@@ -102,29 +120,43 @@ def test_tasks_are_listed_and_run_with_the_score_and_the_command_and_each_proble
     names = re.findall(r"^    - (\S+), t2t$", ran.stdout, re.MULTILINE)
     assert names == ["HarbourLetters", "HarbourBells", "PosIR-Mini", "NFCorpus"]
     printed = " ".join((ran.stdout + ran.stderr).split())
-    for package in ("(posir-broken 0.1.0: posir_broken)", "(posir-misspelled 0.1.0: posir_misspelled)"):
+    for package in (
+        "(posir-broken 0.1.0: posir_broken)",
+        "(posir-misspelled 0.1.0: posir_misspelled)",
+    ):
         assert printed.count(f"{package} is not used: ") == 1
     for said in SAID[3:]:
         assert printed.count(said) == 1
     assert re.search(r"^HarbourLetters · \d+ quer", ran.stdout, re.MULTILINE)
     assert "MRR@10, first: MRR@10 of the first position bin." in printed
-    assert "mteb/baseline-bm25s · HarbourLetters: mrr_at_10_first_position 1.0, mrr_at_10_last_position 1.0\n" in ran.stdout
-    (scores,) = json.loads(shell("cat out/results/*/*/HarbourLetters.json").stdout)["scores"]["test"]
+    assert (
+        "mteb/baseline-bm25s · HarbourLetters: mrr_at_10_first_position 1.0, "
+        "mrr_at_10_last_position 1.0\n" in ran.stdout
+    )
+    (scores,) = json.loads(shell("cat out/results/*/*/HarbourLetters.json").stdout)["scores"][
+        "test"
+    ]
     assert (scores["mrr_at_10_first_position"], scores["mrr_at_10_last_position"]) == (1.0, 1.0)
-    assert {"mrr_at_10_first_position", "psi_as_published"} <= set(scores["position_run"]["plugin_score_names"])
+    assert {"mrr_at_10_first_position", "psi_as_published"} <= set(
+        scores["position_run"]["plugin_score_names"]
+    )
     assert scores["position_profile"]["queries"] == 12
     assert "queries_there" not in scores
 
 
 @pytest.mark.slow
 def test_the_score_is_a_column_of_reports_and_of_the_leaderboard(shell):
-    ran = shell("mteb run -t HarbourLetters -m mteb/baseline-bm25s --output-folder columns && posir report columns --csv")
+    ran = shell(
+        "mteb run -t HarbourLetters -m mteb/baseline-bm25s --output-folder columns && posir "
+        "report columns --csv"
+    )
     assert ran.returncode == 0, ran.stderr
     (row,) = csv.DictReader(io.StringIO(ran.stdout[ran.stdout.index("model,") :]))
     assert row["mrr_at_10_first_position"] == "1.0"
     report, chosen = "posir report columns", "--columns mrr_at_10_first_position"
     forms = shell(
-        f"{report} --latex && {report} {chosen} --latex --html page.html && {report} {chosen} --format json && cat page.html"
+        f"{report} --latex && {report} {chosen} --latex --html page.html && {report} {chosen} "
+        "--format json && cat page.html"
     )
     assert forms.returncode == 0, forms.stderr
     papers, table, rest = re.split(r"\\end{table\*}", forms.stdout)
@@ -134,22 +166,48 @@ def test_the_score_is_a_column_of_reports_and_of_the_leaderboard(shell):
     assert "MRR@10, first: MRR@10 of the first position bin." in table
     assert '"mrr_at_10_first_position": 1.0' in rest
     assert "<dd>MRR@10 of the first position bin.</dd>" in rest
-    built = shell("posir leaderboard build --results columns --output board && gunzip -c board/scores.csv.gz")
+    built = shell(
+        "posir leaderboard build --results columns --output board && gunzip -c board/scores.csv.gz"
+    )
     assert built.returncode == 0, built.stderr
     lines = list(csv.DictReader(io.StringIO(built.stdout[built.stdout.index("model,") :])))
-    assert [line["mrr_at_10_first_position"] for line in lines if line["task"] == "HarbourLetters"] == ["1.0"]
-    files = shell("cd board && for file in data/board.js data/views/*.js; do echo $file; cat $file; done").stdout
-    data = contents(dict(zip(files.splitlines()[::2], files.encode().splitlines(keepends=True)[1::2], strict=True)))
-    (column,) = [column for column in data["board"]["columns"] if column["key"] == "scores.mrr_at_10_first_position"]
-    assert (column["title"], column["description"]) == ("MRR@10, first", "MRR@10 of the first position bin.")
-    (group,) = [group for group in data["board"]["groups"] if any(view["name"] == "HarbourLetters" for view in group["views"])]
+    assert [
+        line["mrr_at_10_first_position"] for line in lines if line["task"] == "HarbourLetters"
+    ] == ["1.0"]
+    files = shell(
+        "cd board && for file in data/board.js data/views/*.js; do echo $file; cat $file; done"
+    ).stdout
+    data = contents(
+        dict(
+            zip(
+                files.splitlines()[::2], files.encode().splitlines(keepends=True)[1::2], strict=True
+            )
+        )
+    )
+    (column,) = [
+        column
+        for column in data["board"]["columns"]
+        if column["key"] == "scores.mrr_at_10_first_position"
+    ]
+    assert (column["title"], column["description"]) == (
+        "MRR@10, first",
+        "MRR@10 of the first position bin.",
+    )
+    (group,) = [
+        group
+        for group in data["board"]["groups"]
+        if any(view["name"] == "HarbourLetters" for view in group["views"])
+    ]
     (view,) = group["views"]
     assert data[f"views/{view['file']}"]["columns"]["scores.mrr_at_10_first_position"] == [1.0]
 
 
 @pytest.mark.slow
 def test_a_package_may_import_its_task_before_mteb_is_imported(shell):
-    code = "from posir_letters.task import HarbourLetters as T; import mteb; print(type(mteb.get_task('HarbourLetters')) is T)"
+    code = (
+        "from posir_letters.task import HarbourLetters as T; import mteb; "
+        "print(type(mteb.get_task('HarbourLetters')) is T)"
+    )
     first = shell(f'python -c "{code}"')
     assert first.stdout == "True\n", first.stderr
 
@@ -166,21 +224,32 @@ for repository, language in (("someone/letters", "deu-Latn"), ("someone/else", "
     except Exception as error:
         print(type(error).__name__, error)
 PositionTask.from_folder("nowhere", name="Nowhere", language="eng-Latn")
-"""
+"""  # noqa: E501
 
 
-def test_a_repository_of_the_hub_is_a_task_in_three_lines_and_a_mistake_is_one_message(tmp_path: Path):
+def test_a_repository_of_the_hub_is_a_task_in_three_lines_and_a_mistake_is_one_message(
+    tmp_path: Path,
+):
     write_domain(tmp_path / "repository", posir_tables())
     with serve("someone/letters", tmp_path / "repository", "c" * 40) as hub:
         ran = python_with_mteb(
             THREE_LINES.format(cache=str(tmp_path / "results")),
-            HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="0",
-        )  # fmt: skip
+            HF_ENDPOINT=hub.url,
+            HF_HOME=str(tmp_path / "hub"),
+            HF_HUB_OFFLINE="0",
+        )
     task, language, repository = ran.stdout.splitlines()[-3:]
-    assert task == f"['sports@{'c' * 8}'] {{'path': 'someone/letters', 'revision': '{'c' * 40}'}} {'c' * 40}"
-    assert language.startswith("DataError Hub dataset someone/letters@main: no deu-Latn data; expected deu-Latn/<domain>/")
+    assert (
+        task == f"['sports@{'c' * 8}'] {{'path': 'someone/letters', 'revision': '{'c' * 40}'}} "
+        f"{'c' * 40}"
+    )
+    assert language.startswith(
+        "DataError Hub dataset someone/letters@main: no deu-Latn data; expected deu-Latn/<domain>/"
+    )
     assert language.endswith("It has eng-Latn.")
-    assert repository.startswith("DataError Hub dataset someone/else@main: cannot be read (RepositoryNotFoundError")
+    assert repository.startswith(
+        "DataError Hub dataset someone/else@main: cannot be read (RepositoryNotFoundError"
+    )
     assert list((tmp_path / "results").rglob("HubLetters.json"))
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-1].startswith("error: ")

@@ -21,7 +21,9 @@ COMMANDS = [
 
 
 def check_refusal(command: tuple[str, ...], address: str, folder: Path) -> None:
-    """Run a command with a Hub at an address and an empty cache; assert that it ends in what is wrong and what to do."""
+    """Run a command with a Hub at an address and an empty cache; assert that it ends in what is
+    wrong and what to do.
+    """
     done = run(*command, HF_ENDPOINT=address, HF_HOME=str(folder / "hub"), HF_HUB_OFFLINE="0")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

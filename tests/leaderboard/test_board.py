@@ -1,4 +1,6 @@
-"""The leaderboard's numbers, files and commands. The page in a browser is tested in `test_board_page`."""
+"""The leaderboard's numbers, files and commands. The page in a browser is tested in
+`test_board_page`.
+"""
 
 import csv
 import gzip
@@ -32,7 +34,12 @@ from posir_leaderboard.board.build import JSON
 from posir_leaderboard.board.comparable import compute_pin, write_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
 from posir_leaderboard.board.manifest import MANIFEST, hash_content
-from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
+from posir_leaderboard.board.ranks import (
+    average_differences,
+    means_by_cluster,
+    paired_differences,
+    rank_ranges,
+)
 from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file, render_site
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
@@ -89,9 +96,18 @@ def profile(seed: int, queries: int = 300) -> PositionProfile:
 def results(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     for seed, (model, task) in enumerate(
-        [("org/first", "PosIR-English"), ("org/first", "PosIR-German"), ("org/second", "PosIR-English")]
+        [
+            ("org/first", "PosIR-English"),
+            ("org/first", "PosIR-German"),
+            ("org/second", "PosIR-English"),
+        ]
     ):
-        write_result(folder, {domain: profile(10 * seed + at) for at, domain in enumerate(DOMAINS)}, model=model, task=task)
+        write_result(
+            folder,
+            {domain: profile(10 * seed + at) for at, domain in enumerate(DOMAINS)},
+            model=model,
+            task=task,
+        )
     return folder
 
 
@@ -104,7 +120,11 @@ def built(results, tmp_path_factory) -> tuple[Path, Path]:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 # Numbers
@@ -116,14 +136,26 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
     reported = list(csv.DictReader(io.StringIO(call_posir("report", results, "--csv").printed)))
     compared = 0
     for row in reported:
-        (choice,) = (view for view in group["views"] if view["name"] == row["task"] and not view["average"])
+        (choice,) = (
+            view for view in group["views"] if view["name"] == row["task"] and not view["average"]
+        )
         view = site[f"views/{choice['file']}"]
         names = [site["board"]["models"]["name"][place] for place in view["models"]]
         columns, at = length_columns(site, choice["file"], row["length"]), names.index(row["model"])
         ends = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
-        single = ("queries", "ndcg_at_10_as_published", "ndcg_at_10_as_published_high", "score", "unread_share")
+        single = (
+            "queries",
+            "ndcg_at_10_as_published",
+            "ndcg_at_10_as_published_high",
+            "score",
+            "unread_share",
+        )
         of_psi = ("psi_as_published", "psi_by_chance", "psi_by_chance_high")
-        for name in (*single, *of_psi, *(f"{key}{end}" for key in ends for end in ("", "_low", "_high"))):
+        for name in (
+            *single,
+            *of_psi,
+            *(f"{key}{end}" for key in ends for end in ("", "_low", "_high")),
+        ):
             reported_value = row.get("ndcg_at_10" if name == "score" else name)
             expected = pytest.approx(float(reported_value), abs=5e-7) if reported_value else None
             assert columns[name][at] == expected
@@ -138,16 +170,23 @@ def test_a_link_preview_has_a_picture(built):
     content = (built[0] / "preview.png").read_bytes()
     assert content.startswith(b"\x89PNG")
     assert struct.unpack(">II", content[16:24]) == (1200, 630)
-    assert b'<meta property="og:image" content="preview.png">' in (built[0] / "index.html").read_bytes()
+    assert (
+        b'<meta property="og:image" content="preview.png">'
+        in (built[0] / "index.html").read_bytes()
+    )
     page = render_site([], GROUPS, NO_LIBRARIES, url="https://board.example")["index.html"]
     assert b'<meta property="og:image" content="https://board.example/preview.png">' in page
 
 
 def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
-    write_result(tmp_path, {"one": profile(0) + profile(1)}, model="org/first", task="PosIR-English")
+    write_result(
+        tmp_path, {"one": profile(0) + profile(1)}, model="org/first", task="PosIR-English"
+    )
     (summary,) = summarize(read_results(tmp_path))
     (entry,), _ = read_entries(tmp_path)
-    glyph = views.build_task_view("PosIR-English", [recording.score_entry(entry)]).columns("Q4")["strip"][0]
+    glyph = views.build_task_view("PosIR-English", [recording.score_entry(entry)]).columns("Q4")[
+        "strip"
+    ][0]
     assert glyph == draw_glyph(build_rows(summary)[-1].build_strip(summary.model))
     curves, counts = recording.merge_panels(summary)[1:], summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]
@@ -157,12 +196,16 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
         if curve:
             cells = [cell for cell in build_curve_cells(summary) if cell.length == title]
             assert len(cells) == MERGED_BINS
-            assert curve == {name: [cell.columns().get(name) for cell in cells] for name in recording.CELL}
+            assert curve == {
+                name: [cell.columns().get(name) for cell in cells] for name in recording.CELL
+            }
 
 
 def test_a_date_that_cannot_be_is_unknown():
     assert recording.read_date(1795346613.2) == "2026-11-22"
-    assert {recording.read_date(seconds) for seconds in (None, "now", -1, float("nan"), 1e300)} == {None}
+    assert {recording.read_date(seconds) for seconds in (None, "now", -1, float("nan"), 1e300)} == {
+        None
+    }
 
 
 def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
@@ -175,52 +218,83 @@ def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
         shown = [np.nan if score is None else score for score in panel["ndcg_at_10"]]
         assert shown == pytest.approx(scores, abs=5e-7, nan_ok=True)
     assert detail["subsets"]["name"] == list(DOMAINS)
-    assert detail["subsets"]["ndcg_at_10"] == pytest.approx([profile(seed).score() for seed in range(3)], abs=5e-7)
+    assert detail["subsets"]["ndcg_at_10"] == pytest.approx(
+        [profile(seed).score() for seed in range(3)], abs=5e-7
+    )
 
 
 def test_published_averages_are_those_of_the_papers():
     records = published()
     for group in views.builtin_groups()[:2]:
         view = views.build_average_view(group, records)
-        shown = {(row.model.name, length): scored for row in view.rows for length, scored in row.rows_by_length.items()}
+        shown = {
+            (row.model.name, length): scored
+            for row in view.rows
+            for length, scored in row.rows_by_length.items()
+        }
         papers = {(row.model, row.length): row for row in published_rows(group.name)}
         opened = min(views.build_views(group, records), key=lambda view: view.opening_order)
-        assert (opened.name, opened.opening_length) == (group.averaged_tasks[0], "Q4"), "no average of languages"
+        assert (opened.name, opened.opening_length) == (group.averaged_tasks[0], "Q4"), (
+            "no average of languages"
+        )
         assert shown.keys() == papers.keys()
         for key, row in papers.items():
-            values = (shown[key].score.value, shown[key].estimate("psi_as_published").value, shown[key].queries)
+            values = (
+                shown[key].score.value,
+                shown[key].estimate("psi_as_published").value,
+                shown[key].queries,
+            )
             assert values == pytest.approx((row.ndcg_at_10, row.psi_as_published, row.queries))
 
 
 def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
-    groups = views.builtin_groups({"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"})
+    groups = views.builtin_groups(
+        {"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"}
+    )
     known = {task for group in views.builtin_groups() for task in group.labels}
-    further = {task: label for group in groups for task, label in group.labels.items() if task not in known}
+    further = {
+        task: label for group in groups for task, label in group.labels.items() if task not in known
+    }
     assert further == {"PosIR-Persian": "Persian", "PosIR-Persian-English": "Persian → English"}
     assert further.keys().isdisjoint(task for group in groups for task in group.averaged_tasks)
 
 
 def test_a_published_interval_is_that_of_the_most_variable_queries():
-    (row,) = (record for record in published() if record.model.name == "bge-m3" and record.task == "PosIR-English")
+    (row,) = (
+        record
+        for record in published()
+        if record.model.name == "bge-m3" and record.task == "PosIR-English"
+    )
     all_lengths = row.rows_by_length["all"]
     ndcg = all_lengths.ndcg_at_10
     half = 1.96 * np.sqrt(ndcg.value * (1 - ndcg.value) / 42_015)
     assert ndcg.high - ndcg.low == pytest.approx(2 * half, rel=1e-3)
-    assert row.rows_by_length["Q1"].score.interval is None, "the queries of a length bucket are not published"
+    assert row.rows_by_length["Q1"].score.interval is None, (
+        "the queries of a length bucket are not published"
+    )
     assert (all_lengths.position_effect, all_lengths.states) == (None, (State.NOT_TESTED,))
 
 
 @given(st.lists(st.tuples(EDGES, EDGES, EDGES).map(sorted), min_size=1, max_size=10))
 def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations_are_added(ends):
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
-    rows = [template.with_scores(position_effect=Estimate(mean, (low, high))) for low, mean, high in ends]
+    rows = [
+        template.with_scores(position_effect=Estimate(mean, (low, high)))
+        for low, mean, high in ends
+    ]
     lows, values, highs = np.array(
-        [(row.position_effect.low, row.position_effect.value, row.position_effect.high) for row in rows]
+        [
+            (row.position_effect.low, row.position_effect.value, row.position_effect.high)
+            for row in rows
+        ]
     ).T
     mean = values.mean()
     for power in (2, 1):
         shown = views.average_rows(rows, "PosIR", power).position_effect
-        below, above = ((abs(values - tails) ** power).sum() ** (1 / power) / len(rows) for tails in (lows, highs))
+        below, above = (
+            (abs(values - tails) ** power).sum() ** (1 / power) / len(rows)
+            for tails in (lows, highs)
+        )
         assert shown.value == pytest.approx(mean)
         assert shown.interval == (pytest.approx(mean - below), pytest.approx(mean + above))
         assert -1e-9 <= shown.low <= shown.value + 1e-9
@@ -232,10 +306,17 @@ def test_an_average_lacks_what_a_task_lacks():
     shown = views.average_rows([first.with_scores(psi_as_published=0.3)] * 4, "PosIR")
     assert shown.psi_as_published == pytest.approx(0.3)
     effect = second.position_effect.value
-    shown = views.average_rows([first, second.with_scores(position_effect=Estimate(effect), queries=None)], "PosIR")
+    shown = views.average_rows(
+        [first, second.with_scores(position_effect=Estimate(effect), queries=None)], "PosIR"
+    )
     assert (shown.position_effect.interval, shown.queries) == (None, None)
     assert shown.position_effect.value == pytest.approx((first.position_effect.value + effect) / 2)
-    assert views.average_rows([first, second.with_scores(position_effect=None)], "PosIR").position_effect is None
+    assert (
+        views.average_rows(
+            [first, second.with_scores(position_effect=None)], "PosIR"
+        ).position_effect
+        is None
+    )
 
 
 def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
@@ -244,12 +325,19 @@ def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
     rows = [replace(template, findings=fake_findings(0.0, state=state)) for state in states]
     average = views.average_rows(rows, "PosIR")
     assert average.states == (State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE)
-    assert average.state_label == "favors the start in 3, favors the end in 1, inconclusive in 1 of 5"
+    assert (
+        average.state_label == "favors the start in 3, favors the end in 1, inconclusive in 1 of 5"
+    )
     columns = recording.row_columns([average])
-    assert (columns["state"], columns["states"]) == ([None], [["favors_start", "favors_end", "inconclusive"]])
+    assert (columns["state"], columns["states"]) == (
+        [None],
+        [["favors_start", "favors_end", "inconclusive"]],
+    )
     untested = [replace(row, findings=fake_findings(0.0, state=State.NOT_TESTED)) for row in rows]
     assert views.average_rows(untested, "PosIR").states == (State.NOT_TESTED,)
-    assert views.average_rows([replace(row, findings=None) for row in rows], "PosIR").states == (State.NOT_TESTED,)
+    assert views.average_rows([replace(row, findings=None) for row in rows], "PosIR").states == (
+        State.NOT_TESTED,
+    )
 
 
 # Rank ranges
@@ -275,17 +363,30 @@ def rank_values(gains: np.ndarray, articles: np.ndarray) -> list[DocumentRanks]:
     """Ranks of each model whose queries have a gain of 0 or 1; articles of each query."""
     count = gains.shape[1]
     starts = np.arange(count) % 900
-    ids, documents = [f"q{query}" for query in range(count)], [f"d{article}" for article in articles]
-    evidence = Evidence(ids, documents, starts, starts + 5, np.full(count, 1_000), 300 + 700 * (articles % 3))
-    return [DocumentRanks.from_ranks(RelativePositions(), evidence, row.astype(np.int64)) for row in gains]
+    ids, documents = (
+        [f"q{query}" for query in range(count)],
+        [f"d{article}" for article in articles],
+    )
+    evidence = Evidence(
+        ids, documents, starts, starts + 5, np.full(count, 1_000), 300 + 700 * (articles % 3)
+    )
+    return [
+        DocumentRanks.from_ranks(RelativePositions(), evidence, row.astype(np.int64))
+        for row in gains
+    ]
 
 
 def test_a_paired_test_separates_what_overlapping_intervals_do_not():
     rng = np.random.default_rng(0)
     worse = (rng.random(600) < 0.5).astype(int)
     better = np.maximum(worse, rng.random(600) < 0.06)
-    means = [means_by_cluster(value)[0] for value in rank_values(np.array([worse, better]), np.arange(600))]
-    intervals = [estimate_mean(row.astype(float), np.arange(600)).interval for row in (worse, better)]
+    means = [
+        means_by_cluster(value)[0]
+        for value in rank_values(np.array([worse, better]), np.arange(600))
+    ]
+    intervals = [
+        estimate_mean(row.astype(float), np.arange(600)).interval for row in (worse, better)
+    ]
     scores = [mean.mean for mean in means]
     assert scores == pytest.approx([worse.mean(), better.mean()])
     assert rank_ranges(scores, intervals) == [(1, 2), (1, 2)]
@@ -295,20 +396,31 @@ def test_a_paired_test_separates_what_overlapping_intervals_do_not():
 def test_models_on_other_queries_are_compared_by_their_intervals():
     rng = np.random.default_rng(0)
     gains = (rng.random((2, 400)) < [[0.2], [0.9]]).astype(int)
-    (first,), (second,) = rank_values(gains[:1], np.arange(400)), rank_values(gains[1:, :399], np.arange(399))
+    (first,), (second,) = (
+        rank_values(gains[:1], np.arange(400)),
+        rank_values(gains[1:, :399], np.arange(399)),
+    )
     means = [means_by_cluster(value)[0] for value in (first, second)]
     differences = paired_differences(means)
     assert not differences.paired.any()
     scores = [0.2, 0.9]
-    assert rank_ranges(scores, [(0.1, 0.3), (0.8, 1.0)], differences=differences) == [(2, 2), (1, 1)]
-    assert rank_ranges(scores, [(0.1, 0.95), (0.8, 1.0)], differences=differences) == [(1, 2), (1, 2)]
+    assert rank_ranges(scores, [(0.1, 0.3), (0.8, 1.0)], differences=differences) == [
+        (2, 2),
+        (1, 1),
+    ]
+    assert rank_ranges(scores, [(0.1, 0.95), (0.8, 1.0)], differences=differences) == [
+        (1, 2),
+        (1, 2),
+    ]
 
 
 def test_paired_errors_are_those_of_the_mean_of_the_differences():
     rng = np.random.default_rng(3)
     gains = (rng.random((3, 200)) < 0.6).astype(int)
     documents = rng.integers(0, 50, 200)
-    differences = paired_differences([means_by_cluster(value)[0] for value in rank_values(gains, documents)])
+    differences = paired_differences(
+        [means_by_cluster(value)[0] for value in rank_values(gains, documents)]
+    )
     for item, two in ((0, 1), (0, 2), (1, 2)):
         difference = gains[item] - gains[two]
         sums = np.bincount(documents, weights=difference - difference.mean())[np.unique(documents)]
@@ -317,7 +429,9 @@ def test_paired_errors_are_those_of_the_mean_of_the_differences():
         assert differences.errors[item, two] == pytest.approx(error, rel=0.01)
     average = average_differences([differences, differences], power=2)
     assert average.errors == pytest.approx(differences.errors / np.sqrt(2))
-    assert average_differences([differences, differences], power=1).errors == pytest.approx(differences.errors)
+    assert average_differences([differences, differences], power=1).errors == pytest.approx(
+        differences.errors
+    )
 
 
 def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
@@ -328,14 +442,22 @@ def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
         means = [means_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
         differences = paired_differences(means)
         states, level = differences.states(), 1 - 0.05 / 3
-        ranks = rank_ranges([mean.mean for mean in means], [(0.0, 1.0)] * 6, differences=differences)
+        ranks = rank_ranges(
+            [mean.mean for mean in means], [(0.0, 1.0)] * 6, differences=differences
+        )
         for row, column in permutations(range(6), 2):
             error, freedom = differences.errors[row, column], differences.freedom[row, column]
             difference = student_difference(differences.values[row, column], error, freedom)
-            change = decide_change(difference, DEFAULT_MARGINS.ndcg_at_10, int(freedom) + 1, 1, level)
+            change = decide_change(
+                difference, DEFAULT_MARGINS.ndcg_at_10, int(freedom) + 1, 1, level
+            )
             assert states[row, column] == change.state
-            assert differences.half_widths()[row, column] == pytest.approx(t.ppf((1 + level) / 2, freedom) * error)
-        joint = differences.values > t.ppf(1 - 0.05 / 15 / 2, differences.freedom) * differences.errors
+            assert differences.half_widths()[row, column] == pytest.approx(
+                t.ppf((1 + level) / 2, freedom) * error
+            )
+        joint = (
+            differences.values > t.ppf(1 - 0.05 / 15 / 2, differences.freedom) * differences.errors
+        )
         before, after = (((states == ChangeState.BETTER) & joint).sum(axis=axis) for axis in (0, 1))
         assert ranks == [(1 + first, 6 - last) for first, last in zip(before, after, strict=True)]
     assert states[5, 4] == ChangeState.EQUIVALENT
@@ -344,7 +466,9 @@ def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
 
 def test_no_score_may_be_named_like_another_field_of_the_page():
     script = (resources.files("posir_leaderboard") / "board/static/js/table.js").read_text()
-    derived = re.findall(r"^ {8}(\w+)[:,]", script.split("Object.assign(row, {")[1].split("});")[0], re.MULTILINE)
+    derived = re.findall(
+        r"^ {8}(\w+)[:,]", script.split("Object.assign(row, {")[1].split("});")[0], re.MULTILINE
+    )
     assert len(derived) > 5
     named = {
         name
@@ -361,7 +485,9 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     gains = (rng.random((3, 400)) < [[0.5], [0.6], [0.6]]).astype(int)
     models = ("a", "b", "other")
     for name, value in zip(models, rank_values(gains, np.arange(400)), strict=True):
-        write_result(tmp_path, {"sports": value.profile if name == "other" else value}, model=f"org/{name}")
+        write_result(
+            tmp_path, {"sports": value.profile if name == "other" else value}, model=f"org/{name}"
+        )
     entries, problems = read_entries(tmp_path)
     assert problems == []
     records = [recording.score_entry(entry) for entry in entries]
@@ -370,12 +496,18 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
     view = views.build_task_view("PosIR-English", records)
     paired = view.differences_json({record.model.id: place for place, record in enumerate(records)})
-    rows = [row for row in compare_pairs(pair_runs(tmp_path)).rows if row.metric is Metric.NDCG and row.model == "org/b"]
+    rows = [
+        row
+        for row in compare_pairs(pair_runs(tmp_path)).rows
+        if row.metric is Metric.NDCG and row.model == "org/b"
+    ]
     a, b = map(paired["models"].index, (0, 1))
     assert len(rows) == 4
     for row in rows:
         value, half = (paired["lengths"][row.length][name][b][a] for name in ("value", "half"))
-        assert [value, value - half, value + half] == pytest.approx([row.difference.value, *row.difference.interval], abs=2e-6)
+        assert [value, value - half, value + half] == pytest.approx(
+            [row.difference.value, *row.difference.interval], abs=2e-6
+        )
         assert paired["lengths"][row.length]["state"][b][a] == label_change(row.metric_change)
     (compared,) = [row for row in rows if row.length == "all"]
     columns = views.build_task_view("PosIR-English", records[:2]).columns("all")
@@ -383,7 +515,9 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     ends = after.split("]")[0].split("[")[1]
     assert (best, second) == ("b", "a")
     assert before.endswith(f", {100 * compared.difference.value:.1f} points ahead of ")
-    assert list(map(float, ends.split(",\xa0"))) == pytest.approx([100 * end for end in compared.difference.interval], abs=0.1)
+    assert list(map(float, ends.split(",\xa0"))) == pytest.approx(
+        [100 * end for end in compared.difference.interval], abs=0.1
+    )
 
 
 def test_a_result_without_rotated_versions_is_not_tested_and_has_the_command_that_tests_it(results):
@@ -402,7 +536,11 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
     group = views.Group("PosIR", "Language", "", {"A": "A", "B": "B"}, ("A", "B"))
     whole = [fake_record(fake_model(number), task, number) for number in range(2) for task in "AB"]
     third = fake_model(2)
-    records = [*whole, fake_record(third, "A", 6), replace(fake_record(third, "B", 7), partial="1 of 31 subsets")]
+    records = [
+        *whole,
+        fake_record(third, "A", 6),
+        replace(fake_record(third, "B", 7), partial="1 of 31 subsets"),
+    ]
     view = views.build_task_view("B", records)
     assert [row.partial for row in view.rows] == ["", "", "1 of 31 subsets"]
     assert view.columns("all")["rank"][2] is None
@@ -417,44 +555,87 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
 
 @pytest.fixture
 def share(monkeypatch):
-    share = ScoreInfo("length", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, better=Better.HIGHER, interval=True)
+    share = ScoreInfo(
+        "length",
+        "First, <b>share",
+        "Share of queries.",
+        unit=Unit.PERCENT,
+        better=Better.HIGHER,
+        interval=True,
+    )
     monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share])
     recording.board_columns.cache_clear()
     yield share
     recording.board_columns.cache_clear()
 
 
-def test_a_score_of_another_package_called_like_a_field_is_a_column_of_index_views_averages_and_file(share):
+def test_a_foreign_score_named_like_a_field_is_a_column(
+    share,
+):
     records = [
-        replace(record, rows=tuple(row.with_scores(length=Estimate(0.25, (0.2, 0.3))) for row in record.rows))
-        for record in (fake_record(fake_model(0), task, 1) for task in ("PosIR-English", "PosIR-German"))
+        replace(
+            record,
+            rows=tuple(row.with_scores(length=Estimate(0.25, (0.2, 0.3))) for row in record.rows),
+        )
+        for record in (
+            fake_record(fake_model(0), task, 1) for task in ("PosIR-English", "PosIR-German")
+        )
     ]
     site = render_site(records, GROUPS, NO_LIBRARIES)
     data = contents(site)
     (column,) = [column for column in data["board"]["columns"] if column["key"] == "scores.length"]
-    assert (column["title"], column["description"], column["unit"]) == (share.title, "Share of queries.", "percent")
-    assert (column["better"], column["citation"], column["interval"], column["column"]) == ("higher", "", True, True)
+    assert (column["title"], column["description"], column["unit"]) == (
+        share.title,
+        "Share of queries.",
+        "percent",
+    )
+    assert (column["better"], column["citation"], column["interval"], column["column"]) == (
+        "higher",
+        "",
+        True,
+        True,
+    )
     for view in data["board"]["groups"][0]["views"]:
         shown = length_columns(data, view["file"], "all")
-        assert (shown["scores.length"], shown["scores.length_low"], shown["scores.length_high"]) == ([0.25], [0.2], [0.3])
+        assert (
+            shown["scores.length"],
+            shown["scores.length_low"],
+            shown["scores.length_high"],
+        ) == ([0.25], [0.2], [0.3])
     lines = list(csv.DictReader(io.StringIO(gzip.decompress(site["scores.csv.gz"]).decode())))
-    assert [(line["scores.length"], line["scores.length_low"]) for line in lines] == [("0.25", "0.2")] * 10
+    assert [(line["scores.length"], line["scores.length_low"]) for line in lines] == [
+        ("0.25", "0.2")
+    ] * 10
 
 
-def test_every_declared_score_is_in_the_file_and_published_rows_have_no_mean_over_queries_in_a_length():
-    records = [record for record in published() if record.model.name == "bge-m3" and record.task == "PosIR-English"]
-    site = render_site([*records, fake_record(fake_model(0), "PosIR-English", 1)], GROUPS, NO_LIBRARIES)
+def test_the_file_has_every_declared_score():
+    records = [
+        record
+        for record in published()
+        if record.model.name == "bge-m3" and record.task == "PosIR-English"
+    ]
+    site = render_site(
+        [*records, fake_record(fake_model(0), "PosIR-English", 1)], GROUPS, NO_LIBRARIES
+    )
     lines = list(csv.DictReader(io.StringIO(gzip.decompress(site["scores.csv.gz"]).decode())))
     assert {column.key for column in known_columns()} <= lines[0].keys()
     means = ("ndcg_at_10", "ndcg_at_10_as_published")
-    filled = {(line["published"], line["length"] == "all", *(bool(line[mean]) for mean in means)) for line in lines}
+    filled = {
+        (line["published"], line["length"] == "all", *(bool(line[mean]) for mean in means))
+        for line in lines
+    }
     of_papers = {("true", True, True, False), ("true", False, False, True)}
     assert filled == of_papers | {("false", True, True, True), ("false", False, True, True)}
     data = contents(site)
-    (view,) = [view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English"]
+    (view,) = [
+        view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English"
+    ]
     for length, key in (("all", "ndcg_at_10"), ("Q1", "ndcg_at_10_as_published")):
         shown = length_columns(data, view["file"], length)
-        from_paper = [data["board"]["models"]["published"][place] for place in data[f"views/{view['file']}"]["models"]]
+        from_paper = [
+            data["board"]["models"]["published"][place]
+            for place in data[f"views/{view['file']}"]["models"]
+        ]
         keys = [key if of_paper else "ndcg_at_10" for of_paper in from_paper]
         assert shown["score"] == [shown[name][at] for at, name in enumerate(keys)]
         assert None not in shown["score"]
@@ -465,16 +646,38 @@ def test_every_declared_score_is_in_the_file_and_published_rows_have_no_mean_ove
 
 def test_metadata_is_read_and_unknown_if_of_the_wrong_kind():
     address = "https://huggingface.co/a/b"
-    meta = {"n_parameters": 22713216, "max_tokens": 256.0, "embed_dim": [64, 384], "open_weights": True, "reference": address}
+    meta = {
+        "n_parameters": 22713216,
+        "max_tokens": 256.0,
+        "embed_dim": [64, 384],
+        "open_weights": True,
+        "reference": address,
+    }
     model = recording.read_board_model("a/b", "r", meta | {"model_type": ["late-interaction"]})
     assert (model.parameters, model.window, model.dimensions) == (22713216, 256, 384)
     assert (model.kind, model.open_weights, model.reference) == ("Late interaction", True, address)
-    bm25 = recording.read_board_model("mteb/baseline-bm25s", "r", {"model_type": ["sparse"], "n_parameters": 0})
+    bm25 = recording.read_board_model(
+        "mteb/baseline-bm25s", "r", {"model_type": ["sparse"], "n_parameters": 0}
+    )
     assert bm25.kind == recording.BM25
-    wrong = {"n_parameters": "many", "max_tokens": -3, "embed_dim": [{}, "x"], "open_weights": "yes", "license": ["mit"]}
+    wrong = {
+        "n_parameters": "many",
+        "max_tokens": -3,
+        "embed_dim": [{}, "x"],
+        "open_weights": "yes",
+        "license": ["mit"],
+    }
     wrong |= {"model_type": "dense"}
     long = "https://" + "a" * 300
-    for address in ("javascript:alert(1)", "http://a", "https://a b", 'https://a"b', "https://a<b", long, " https://a"):
+    for address in (
+        "javascript:alert(1)",
+        "http://a",
+        "https://a b",
+        'https://a"b',
+        "https://a<b",
+        long,
+        " https://a",
+    ):
         model = recording.read_board_model("a/b", "r", wrong | {"reference": address})
         assert model == recording.BoardModel("a/b", "r", kind=recording.UNKNOWN)
 
@@ -485,7 +688,11 @@ def test_metadata_is_read_and_unknown_if_of_the_wrong_kind():
 def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_row():
     models = [replace(fake_model(number), name=name) for number, name in enumerate(hostile_names())]
     models.append(replace(models[0], revision="another"))
-    records = [fake_record(model, task, 3) for model in models for task in ("PosIR-English", "../../evil", "</script>")]
+    records = [
+        fake_record(model, task, 3)
+        for model in models
+        for task in ("PosIR-English", "../../evil", "</script>")
+    ]
     site = render_site(records, GROUPS, NO_LIBRARIES)
     folders = "(data/)?((views|lengths|models|differences|js|lib)/)?"
     safe = folders + r"[a-z0-9-]+\.(js|css|html)|README\.md|(scores|positions)\.csv\.gz"
@@ -502,13 +709,23 @@ def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_ro
 
 def test_ids_differ_where_name_or_revision_differ():
     parts = ("", "a", "b", "ab", "ba", "a\0", "\0b", "\ud800")
-    models = [recording.BoardModel(*pair, published=published) for pair in product(parts, parts) for published in (False, True)]
+    models = [
+        recording.BoardModel(*pair, published=published)
+        for pair in product(parts, parts)
+        for published in (False, True)
+    ]
     assert len({model.id for model in models}) == len(models)
-    assert recording.BoardModel("NV-Embed-v2", "").id == recording.BoardModel("NV-embed-v2", "").id, "whatever the case"
+    assert (
+        recording.BoardModel("NV-Embed-v2", "").id == recording.BoardModel("NV-embed-v2", "").id
+    ), "whatever the case"
     assert all(re.fullmatch("[0-9a-f]{12}", model.id) for model in models)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)
+    )
+)
 def test_a_data_file_holds_its_value_and_no_markup(value):
     text = data_file("x", value).decode("ascii")
     assert "<" not in text
@@ -537,17 +754,30 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(results, t
     link.symlink_to(tmp_path / "elsewhere.json")
     cache = building.RecordCache(tmp_path / "cache")
     for _ in range(2):
-        records, problems, _ = building.score_results(list(building.entry_files(tmp_path / "a")), cache)
-        assert [(record.model.name, record.task) for record in records] == [("org/first", "PosIR-English")]
-        assert sorted(Path(problem.file).name for problem in problems) == ["PosIR-English.json", "PosIR-German.json"]
+        records, problems, _ = building.score_results(
+            list(building.entry_files(tmp_path / "a")), cache
+        )
+        assert [(record.model.name, record.task) for record in records] == [
+            ("org/first", "PosIR-English")
+        ]
+        assert sorted(Path(problem.file).name for problem in problems) == [
+            "PosIR-English.json",
+            "PosIR-German.json",
+        ]
 
 
 # The same input, the same bytes; what has not changed is not scored again
 
 
 def test_the_order_of_results_makes_no_difference():
-    records = [fake_record(fake_model(number), task, number) for number in range(4) for task in GROUPS[0].averaged_tasks]
-    assert render_site(records, GROUPS, NO_LIBRARIES) == render_site(reversed(records), GROUPS, NO_LIBRARIES)
+    records = [
+        fake_record(fake_model(number), task, number)
+        for number in range(4)
+        for task in GROUPS[0].averaged_tasks
+    ]
+    assert render_site(records, GROUPS, NO_LIBRARIES) == render_site(
+        reversed(records), GROUPS, NO_LIBRARIES
+    )
 
 
 def test_building_again_scores_nothing_and_writes_nothing(built, results):
@@ -567,7 +797,9 @@ def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
     write_result(tmp_path / "a", {"sports": profile(99)}, model="org/second")
     next((tmp_path / "cache").iterdir()).write_text("{damaged")
     asked = []
-    monkeypatch.setattr(building, "score_entry", lambda entry: asked.append((entry.model, entry.task)) or first[0])
+    monkeypatch.setattr(
+        building, "score_entry", lambda entry: asked.append((entry.model, entry.task)) or first[0]
+    )
     building.score_results(files, cache)
     assert 1 <= len(asked) <= 2
     assert ("org/second", "PosIR-English") in asked
@@ -603,7 +835,9 @@ def test_a_later_site_replaces_an_earlier_one(tmp_path):
     assert write_site(later, tmp_path).number == 0
 
 
-def test_a_folder_of_something_else_is_left_alone_and_one_without_a_site_neither_served_nor_pushed(tmp_path):
+def test_a_folder_of_something_else_is_left_alone_and_one_without_a_site_neither_served_nor_pushed(
+    tmp_path,
+):
     (tmp_path / "thesis.tex").write_text("years of work")
     for use, word in (
         (lambda: write_site({"index.html": b""}, tmp_path), "other than a leaderboard"),
@@ -685,7 +919,9 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path):
 def test_a_manifest_that_names_other_files_is_refused(tmp_path, manifest):
     precious = tmp_path / "precious"
     precious.write_text("years of work")
-    filled = manifest.replace("ABSOLUTE", str(precious)).replace("DIGEST", hash_content(precious.read_bytes()))
+    filled = manifest.replace("ABSOLUTE", str(precious)).replace(
+        "DIGEST", hash_content(precious.read_bytes())
+    )
     (tmp_path / "site" / MANIFEST).parent.mkdir(parents=True)
     (tmp_path / "site" / MANIFEST).write_text(filled)
     with pytest.raises(PosirError):
@@ -693,8 +929,15 @@ def test_a_manifest_that_names_other_files_is_refused(tmp_path, manifest):
     assert precious.read_text() == "years of work"
 
 
-PATHS = st.sampled_from([*EARLIER, *LATER, "data/a.js", "js/b/c.js", "lib/d", ".env", "e.html", "data/old.js.replaced"])
-STEPS = st.lists(st.one_of(st.sampled_from([EARLIER, LATER]), st.tuples(PATHS, st.binary(min_size=1, max_size=3))), max_size=8)
+PATHS = st.sampled_from(
+    [*EARLIER, *LATER, "data/a.js", "js/b/c.js", "lib/d", ".env", "e.html", "data/old.js.replaced"]
+)
+STEPS = st.lists(
+    st.one_of(
+        st.sampled_from([EARLIER, LATER]), st.tuples(PATHS, st.binary(min_size=1, max_size=3))
+    ),
+    max_size=8,
+)
 
 
 @given(STEPS)
@@ -711,7 +954,11 @@ def test_whatever_somebody_writes_is_kept_by_any_number_of_builds(steps):
                 path, content = step
                 # Somebody may overwrite what somebody wrote.
                 before = folder / path
-                written = [other for other in written if not before.is_file() or other != before.read_bytes()]
+                written = [
+                    other
+                    for other in written
+                    if not before.is_file() or other != before.read_bytes()
+                ]
                 before.parent.mkdir(parents=True, exist_ok=True)
                 before.write_bytes(content)
                 written.append(content)
@@ -744,13 +991,34 @@ def test_the_command_makes_the_same_of_a_dataset_repository_and_of_a_copy_with_i
     write_guesses(results, [mteb.get_task("PosIR-Mini")], name="org/guessing", revision=commit)
     write_pins(results, {"PosIR-Mini": compute_pin("PosIR-Mini")})
     arguments = ("leaderboard", "build", "--results")
-    with serve_all(Folder("org/results", results, "b" * 40), Store("org/guessing", kind="models", commits=[commit])) as hub:
+    with serve_all(
+        Folder("org/results", results, "b" * 40),
+        Store("org/guessing", kind="models", commits=[commit]),
+    ) as hub:
         home = {"HF_HOME": str(tmp_path / "hf"), "POSIR_CACHE": str(tmp_path)}
         environment = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", **home}
-        missing = run("posir", *arguments, "org/nothing", "--output", str(tmp_path / "site"), **environment)
+        missing = run(
+            "posir", *arguments, "org/nothing", "--output", str(tmp_path / "site"), **environment
+        )
         assert not (tmp_path / "site").exists()
-        done = run("posir", *arguments, "org/results", "--output", str(tmp_path / "site"), "--strict", **environment)
-        copy = run("posir", *arguments, str(results), "--output", str(tmp_path / "copy"), "--strict", **environment)
+        done = run(
+            "posir",
+            *arguments,
+            "org/results",
+            "--output",
+            str(tmp_path / "site"),
+            "--strict",
+            **environment,
+        )
+        copy = run(
+            "posir",
+            *arguments,
+            str(results),
+            "--output",
+            str(tmp_path / "copy"),
+            "--strict",
+            **environment,
+        )
     assert missing.returncode == 1
     assert "no such folder" in missing.stderr
     assert "Traceback" not in missing.stderr
@@ -767,7 +1035,10 @@ def test_the_command_makes_the_same_of_a_dataset_repository_and_of_a_copy_with_i
 
 @pytest.fixture
 def served(tmp_path):
-    write_site(render_site([fake_record(fake_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES), tmp_path / "site")
+    write_site(
+        render_site([fake_record(fake_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES),
+        tmp_path / "site",
+    )
     (tmp_path / "secret.txt").write_text("secret")
     with create_server(tmp_path / "site", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -777,14 +1048,20 @@ def served(tmp_path):
 
 def asked(server, path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
     connection = http.client.HTTPConnection(*server.server_address)
-    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    connection.request(
+        "GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
     answer = connection.getresponse()
     return answer, answer.read()
 
 
 def test_the_server_is_of_this_machine_alone_and_names_its_types(served):
     assert served.server_address[0] == "127.0.0.1"
-    for path, kind in {"/": "text/html", "/board.css": "text/css", "/js/core.js": "text/javascript"}.items():
+    for path, kind in {
+        "/": "text/html",
+        "/board.css": "text/css",
+        "/js/core.js": "text/javascript",
+    }.items():
         plain, body = asked(served, path)
         small, compressed = asked(served, path, Accept_Encoding="gzip")
         assert plain.getheader("Content-Type").startswith(kind)
@@ -796,7 +1073,11 @@ def test_the_server_is_of_this_machine_alone_and_names_its_types(served):
 
 def test_the_server_serves_its_folder_alone_at_a_port_that_is_free(served, tmp_path):
     site = tmp_path / "site"
-    for name, target in {"out": tmp_path, "out.js": tmp_path / "secret.txt", "up.js": "../secret.txt"}.items():
+    for name, target in {
+        "out": tmp_path,
+        "out.js": tmp_path / "secret.txt",
+        "up.js": "../secret.txt",
+    }.items():
         (site / "js" / name).symlink_to(target)
     (site / "js" / "loop.js").symlink_to("loop.js")
     (site / ".git").mkdir()
@@ -804,16 +1085,65 @@ def test_the_server_serves_its_folder_alone_at_a_port_that_is_free(served, tmp_p
     (site / "js" / "hidden.js").symlink_to("../.git/config")
     (site / ".env").write_text("secret")
     os.mkfifo(site / "js" / "fifo.js")
-    missing = ("/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/nothing.js", "/..\\secret.txt")
-    missing += ("/js/out.js", "/js/up.js", "/js/out/secret.txt", "/js/loop.js", "/js/hidden.js", "/js/fifo.js")
-    missing += ("/.env", "/.git/config", "/%2egit/config", "/js", "/js/", "/data/", "/js//core.js", "/js/./core.js")
-    missing += ("/js/core.js/", "/JS/core.js", "/" + "x" * 300, "/" + "x/" * 5_000, "/%2e", "/js/%2e%2e/index.html")
-    malformed = ("/%00", "/%00.js", "/js/core.js%00", "/%", "/%2", "/%zz", "/%ff", "/%0a", "/%0d%0aX:%20y", "*", "x")
+    missing = (
+        "/../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/..%2fsecret.txt",
+        "/nothing.js",
+        "/..\\secret.txt",
+    )
+    missing += (
+        "/js/out.js",
+        "/js/up.js",
+        "/js/out/secret.txt",
+        "/js/loop.js",
+        "/js/hidden.js",
+        "/js/fifo.js",
+    )
+    missing += (
+        "/.env",
+        "/.git/config",
+        "/%2egit/config",
+        "/js",
+        "/js/",
+        "/data/",
+        "/js//core.js",
+        "/js/./core.js",
+    )
+    missing += (
+        "/js/core.js/",
+        "/JS/core.js",
+        "/" + "x" * 300,
+        "/" + "x/" * 5_000,
+        "/%2e",
+        "/js/%2e%2e/index.html",
+    )
+    malformed = (
+        "/%00",
+        "/%00.js",
+        "/js/core.js%00",
+        "/%",
+        "/%2",
+        "/%zz",
+        "/%ff",
+        "/%0a",
+        "/%0d%0aX:%20y",
+        "*",
+        "x",
+    )
     for path, status in {**dict.fromkeys(missing, 404), **dict.fromkeys(malformed, 400)}.items():
         for headers in ({}, {"Accept_Encoding": "gzip"}):
             answer, body = asked(served, path, **headers)
             assert (path, answer.status, b"secret" in body) == (path, status, False)
-    for path in ("/", "/?x=1", "/index.html", "/js/core.js?v=..", "/js/core.js#x", "/%6as/core.js", "//js/core.js"):
+    for path in (
+        "/",
+        "/?x=1",
+        "/index.html",
+        "/js/core.js?v=..",
+        "/js/core.js#x",
+        "/%6as/core.js",
+        "//js/core.js",
+    ):
         assert asked(served, path)[0].status == 200, path
 
 
@@ -845,8 +1175,13 @@ def test_a_port_that_is_taken_is_named(served, tmp_path):
 
 
 def test_json_of_the_index_is_small_enough_to_be_sent_first():
-    records = [fake_record(fake_model(number), "PosIR-English", number, detail=False) for number in range(500)]
-    site = render_site(records, GROUPS, {"datatables": bundle_table_library(), "vega": "x" * 2_000_000})
+    records = [
+        fake_record(fake_model(number), "PosIR-English", number, detail=False)
+        for number in range(500)
+    ]
+    site = render_site(
+        records, GROUPS, {"datatables": bundle_table_library(), "vega": "x" * 2_000_000}
+    )
     page = site["index.html"].decode()
     first = ["index.html", "board.css", *re.findall(r'src="([^"?]+)', page)]
     sizes = {path: len(gzip.compress(site[path])) for path in first if path in site}

@@ -23,7 +23,15 @@ from posir_leaderboard.board.site import render_site
 from posir_leaderboard.board.views import builtin_groups
 from posir_report.tables import known_columns
 from posir_tasks.scores import Estimate, ScoreInfo, Unit
-from tests.support.board import GROUPS, contents, fake_model, fake_record, hostile_names, length_columns, libraries
+from tests.support.board import (
+    GROUPS,
+    contents,
+    fake_model,
+    fake_record,
+    hostile_names,
+    length_columns,
+    libraries,
+)
 from tests.support.board import published as published_results
 from tests.support.browser import CHROMIUM
 
@@ -46,7 +54,7 @@ WATCH = """
 window.forbidden = [];
 document.addEventListener("securitypolicyviolation", (event) => window.forbidden.push(event.violatedDirective));
 window.alert = () => window.forbidden.push("alert");
-"""
+"""  # noqa: E501
 #: Resolves when the page has drawn what it was about to draw.
 PAINTED = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 
@@ -54,7 +62,9 @@ PAINTED = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     with create_server(folder, 0) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
 
@@ -66,7 +76,10 @@ def board_of(folder: Path, records, groups=GROUPS) -> Path:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:
-    models = [fake_model(number, name="local/model-50-" if number == 50 else None) for number in range(MODELS)]
+    models = [
+        fake_model(number, name="local/model-50-" if number == 50 else None)
+        for number in range(MODELS)
+    ]
     records = [
         fake_record(model, task, 10 * number + at, detail=number < 12)
         for number, model in enumerate(models)
@@ -75,7 +88,15 @@ def folder(tmp_path_factory) -> Path:
     ]
     for place, record in enumerate(records):
         if record.model is models[30]:
-            unknown = dict.fromkeys(("position_effect", "position_effect_in_window", "unread_share", "psi_by_chance", "state"))
+            unknown = dict.fromkeys(
+                (
+                    "position_effect",
+                    "position_effect_in_window",
+                    "unread_share",
+                    "psi_by_chance",
+                    "state",
+                )
+            )
             rows = tuple(replace(row.with_scores(**unknown), findings=None) for row in record.rows)
             records[place] = replace(record, model=replace(record.model, published=True), rows=rows)
         elif record.model is models[40]:
@@ -91,7 +112,9 @@ def address(folder) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def data(folder) -> dict:
-    return contents({path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.js")})
+    return contents(
+        {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.js")}
+    )
 
 
 class Visit:
@@ -104,7 +127,9 @@ class Visit:
         self.errors: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self.page.on(
+            "console", lambda said: self.errors.append(said.text) if said.type == "error" else None
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.page, name)
@@ -120,12 +145,16 @@ class Visit:
 
     def settle(self) -> None:
         self.page.wait_for_selector("[aria-busy='true']", state="detached")
-        self.page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished)).then(() => null)")
+        self.page.evaluate(
+            "Promise.allSettled(document.getAnimations().map((one) => one.finished)).then(() => "
+            "null)"
+        )
 
     def column(self, name: str) -> list[str]:
         """Return the texts of a column, without text for screen readers only."""
         return self.page.eval_on_selector_all(
-            f"#table tbody td.{name}", "cells => cells.map(cell => (cell.querySelector('.value') ?? cell).innerText.trim())"
+            f"#table tbody td.{name}",
+            "cells => cells.map(cell => (cell.querySelector('.value') ?? cell).innerText.trim())",
         )
 
     def names(self) -> list[str]:
@@ -167,16 +196,26 @@ def numbers(texts: list[str]) -> list[float]:
 # The table
 
 
-def test_rank_ranges_follow_the_sorted_score_and_missing_values_are_last_either_way(visit, address, data):
+def test_rank_ranges_follow_the_sorted_score_and_missing_values_are_last_either_way(
+    visit, address, data
+):
     view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "Q4")
     page = visit().go(f"{address}#{AVERAGED}")
     for sort, scores in (("-score", "score"), ("psi", "psi_as_published")):
         page.to(f"{AVERAGED}&sort={sort}")
-        known = [(score, rank) for score, rank in zip(view[scores], view["rank"], strict=True) if score is not None]
+        known = [
+            (score, rank)
+            for score, rank in zip(view[scores], view["rank"], strict=True)
+            if score is not None
+        ]
         known.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
-        expected = ["–" if not rank else "–".join(map(str, dict.fromkeys(rank))) for _, rank in known[:PAGE]]
+        expected = [
+            "–" if not rank else "–".join(map(str, dict.fromkeys(rank))) for _, rank in known[:PAGE]
+        ]
         assert page.column("rank") == expected
-        assert any("–" in rank[1:] for rank in expected), "models that cannot be told apart share a range"
+        assert any("–" in rank[1:] for rank in expected), (
+            "models that cannot be told apart share a range"
+        )
     for sort in ("score", "-score", "psi", "-psi"):
         page.to(f"{AVERAGED}&sort={sort}&page={MODELS // PAGE}")
         *known, last, missing = page.column(sort.removeprefix("-"))
@@ -185,7 +224,9 @@ def test_rank_ranges_follow_the_sorted_score_and_missing_values_are_last_either_
 
 def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
     models = data["board"]["models"]
-    every = [dict(zip(models, values, strict=True)) for values in zip(*models.values(), strict=True)]
+    every = [
+        dict(zip(models, values, strict=True)) for values in zip(*models.values(), strict=True)
+    ]
     page = visit().go(address)
     for filters, passes in {
         "kind=Sparse": lambda model: model["kind"] == "Sparse",
@@ -208,7 +249,9 @@ def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
 
 
 def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, data):
-    view = next(view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English")
+    view = next(
+        view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English"
+    )
     columns = data[f"views/{view['file']}"]["columns"]
     counts = Counter(state for states in columns["states"] for state in states or ())
     assert {*counts} == {"favors_start", "inconclusive", "no_bias", "not_tested"}
@@ -223,7 +266,9 @@ def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, da
     assert page.locator("td.verdict .ends").first.inner_text().startswith("+")
     assert page.locator("td.curve .unread").first.inner_text() == "25% truncated"
     page.click("#table .expand >> nth=0")
-    expect(page.locator("#table .detail .parts dt")).to_have_text(["Truncated", "Bias within the window", "Next"])
+    expect(page.locator("#table .detail .parts dt")).to_have_text(
+        ["Truncated", "Bias within the window", "Next"]
+    )
     page.select_option("#bias", "no_bias")
     assert set(page.locator("td.verdict .state").all_inner_texts()) == {"no bias above 5 points"}
     page.select_option("#bias", "not_tested")
@@ -270,16 +315,32 @@ def test_partial_published_and_local_results_are_marked_and_can_be_hidden(visit,
 
 
 @pytest.mark.slow
-def test_headers_are_those_of_the_declarations_and_another_packages_score_is_a_column(visit, tmp_path, monkeypatch):
-    share = ScoreInfo("rank", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, citation="Doe 2026", interval=True)
+def test_headers_are_those_of_the_declarations_and_another_packages_score_is_a_column(
+    visit, tmp_path, monkeypatch
+):
+    share = ScoreInfo(
+        "rank",
+        "First, <b>share",
+        "Share of queries.",
+        unit=Unit.PERCENT,
+        citation="Doe 2026",
+        interval=True,
+    )
     unfilled = ScoreInfo("never_filled", "Never", "Never filled.")
     monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share, unfilled])
     recording.board_columns.cache_clear()
-    records = [fake_record(fake_model(number), "PosIR-English", number, detail=False) for number in range(3)]
+    records = [
+        fake_record(fake_model(number), "PosIR-English", number, detail=False)
+        for number in range(3)
+    ]
     for place, record in enumerate(records):
         value = Estimate((place + 1) / 10, (0.0, 1.0))
-        records[place] = replace(record, rows=tuple(row.with_scores(rank=value) for row in record.rows))
-    folder = board_of(tmp_path, [*records, fake_record(fake_model(9), "PosIR-Mini", 9, detail=False)])
+        records[place] = replace(
+            record, rows=tuple(row.with_scores(rank=value) for row in record.rows)
+        )
+    folder = board_of(
+        tmp_path, [*records, fake_record(fake_model(9), "PosIR-Mini", 9, detail=False)]
+    )
     recording.board_columns.cache_clear()
     with served(folder) as address:
         page = visit().go(f"{address}#data=PosIR-English&sort=-scores.rank")
@@ -317,7 +378,11 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     assert labels(page)
     assert all(": nDCG@10 from start to end " in label for label in labels(page))
     names = ("q1", "q2", "q3")
-    assert [page.inner_text(f"th.{name} .tokens") for name in names] == ["≤ 512", "≤ 1,024", "≤ 1,536"]
+    assert [page.inner_text(f"th.{name} .tokens") for name in names] == [
+        "≤ 512",
+        "≤ 1,024",
+        "≤ 1,536",
+    ]
     names = ("favors the start", "inconclusive", "no bias above 5 points")
     alike = {f"{name} in 2 of 2" for name in names}
     mixed = {f"{first} in 1, {second} in 1 of 2" for first, second in permutations(names, 2)}
@@ -342,7 +407,9 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     assert page.column("change")[0].startswith(("+", "-", "0.0"))
     page.fill("#search", "base 7-")
     assert page.names()
-    assert all("7-" in name and "base" in name for name in page.names()), "every word is in the name"
+    assert all("7-" in name and "base" in name for name in page.names()), (
+        "every word is in the name"
+    )
 
 
 # Links
@@ -365,10 +432,23 @@ def test_a_link_keeps_the_whole_state(visit, address):
         page.locator("#table td.select input").nth(place).check()
     page.click("#theme")
     before = (page.state(), page.names(), page.column("rank"), page.column("q4"), page.status())
-    chosen = {"data": "PosIR-German", "length": "Q2", "weights": "true", "search": "model-1", "sort": "q4", "page": "2"}
+    chosen = {
+        "data": "PosIR-German",
+        "length": "Q2",
+        "weights": "true",
+        "search": "model-1",
+        "sort": "q4",
+        "page": "2",
+    }
     assert page.state() | {"models": ""} == chosen | {"models": "", "theme": "light"}
     again = visit().go(page.evaluate("location.href"))
-    assert (again.state(), again.names(), again.column("rank"), again.column("q4"), again.status()) == before
+    assert (
+        again.state(),
+        again.names(),
+        again.column("rank"),
+        again.column("q4"),
+        again.status(),
+    ) == before
     assert again.page.eval_on_selector_all("#table tr.selected", "rows => rows.length") == 2
     assert again.page.evaluate("document.documentElement.dataset.theme") == "light"
     assert again.page.input_value("#search") == "model-1"
@@ -381,7 +461,9 @@ def test_going_back_and_links_to_what_is_not_there(visit, address):
     page.go_back()
     page.wait_for_selector("#panel-table", state="visible")
     assert page.status() == EVERY
-    page.go(f"{address}#benchmark=None&data=no&length=Q9&sort=constructor&page=99&models=zzz,<b>&tab=table&size=__proto__")
+    page.go(
+        f"{address}#benchmark=None&data=no&length=Q9&sort=constructor&page=99&models=zzz,<b>&tab=table&size=__proto__"
+    )
     assert page.status() == f"0 of {EVERY}"
     notice = page.inner_text("#notice")
     for part in (
@@ -401,7 +483,11 @@ def test_going_back_and_links_to_what_is_not_there(visit, address):
 
 def first_ids(data, number: int) -> list[str]:
     models, names = data["board"]["models"], {fake_model(at).name for at in range(number)}
-    return [identity for name, identity in zip(models["name"], models["id"], strict=True) if name in names]
+    return [
+        identity
+        for name, identity in zip(models["name"], models["id"], strict=True)
+        if name in names
+    ]
 
 
 def charts(page: Visit, number: int) -> None:
@@ -412,7 +498,9 @@ def test_a_models_own_page(visit, address, data):
     (identity,) = first_ids(data, 1)
     page = visit().go(f"{address}#{AVERAGED}")
     page.fill("#search", fake_model(0).name)
-    assert not any("vega" in url or "/models/" in url for url in page.requests), "detail is fetched when it is asked for"
+    assert not any("vega" in url or "/models/" in url for url in page.requests), (
+        "detail is fetched when it is asked for"
+    )
     page.click("#table .model-name")
     charts(page, 1 + 1 + 1)
     titles = page.locator("#panel-models h2").all_inner_texts()
@@ -429,12 +517,28 @@ def test_a_models_own_page(visit, address, data):
     panel = data[f"models/{identity}"]["averages"]["PosIR"]["panels"][4]
     cells = page.locator("#panel-models details").first.locator("tbody td:nth-child(4)")
     expect(cells).to_have_count(len(panel["ndcg_at_10"]))
-    assert numbers(cells.all_inner_texts()) == pytest.approx([100 * score for score in panel["ndcg_at_10"]], abs=0.051)
-    page.locator("#panel-models .chart >> nth=0 >> g.mark-symbol.role-mark path").nth(3).hover(force=True)
-    score, low, high = (f"{100 * panel[name][3]:.1f}" for name in ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high"))
-    for text in (f"nDCG@10{score}", f"95% interval[{low}, {high}]", f"Queries{panel['queries'][3]:,}"):
+    assert numbers(cells.all_inner_texts()) == pytest.approx(
+        [100 * score for score in panel["ndcg_at_10"]], abs=0.051
+    )
+    page.locator("#panel-models .chart >> nth=0 >> g.mark-symbol.role-mark path").nth(3).hover(
+        force=True
+    )
+    score, low, high = (
+        f"{100 * panel[name][3]:.1f}"
+        for name in ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
+    )
+    for text in (
+        f"nDCG@10{score}",
+        f"95% interval[{low}, {high}]",
+        f"Queries{panel['queries'][3]:,}",
+    ):
         expect(page.locator(".vg-tooltip")).to_contain_text(text)
-    assert "20" in page.locator("#panel-models .chart >> nth=0 >> g.role-axis-label text").all_text_contents()
+    assert (
+        "20"
+        in page.locator(
+            "#panel-models .chart >> nth=0 >> g.role-axis-label text"
+        ).all_text_contents()
+    )
     page.select_option("#panel-models select", label="German")
     expect(page.locator("#panel-models h2").nth(2)).to_contain_text("PosIR-German")
     assert page.state()["task"] == "PosIR-German"
@@ -447,7 +551,9 @@ def test_a_models_own_page(visit, address, data):
 def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
     page = visit().go(f"{address}#tab=models")
     page.wait_for_selector("#panel-models .legend")
-    assert page.locator("#panel-models .chips li").count() == 3, "it opens with the first of the table"
+    assert page.locator("#panel-models .chips li").count() == 3, (
+        "it opens with the first of the table"
+    )
     page.go(f"{address}#search=model-")
     boxes = page.query_selector_all("#table td.select input")
     for box in boxes[:4]:
@@ -490,16 +596,24 @@ def download(page: Visit, button: str) -> str:
 
 
 def test_the_files_hold_what_is_shown(visit, address):
-    page = visit(accept_downloads=True).go(f"{address}#data=PosIR-German&length=Q3&kind=Dense&search=model-2&sort=psi")
+    page = visit(accept_downloads=True).go(
+        f"{address}#data=PosIR-German&length=Q3&kind=Dense&search=model-2&sort=psi"
+    )
     rows = json.loads(download(page, "#json"))
     assert f"{len(rows)} of {MODELS - 1} models" == page.status()
     assert [row["model"] for row in rows][: len(page.names())] == page.names()
     assert [f"{row['psi_as_published']:.3f}" for row in rows[:PAGE]] == page.column("psi")
     assert [f"{100 * row['ndcg_at_10']:.1f}" for row in rows[:PAGE]] == page.column("score")
-    assert {(row["data"], row["length"], row["kind"]) for row in rows} == {("PosIR-German", "Q3", "Dense")}
+    assert {(row["data"], row["length"], row["kind"]) for row in rows} == {
+        ("PosIR-German", "Q3", "Dense")
+    }
     table = list(csv.DictReader(io.StringIO(download(page, "#csv"))))
     assert [{name: value or None for name, value in row.items()} for row in table] == [
-        {name: None if value is None else json.dumps(value).strip('"') for name, value in row.items()} for row in rows
+        {
+            name: None if value is None else json.dumps(value).strip('"')
+            for name, value in row.items()
+        }
+        for row in rows
     ]
 
 
@@ -508,7 +622,10 @@ def test_the_files_hold_what_is_shown(visit, address):
 
 def test_names_that_mean_harm_are_text(visit, tmp_path):
     names = enumerate(hostile_names())
-    models = [replace(fake_model(number), name=name, license="<b>", reference=None) for number, name in names]
+    models = [
+        replace(fake_model(number), name=name, license="<b>", reference=None)
+        for number, name in names
+    ]
     tasks = ("PosIR-English", "<script>alert(2)</script>", "__proto__")
     records = [fake_record(model, task, 5) for model in models for task in tasks]
     records.append(fake_record(models[0], "constructor", 5))
@@ -530,7 +647,9 @@ def test_names_that_mean_harm_are_text(visit, tmp_path):
         expect(page.locator(".vg-tooltip")).to_contain_text("<img src=x onerror=alert(1)>")
         assert page.query_selector(".vg-tooltip img") is None
         for four in (models[:4], models[4:8]):
-            page.go(f"{address}#benchmark=Other+tasks&tab=models&models={','.join(model.id for model in four)}")
+            page.go(
+                f"{address}#benchmark=Other+tasks&tab=models&models={','.join(model.id for model in four)}"  # noqa: E501
+            )
             charts(page, 1 + 1 + 4)
             for model in four:
                 assert model.name in page.text_content("#panel-models .chips")
@@ -562,7 +681,10 @@ def test_it_works_from_a_file_and_without_scripts(visit, browser, folder, data):
     without.goto((folder / "index.html").as_uri())
     assert without.inner_text("#finding") == page.inner_text("#finding")
     assert without.locator("#table tbody th bdi").all_inner_texts() == page.names()
-    shown = [text.split(" ")[0] for text in without.locator("#table tbody td[data-title='nDCG@10']").all_inner_texts()]
+    shown = [
+        text.split(" ")[0]
+        for text in without.locator("#table tbody td[data-title='nDCG@10']").all_inner_texts()
+    ]
     assert shown == page.column("score")
     assert page.inner_text("#lead").startswith(without.inner_text("#lead"))
     assert "25% truncated" in without.locator("#table .unread").all_inner_texts()
@@ -594,7 +716,9 @@ def test_it_works_from_the_keyboard_alone(visit, address):
     page.focus("#table td.select input >> nth=2")
     keyboard.press("Space")
     assert len(page.state()["models"].split(",")) == 1
-    assert page.evaluate("document.activeElement === document.querySelectorAll('#table td.select input')[2]")
+    assert page.evaluate(
+        "document.activeElement === document.querySelectorAll('#table td.select input')[2]"
+    )
     page.focus("#tab-table")
     keyboard.press("ArrowRight")
     assert page.state()["tab"] == "chart"
@@ -638,24 +762,38 @@ def test_psi_by_chance_is_a_range_next_to_the_observed_psi(visit, address, data)
 @pytest.mark.slow
 def test_a_color_means_one_thing(visit, address, data):
     page = visit().go(f"{address}#{AVERAGED}")
-    color = "(names) => names.map((name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; })"
-    page.evaluate("document.body.append(Object.assign(document.createElement('i'), { id: 'probe' }))")
+    color = (
+        "(names) => names.map((name) => { probe.style.color = `var(--${name})`; return "
+        "getComputedStyle(probe).color; })"
+    )
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('i'), { id: 'probe' }))"
+    )
     models = page.evaluate(color, [f"series-{number}" for number in range(1, 7)])
     scores = page.evaluate(color, ["ink", "heat-1", "heat-2", "heat-3", "heat-4"])
     assert len({*models, *scores}) == len(models) + len(scores)
     line = page.eval_on_selector("#table .strip .mean", "line => getComputedStyle(line).stroke")
-    assert line not in {*models, *scores}, "a picture in the table has the color of no model and no score"
+    assert line not in {*models, *scores}, (
+        "a picture in the table has the color of no model and no score"
+    )
     page.go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
     charts(page, 1 + 1 + 2)
     fills = "points => [...new Set(points.map((one) => one.getAttribute('fill')))]"
-    points = page.eval_on_selector_all("#panel-models .chart >> nth=1 >> g.mark-symbol.role-mark path", fills)
+    points = page.eval_on_selector_all(
+        "#panel-models .chart >> nth=1 >> g.mark-symbol.role-mark path", fills
+    )
     assert sorted(points) == sorted(models[:2]), "nDCG@10 of a model by domain has its color"
 
 
 @pytest.mark.slow
 def test_a_language_without_a_result_is_a_hatched_row_of_the_heat_map(visit, tmp_path):
     first, other = fake_model(1), fake_model(2)
-    records = [fake_record(model, task, 5) for model in (first, other) for task in TASKS if (model, task) != (other, TASKS[1])]
+    records = [
+        fake_record(model, task, 5)
+        for model in (first, other)
+        for task in TASKS
+        if (model, task) != (other, TASKS[1])
+    ]
     with served(board_of(tmp_path, records)) as address:
         page = visit().go(f"{address}#data=PosIR-English&tab=models&models={first.id},{other.id}")
         charts(page, 1 + 1 + 2)
@@ -664,39 +802,62 @@ def test_a_language_without_a_result_is_a_hatched_row_of_the_heat_map(visit, tmp
             assert chart.locator("g.mark-rect.role-mark path").count() == cells
             assert chart.locator("g.mark-symbol.role-mark path").count() == strokes
             languages = chart.locator("g.role-axis-label text").all_text_contents()
-            assert [text for text in languages if text.isalpha()] == ["English", "German", "Hindi"], "rows align across models"
+            assert [text for text in languages if text.isalpha()] == [
+                "English",
+                "German",
+                "Hindi",
+            ], "rows align across models"
         assert "Hatched: no result" in page.inner_text("#panel-models")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1400, 1024, 390])
 def test_labels_of_axes_do_not_overlap(visit, address, data, width):
-    page = visit(viewport={"width": width, "height": 900}).go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
+    page = visit(viewport={"width": width, "height": 900}).go(
+        f"{address}#tab=models&models={','.join(first_ids(data, 2))}"
+    )
     charts(page, 1 + 1 + 2)
     for place in range(4):
-        assert_apart(page.locator("#panel-models .chart").nth(place).locator("g.role-axis-label text"), touching=1)
+        assert_apart(
+            page.locator("#panel-models .chart").nth(place).locator("g.role-axis-label text"),
+            touching=1,
+        )
 
 
 @pytest.mark.slow
 def test_another_length_draws_only_what_depends_on_it(visit, address, data):
     page = visit().go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
     charts(page, 1 + 1 + 2)
-    page.evaluate("document.querySelectorAll('#panel-models .chart').forEach((one, at) => (one.dataset.mark = at))")
+    page.evaluate(
+        "document.querySelectorAll('#panel-models .chart').forEach((one, at) => (one.dataset.mark "
+        "= at))"
+    )
     before = page.get_attribute("#panel-models .large g.mark-line path", "d")
     page.check("input[value=Q3]", force=True)
     expect(page.locator("#panel-models .large figcaption")).to_contain_text("Q3")
-    expect(page.locator("#panel-models .large g.mark-line path").first).not_to_have_attribute("d", before)
-    marks = page.locator("#panel-models .chart").evaluate_all("charts => charts.map((one) => one.dataset.mark)")
+    expect(page.locator("#panel-models .large g.mark-line path").first).not_to_have_attribute(
+        "d", before
+    )
+    marks = page.locator("#panel-models .chart").evaluate_all(
+        "charts => charts.map((one) => one.dataset.mark)"
+    )
     assert marks == [str(at) for at in range(4)], "every chart is the one that was there"
 
 
 def assert_apart(texts, touching: int = 0) -> None:
-    boxes = "texts => texts.filter((one) => one.textContent).map((one) => one.getBoundingClientRect().toJSON())"
+    boxes = (
+        "texts => texts.filter((one) => one.textContent).map((one) => "
+        "one.getBoundingClientRect().toJSON())"
+    )
     shown = texts.evaluate_all(boxes)
     assert len(shown) > 3
     for box, other in combinations(shown, 2):
         beside = box["right"] <= other["left"] or other["right"] <= box["left"]
-        assert beside or box["bottom"] <= other["top"] + touching or other["bottom"] <= box["top"] + touching, (box, other)
+        assert (
+            beside
+            or box["bottom"] <= other["top"] + touching
+            or other["bottom"] <= box["top"] + touching
+        ), (box, other)
 
 
 # The published results, with runs of BM25 and MiniLM
@@ -704,7 +865,9 @@ def assert_apart(texts, touching: int = 0) -> None:
 
 def records_beside_published_ones() -> list[BoardRecord]:
     bm25 = replace(fake_model(1, "mteb/baseline-bm25s"), kind="BM25", parameters=None, window=None)
-    minilm = replace(fake_model(2, "sentence-transformers/all-MiniLM-L6-v2"), window=256, parameters=22_700_000)
+    minilm = replace(
+        fake_model(2, "sentence-transformers/all-MiniLM-L6-v2"), window=256, parameters=22_700_000
+    )
     records = [fake_record(model, "PosIR-Mini", seed) for seed, model in enumerate((bm25, minilm))]
     local = {"data_revision": "local-0123", "data": "0123"}
     for seed, model in enumerate((bm25, minilm), start=5):
@@ -715,12 +878,18 @@ def records_beside_published_ones() -> list[BoardRecord]:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory) -> Iterator[str]:
-    with served(board_of(tmp_path_factory.mktemp("published"), records_beside_published_ones(), builtin_groups())) as url:
+    with served(
+        board_of(
+            tmp_path_factory.mktemp("published"), records_beside_published_ones(), builtin_groups()
+        )
+    ) as url:
         yield url
 
 
 def labels(page: Visit) -> list[str]:
-    return page.locator("#table svg.strip").evaluate_all("curves => curves.map(one => one.getAttribute('aria-label'))")
+    return page.locator("#table svg.strip").evaluate_all(
+        "curves => curves.map(one => one.getAttribute('aria-label'))"
+    )
 
 
 AVERAGE = "benchmark=PosIR&data=PosIR"
@@ -728,16 +897,27 @@ AVERAGE = "benchmark=PosIR&data=PosIR"
 
 def test_the_published_first_screen_is_the_finding_with_every_known_position(visit, published):
     page = visit().go(f"{published}#benchmark=PosIR&data=PosIR-German")
-    assert page.inner_text("#finding") == "Qwen3-Embedding-8B scores highest in long German documents: nDCG@10 56.8"
-    lead = "Evidence at the start scores 20.6 points higher than at the end with gte-multilingual-base"
+    assert (
+        page.inner_text("#finding")
+        == "Qwen3-Embedding-8B scores highest in long German documents: nDCG@10 56.8"
+    )
+    lead = (
+        "Evidence at the start scores 20.6 points higher than at the end with gte-multilingual-base"
+    )
     assert page.inner_text("#lead").startswith(lead)
     assert "bias" not in page.inner_text("#lead")
     assert page.is_visible("#untested")
     assert set(page.locator("td.verdict .state").all_inner_texts()) == {"not tested"}
     assert page.column("behind")[:2] == ["best", "-1.5"]
-    assert page.locator("#table tbody tr").nth(8).bounding_box()["y"] < 900, "eight rows are on the first screen"
-    assert page.locator("#table .meta").first.inner_text() == "Dense · 7.6B · 32k tokens · apache-2.0"
-    buttons = page.locator("#table [role=button]").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
+    assert page.locator("#table tbody tr").nth(8).bounding_box()["y"] < 900, (
+        "eight rows are on the first screen"
+    )
+    assert (
+        page.locator("#table .meta").first.inner_text() == "Dense · 7.6B · 32k tokens · apache-2.0"
+    )
+    buttons = page.locator("#table [role=button]").evaluate_all(
+        "all => all.map((one) => one.getAttribute('aria-label'))"
+    )
     titles = ["Model", "nDCG@10", "Start minus end", "PSI (as published)", "Q1", "Q2", "Q3"]
     assert [name.split(":")[0] for name in buttons[:7]] == titles
     page.click("#more")
@@ -759,9 +939,13 @@ def test_the_published_first_screen_is_the_finding_with_every_known_position(vis
     assert len(labels(page)) == len(page.names()) == 11, "the buckets of PosQ are published"
     assert page.locator("td.difference .ends").count() == 11
     page.click("#table .expand >> nth=0")
-    expect(page.locator("#table .detail")).to_contain_text("widest possible for independent queries")
+    expect(page.locator("#table .detail")).to_contain_text(
+        "widest possible for independent queries"
+    )
     names = page.evaluate("board.data('board').then((index) => index.models.label)")
-    assert [name.lower() for name in names].count("nv-embed-v2") == 1, "one row, whatever the case of its name"
+    assert [name.lower() for name in names].count("nv-embed-v2") == 1, (
+        "one row, whatever the case of its name"
+    )
 
 
 def test_own_results_come_first(visit, tmp_path):
@@ -792,19 +976,24 @@ def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit,
     assert titles == ["Loses least from short to long", "Best under 1B parameters"]
     assert "-16.6 points from Q1 to Q4" in answers.first.inner_text()
     page.to(f"{AVERAGE}&size=under+1B")
-    assert page.inner_text("#finding").startswith("Of 3 models with these filters, Qwen3-Embedding-0.6B scores highest")
+    assert page.inner_text("#finding").startswith(
+        "Of 3 models with these filters, Qwen3-Embedding-0.6B scores highest"
+    )
     page.wait_for_selector("#answers .answer", state="detached")  # all of them are row 1
     assert page.column("behind")[0] == "-11.4", "behind the best of all"
     page.to("benchmark=PosQ&data=FineWeb-PosQ")
     expect(page.locator("#table .model-name").first).to_have_text("BM25")
-    assert not any("under 1B" in text for text in answers.all_inner_texts()), "BM25, the best, has no parameters"
+    assert not any("under 1B" in text for text in answers.all_inner_texts()), (
+        "BM25, the best, has no parameters"
+    )
 
 
 @pytest.mark.slow
 def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, published):
     page = visit(viewport={"width": 1024, "height": 900})
     page.add_init_script(
-        "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => (window.shift += one.value)))"
+        "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => "
+        "(window.shift += one.value)))"
         ".observe({ type: 'layout-shift', buffered: true });"
     )
     page.go(published)
@@ -814,7 +1003,9 @@ def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, published):
     assert page.evaluate(f"{PAINTED}.then(() => window.shift)") < 0.05
 
 
-def test_the_smallest_screen_has_large_targets_and_shows_all_of_it_without_scrolling_sideways(visit, address, data):
+def test_the_smallest_screen_has_large_targets_and_shows_all_of_it_without_scrolling_sideways(
+    visit, address, data
+):
     page = visit(viewport={"width": 320, "height": 800}, has_touch=True)
     models = ",".join(first_ids(data, 4)[:4])
     for state in ("tab=chart&search=model-1", f"tab=models&models={models}", ""):
@@ -824,7 +1015,7 @@ def test_the_smallest_screen_has_large_targets_and_shows_all_of_it_without_scrol
         small = page.evaluate(
             """() => [...document.querySelectorAll("button, select, label.box, .pills label, .model-name, summary")]
               .filter((one) => one.offsetParent).map((one) => [one.outerHTML, one.getBoundingClientRect()])
-              .filter(([, { width, height }]) => width < 24 || height < 24).map(([html]) => html)"""
+              .filter(([, { width, height }]) => width < 24 || height < 24).map(([html]) => html)"""  # noqa: E501
         )
         assert small == [], state
     page.click("#table .expand >> nth=0")
@@ -833,7 +1024,9 @@ def test_the_smallest_screen_has_large_targets_and_shows_all_of_it_without_scrol
     page.to(f"models={','.join(first_ids(data, 2)[:2])}")
     assert page.locator("#tray").bounding_box()["height"] < 130
     page.set_viewport_size({"width": 390, "height": 844})
-    assert page.locator("#table tbody tr").first.bounding_box()["y"] + 60 < 844, "the first row is on the first screen"
+    assert page.locator("#table tbody tr").first.bounding_box()["y"] + 60 < 844, (
+        "the first row is on the first screen"
+    )
     assert not page.is_visible("#kind")
     page.click("#more")
     assert page.is_visible("#kind")
@@ -843,14 +1036,19 @@ def test_forced_colors_show_what_is_selected(visit, published):
     page = visit(forced_colors="active").go(f"{published}#{AVERAGE}")
     page.settle()
     color = "(one) => getComputedStyle(one).backgroundColor"
-    for chosen, other in (("#length input:checked + span", "#length input:not(:checked) + span"), ("#tab-table", "#tab-chart")):
+    for chosen, other in (
+        ("#length input:checked + span", "#length input:not(:checked) + span"),
+        ("#tab-table", "#tab-chart"),
+    ):
         backgrounds = [page.eval_on_selector(selector, color) for selector in (chosen, other)]
         assert len(set(backgrounds)) == 2, chosen
 
 
 @pytest.mark.slow
 def test_names_in_the_scatter_do_not_overlap(visit, published):
-    page = visit(viewport={"width": 1400, "height": 900}).go(f"{published}#benchmark=PosQ&tab=chart")
+    page = visit(viewport={"width": 1400, "height": 900}).go(
+        f"{published}#benchmark=PosQ&tab=chart"
+    )
     page.wait_for_selector("#panel-chart .chart svg")
     assert_apart(page.locator("#panel-chart g.mark-text.role-mark text"))
     names = page.locator("#panel-chart g.mark-text.role-mark text")
@@ -864,12 +1062,23 @@ def test_names_in_the_scatter_do_not_overlap(visit, published):
 @pytest.mark.parametrize("width", [1400, 1024, 390])
 def test_nothing_is_cut_off_at_any_width(visit, published, width):
     page = visit(viewport={"width": width, "height": 900})
-    for state in ("", "benchmark=PosQ&data=SQuAD-PosQ", "benchmark=PosIR-Mini", "tab=chart", "benchmark=PosIR-Mini&tab=models"):
+    for state in (
+        "",
+        "benchmark=PosQ&data=SQuAD-PosQ",
+        "benchmark=PosIR-Mini",
+        "tab=chart",
+        "benchmark=PosIR-Mini&tab=models",
+    ):
         page.go(f"{published}#{state}")
         page.settle()
         assert page.evaluate("document.documentElement.scrollWidth") <= width, state
-        cut = "cells => cells.filter((one) => one.offsetWidth && one.scrollWidth > one.clientWidth + 1).length"
-        assert page.eval_on_selector_all("#table .value, #table .state, #table .ends", cut) == 0, state
+        cut = (
+            "cells => cells.filter((one) => one.offsetWidth && one.scrollWidth > one.clientWidth "
+            "+ 1).length"
+        )
+        assert page.eval_on_selector_all("#table .value, #table .state, #table .ends", cut) == 0, (
+            state
+        )
 
 
 @pytest.mark.slow
@@ -887,21 +1096,33 @@ def test_axe_finds_nothing_at_any_width(visit, request, published, data, width):
             page.go(f"{board}#{state}&theme={theme}")
             page.wait_for_selector(shown.get(state[-6:].split("=")[-1], "td >> visible=true"))
             page.settle()
-            violations = axe.Axe().run(page.page, options={"resultTypes": ["violations"]}).response["violations"]
-            assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == [], (state, theme)
+            violations = (
+                axe.Axe()
+                .run(page.page, options={"resultTypes": ["violations"]})
+                .response["violations"]
+            )
+            assert [
+                (violation["id"], violation["nodes"][0]["html"]) for violation in violations
+            ] == [], (state, theme)
 
 
 @pytest.mark.slow
 def test_print_keeps_the_choices_and_is_light(visit, published):
-    page = visit(viewport={"width": 1024, "height": 900}).go(f"{published}#benchmark=PosIR-Mini&length=Q3&theme=dark")
+    page = visit(viewport={"width": 1024, "height": 900}).go(
+        f"{published}#benchmark=PosIR-Mini&length=Q3&theme=dark"
+    )
     page.emulate_media(media="print")
     shown = "labels => labels.filter((one) => one.offsetParent).map((one) => one.innerText)"
     assert page.eval_on_selector_all(".pills label", shown) == ["PosIR-Mini", "Q3\n≤ 1,536"]
     assert page.eval_on_selector_all("[role=tab]", shown) == ["Table"]
     assert all(page.is_visible(f"th.q{number}") for number in (1, 2, 4))
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    widths = page.eval_on_selector_all(".model-cell .model-name", "names => names.map((name) => name.offsetWidth)")
-    assert min(widths) > 60, "names are not squeezed into the column of the arrow, which is not printed"
+    widths = page.eval_on_selector_all(
+        ".model-cell .model-name", "names => names.map((name) => name.offsetWidth)"
+    )
+    assert min(widths) > 60, (
+        "names are not squeezed into the column of the arrow, which is not printed"
+    )
     assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
 
 

@@ -35,10 +35,18 @@ class SpaceHandler(Handler):
     def commit(self, repository, create_pr, parent, body):
         lines = [json.loads(line) for line in body.splitlines()]
         gone = {line["value"]["path"] for line in lines if line["key"] == "deletedFile"}
-        sent = {line["value"]["path"]: base64.b64decode(line["value"]["content"]) for line in lines if line["key"] == "file"}
+        sent = {
+            line["value"]["path"]: base64.b64decode(line["value"]["content"])
+            for line in lines
+            if line["key"] == "file"
+        }
         self.hub.sent.append((sent, gone))
-        repository.main = {path: content for path, content in repository.main.items() if path not in gone}
-        kept = b"\n".join(line for line in body.splitlines() if json.loads(line)["key"] != "deletedFile")
+        repository.main = {
+            path: content for path, content in repository.main.items() if path not in gone
+        }
+        kept = b"\n".join(
+            line for line in body.splitlines() if json.loads(line)["key"] != "deletedFile"
+        )
         return super().commit(repository, create_pr, parent, kept)
 
 
@@ -52,7 +60,8 @@ def hub() -> Iterator[Hub]:
 
 def test_one_commit_of_what_changed(hub, tmp_path, monkeypatch):
     earlier, later = (
-        render_site([fake_record(fake_model(number), "PosIR-English", 0)], GROUPS, NO_LIBRARIES) for number in (0, 1)
+        render_site([fake_record(fake_model(number), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
+        for number in (0, 1)
     )
     write_site(earlier, tmp_path / "earlier")
     manifest = {MANIFEST: (tmp_path / "earlier" / MANIFEST).read_bytes()}

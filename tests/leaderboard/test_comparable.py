@@ -1,4 +1,6 @@
-"""Results on different data are never ranked together: the content of the data decides, not its revision."""
+"""Results on different data are never ranked together: the content of the data decides, not its
+revision.
+"""
 
 import json
 import re
@@ -10,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posir_leaderboard.board.build import build_site
-from posir_leaderboard.board.comparable import KNOWN_PINS, NOT_PINNED, Pin, compute_pin, read_pins, separate_data, write_pins
+from posir_leaderboard.board.comparable import (
+    KNOWN_PINS,
+    NOT_PINNED,
+    Pin,
+    compute_pin,
+    read_pins,
+    separate_data,
+    write_pins,
+)
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.views import add_data_tables, build_average_view, build_task_view
 from posir_tasks.errors import PosirError
@@ -23,10 +33,17 @@ GROUP = GROUPS[0]
 
 
 def on_data(
-    number: int, data: str, revision: str = "c" * 40, *, date: str = "2026-01-31", published: bool = False
+    number: int,
+    data: str,
+    revision: str = "c" * 40,
+    *,
+    date: str = "2026-01-31",
+    published: bool = False,
 ) -> BoardRecord:
     record = fake_record(replace(fake_model(number), published=published), "PosIR-English", number)
-    return replace(record, detail={**record.detail, "data": data, "data_revision": revision, "date": date})
+    return replace(
+        record, detail={**record.detail, "data": data, "data_revision": revision, "date": date}
+    )
 
 
 def separate_own(records):
@@ -47,8 +64,12 @@ MAIN = ""
         # A copy of the Hub's data is the same data.
         ([(0, "d1"), (1, "d1", "local-1"), (2, "d2", "local-2")], [MAIN, MAIN, "local-2"]),
         ([(2, "d2", "local-2")], [MAIN]),
-        # Of several data none is the task's, however many results each has and however new they are.
-        ([(2, "d2", "local-2"), (3, "d3", "local-3"), (4, "d2", "local-4")], ["local-2", "local-3", "local-2"]),
+        # Of several data none is the task's, however many results each has and however new they
+        # are.
+        (
+            [(2, "d2", "local-2"), (3, "d3", "local-3"), (4, "d2", "local-4")],
+            ["local-2", "local-3", "local-2"],
+        ),
         ([(0, "d1"), (1, "d2", "e" * 40), (2, "d2", "e" * 40)], ["c" * 12, "e" * 12, "e" * 12]),
         ([(0, "d1"), (1, "d2")], ["c" * 12 + ", content d1", "c" * 12 + ", content d2"]),
         # Published results, and local or the Hub's data beside them.
@@ -62,16 +83,26 @@ def test_results_on_different_data_have_a_table_each_in_which_they_are_ranked(re
     separated = separate_own([on_data(*record, published=record[1] == "") for record in records])
     expected = [f"PosIR-English (data {name})" if name else "PosIR-English" for name in tables]
     assert [record.task for record in separated] == expected
-    assert [record.base_task for record in separated] == ["PosIR-English" if name else "" for name in tables]
+    assert [record.base_task for record in separated] == [
+        "PosIR-English" if name else "" for name in tables
+    ]
     for task in set(expected):
         view = build_task_view(task, separated)
-        assert all(rank for rank, row in zip(view.columns("all")["rank"], view.rows, strict=True) if not row.mark)
+        assert all(
+            rank
+            for rank, row in zip(view.columns("all")["rank"], view.rows, strict=True)
+            if not row.mark
+        )
         assert "other" not in " ".join(row.mark for row in view.rows)
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("wxyz"), st.sampled_from(["c" * 40, "e" * 40, "local-1", "local-2"]), st.booleans()),
+        st.tuples(
+            st.sampled_from("wxyz"),
+            st.sampled_from(["c" * 40, "e" * 40, "local-1", "local-2"]),
+            st.booleans(),
+        ),
         min_size=1,
         max_size=8,
     )
@@ -89,9 +120,14 @@ def test_no_table_has_results_on_different_data_and_no_more_results_change_a_tab
         tables.setdefault(record.task, set()).add(record.data)
     assert all(len(data) == 1 for data in tables.values())
     assert len(tables) == len({record.data for record in records})
-    copies = [replace(record, model=fake_model(number + 100)) for number, record in enumerate(records[:1] * 5)]
+    copies = [
+        replace(record, model=fake_model(number + 100))
+        for number, record in enumerate(records[:1] * 5)
+    ]
     again = separate_own([*records, *copies])
-    assert [record.task for record in again[: len(records)]] == [record.task for record in separated]
+    assert [record.task for record in again[: len(records)]] == [
+        record.task for record in separated
+    ]
 
 
 def test_a_table_of_other_data_is_in_the_group_of_its_task():
@@ -110,20 +146,27 @@ def test_partial_results_are_in_the_table_of_their_revision():
     assert separate_own([partial])[0].task == "PosIR-English"
 
 
-def test_in_a_length_bucket_a_published_mean_over_positions_is_not_ranked_among_means_over_queries():
+def test_means_over_positions_are_not_ranked_among_query_means():
     paper = on_data(0, "", "", published=True)
-    rows = tuple(row if row.length == "all" else row.with_scores(ndcg_at_10=None) for row in paper.rows)
+    rows = tuple(
+        row if row.length == "all" else row.with_scores(ndcg_at_10=None) for row in paper.rows
+    )
     view = own_view([replace(paper, rows=rows), on_data(1, "d1"), on_data(2, "d1")])
     assert view.columns("all")["other_data"] == ["", "", ""]
     columns = view.columns("Q4")
     assert columns["other_data"] == ["mean over positions", "", ""]
     assert columns["rank"][0] is None
     assert columns["lead"][-1] == " (no interval: other queries or few documents). "
-    assert own_view([on_data(2, "d2", "local-0123456789")]).data == "PosIR-English data, local: 01234567"
+    assert (
+        own_view([on_data(2, "d2", "local-0123456789")]).data
+        == "PosIR-English data, local: 01234567"
+    )
 
 
 def test_published_results_have_an_average_beside_own_ones_of_one_task():
-    published = [replace(on_data(0, "", "", published=True), task=task) for task in GROUP.averaged_tasks]
+    published = [
+        replace(on_data(0, "", "", published=True), task=task) for task in GROUP.averaged_tasks
+    ]
     own = [on_data(1, "d1", "local-1"), replace(on_data(1, "d2", "local-2"), task="PosIR-German")]
     rows = build_average_view(GROUP, separate_own([*published, own[0]])).rows
     assert [(row.comparable, row.partial) for row in rows] == [(True, ""), (False, "1 of 2 tasks")]
@@ -134,25 +177,41 @@ def test_published_results_have_an_average_beside_own_ones_of_one_task():
 def test_an_average_lacks_a_task_that_is_on_other_data():
     records = [on_data(number, "d1") for number in range(3)]
     records += [replace(record, task="PosIR-German") for record in records]
-    records[-1] = replace(records[-1], detail={**records[-1].detail, "data": "d2", "data_revision": "local-2"})
+    records[-1] = replace(
+        records[-1], detail={**records[-1].detail, "data": "d2", "data_revision": "local-2"}
+    )
     rows = build_average_view(GROUP, separate_own(records)).rows
-    assert [(row.partial, row.comparable) for row in rows] == [("", True), ("", True), ("1 of 2 tasks", False)]
+    assert [(row.partial, row.comparable) for row in rows] == [
+        ("", True),
+        ("", True),
+        ("1 of 2 tasks", False),
+    ]
 
 
 def test_pinned_data_are_ranked_however_many_results_are_on_others_and_however_new():
-    honest, forged = on_data(0, "a" * 16), [on_data(number, "b" * 16, date="2096-01-01") for number in range(1, 4)]
+    honest, forged = (
+        on_data(0, "a" * 16),
+        [on_data(number, "b" * 16, date="2096-01-01") for number in range(1, 4)],
+    )
     unpinned = replace(honest, task="PosIR-German")
     pins = {"PosIR-English": Pin(revision="c" * 40, digest="a" * 16)}
     separated = separate_data([honest, *forged, unpinned], pins, submitted=True)
     assert [record.mark for record in separated] == ["", *[NOT_PINNED] * 4]
-    assert [record.task for record in separated[1:4]] == ["PosIR-English (data cccccccccccc, content bbbbbbbb)"] * 3
+    assert [record.task for record in separated[1:4]] == [
+        "PosIR-English (data cccccccccccc, content bbbbbbbb)"
+    ] * 3
     assert (separated[0].task, separated[4].task) == ("PosIR-English", "PosIR-German")
     published = on_data(5, "", "", published=True)
     assert [record.mark for record in separate_data([published], pins, submitted=True)] == [""]
-    assert {record.mark for record in separate_data([honest, *forged], {}, submitted=True)} == {NOT_PINNED}
+    assert {record.mark for record in separate_data([honest, *forged], {}, submitted=True)} == {
+        NOT_PINNED
+    }
     # The same on a board of one's own, where the content of packaged data is known.
     own = separate_data([honest, *forged], pins, submitted=False)
-    assert [record.mark for record in own] == ["", *["not the content of revision cccccccccccc"] * 3]
+    assert [record.mark for record in own] == [
+        "",
+        *["not the content of revision cccccccccccc"] * 3,
+    ]
     assert own[0].task == "PosIR-English" != own[1].task
 
 
@@ -181,16 +240,25 @@ def test_on_a_board_of_ones_own_a_false_digest_removes_no_other_result(tmp_path,
     results = tmp_path / "results"
     write_guesses(results, [task], name="org/honest", revision="1" * 40)
     for number in range(3):
-        file = write_guesses(results, [task], name=f"org/forged-{number}", revision="2" * 40) / "PosIR-Mini.json"
+        file = (
+            write_guesses(results, [task], name=f"org/forged-{number}", revision="2" * 40)
+            / "PosIR-Mini.json"
+        )
         data = json.loads(file.read_text())
         forge(data)
         file.write_text(json.dumps(data))
     built = build_site(results, tmp_path / "site", tmp_path / "cache")
     site = {
-        f"{path.relative_to(tmp_path / 'site')}": path.read_bytes() for path in (tmp_path / "site").rglob("*") if path.is_file()
+        f"{path.relative_to(tmp_path / 'site')}": path.read_bytes()
+        for path in (tmp_path / "site").rglob("*")
+        if path.is_file()
     }
     data = contents(site)
-    (view,) = (value for name, value in data.items() if name.startswith("views/") and value["name"] == "PosIR-Mini")
+    (view,) = (
+        value
+        for name, value in data.items()
+        if name.startswith("views/") and value["name"] == "PosIR-Mini"
+    )
     names = data["board"]["models"]["name"]
     assert [names[place] for place in view["models"]] == ["org/honest"]
     assert view["columns"]["other_data"] == [""]
@@ -209,7 +277,12 @@ def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
     pins = {"PosIR-Mini": compute_pin("PosIR-Mini")}
     assert pins["PosIR-Mini"] == compute_pin("PosIR-Mini")
     assert read_pins(write_pins(tmp_path, pins).parent) == pins
-    for content in ('{"PosIR-Mini": {"revision": "1", "digest": "x"}}', "[]", "{", '{"a": 1, "a": 2}'):
+    for content in (
+        '{"PosIR-Mini": {"revision": "1", "digest": "x"}}',
+        "[]",
+        "{",
+        '{"a": 1, "a": 2}',
+    ):
         (tmp_path / "pins.json").write_text(content)
         with pytest.raises(PosirError, match="pins"):
             read_pins(tmp_path)
@@ -219,11 +292,16 @@ def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
 
 @pytest.mark.usefixtures("nothing_published")
 def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path, monkeypatch):
-    """A copy with other digests, or without them, a date in the future, or a made-up revision, beside an honest result."""
+    """A copy with other digests, or without them, a date in the future, or a made-up revision,
+    beside an honest result.
+    """
     task = mteb.get_task("PosIR-Mini")
     write_guesses(tmp_path, [task], name="org/honest", revision="1" * 40)
     for number in range(4):
-        file = write_guesses(tmp_path, [task], name=f"org/forged-{number}", revision="2" * 40) / "PosIR-Mini.json"
+        file = (
+            write_guesses(tmp_path, [task], name=f"org/forged-{number}", revision="2" * 40)
+            / "PosIR-Mini.json"
+        )
         data = json.loads(file.read_text())
         run_record = data["scores"]["test"][0]["position_run"]
         if number == 0:
@@ -239,7 +317,9 @@ def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path, monk
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
     assert built.results == 2
     (unranked,) = built.unranked
-    assert re.fullmatch(r"org/forged-0, PosIR-Mini \(data 1, content [0-9a-f]{8}\): data not pinned", unranked)
+    assert re.fullmatch(
+        r"org/forged-0, PosIR-Mini \(data 1, content [0-9a-f]{8}\): data not pinned", unranked
+    )
     fields = ["date", "position_run.data_digest", "position_run.data_revision"]
     assert sorted(problem.field for problem in built.problems) == fields
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))

@@ -13,11 +13,18 @@ from tests.support.board import fake_model, fake_record, published
 
 
 def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
-    tasks = english, german = [fake_record(fake_model(0), task, seed) for seed, task in enumerate(("a", "b"))]
+    tasks = english, german = [
+        fake_record(fake_model(0), task, seed) for seed, task in enumerate(("a", "b"))
+    ]
     average = average_detail(tasks, [row.length for row in english.rows])["panels"][4]["ndcg_at_10"]
     both = zip(*(task.find_detail("panels", "Q4")["ndcg_at_10"] for task in tasks), strict=True)
     assert average == pytest.approx([sum(pair) / 2 for pair in both], abs=1e-6)
-    assert average_detail([english, replace(german, detail={**german.detail, "positions": []})], ["all"]) == {}
+    assert (
+        average_detail(
+            [english, replace(german, detail={**german.detail, "positions": []})], ["all"]
+        )
+        == {}
+    )
 
 
 def test_published_positions_have_a_curve_and_no_state():
@@ -28,14 +35,19 @@ def test_published_positions_have_a_curve_and_no_state():
     rows = [row for record in records.values() for row in record.rows]
     assert {row.states for row in rows} == {(State.NOT_TESTED,)}
     assert {row.position_effect for row in rows} == {None}
-    assert any("neither windows nor texts" in note for note in records["bge-m3-dense", "SQuAD-PosQ"].detail["notes"])
+    assert any(
+        "neither windows nor texts" in note
+        for note in records["bge-m3-dense", "SQuAD-PosQ"].detail["notes"]
+    )
 
 
 def test_query_counts_of_published_results_come_from_complete_results_on_the_same_data():
     result = fake_record(fake_model(0), "PosIR-English", 0)
     local = replace(result, detail={**result.detail, "data_revision": "local-1"})
     english = [record for record in published() if record.task == "PosIR-English"]
-    (before, *_), (after, *_) = (add_query_counts(english, count_queries([value])) for value in (local, result))
+    (before, *_), (after, *_) = (
+        add_query_counts(english, count_queries([value])) for value in (local, result)
+    )
     assert before.rows[1].ndcg_at_10_as_published.interval is None
     assert after.rows[1].queries == 10_500
     score = after.rows[1].ndcg_at_10_as_published
@@ -44,9 +56,19 @@ def test_query_counts_of_published_results_come_from_complete_results_on_the_sam
 
 def statistics_file(folder, dataset="PosIR-English"):
     """Write what `posir stats TASK --format json` prints of two domains and their total."""
-    bins = {"all": [40] * 20, "Q1": [10] * 20, "Q2": [12] * 19 + [10], "Q3": [10] * 20, "Q4": [8] * 19 + [10]}
+    bins = {
+        "all": [40] * 20,
+        "Q1": [10] * 20,
+        "Q2": [12] * 19 + [10],
+        "Q3": [10] * 20,
+        "Q4": [8] * 19 + [10],
+    }
     domain = {"domain": "sports", "queries": 1, "histogram": {"all": [1]}}
-    content = {"dataset": dataset, "source": "folder", "rows": [domain, {"domain": "all", "queries": 800, "histogram": bins}]}
+    content = {
+        "dataset": dataset,
+        "source": "folder",
+        "rows": [domain, {"domain": "all", "queries": 800, "histogram": bins}],
+    }
     file = folder / f"{dataset}.json"
     file.write_text(json.dumps(content))
     return file
@@ -59,7 +81,9 @@ def test_query_counts_of_published_results_come_from_the_statistics_of_the_data(
     view = build_task_view("PosIR-English", add_query_counts(known, counts))
     by_length = rows["PosIR-English"].rows_by_length
     assert [by_length[name].queries for name in ("all", "Q1", "Q2", "Q4")] == [800, 200, 238, 162]
-    assert all(rank is not None for rank in view.columns("Q3")["rank"]), "with counts there are intervals, and so ranks"
+    assert all(rank is not None for rank in view.columns("Q3")["rank"]), (
+        "with counts there are intervals, and so ranks"
+    )
     wide, narrow = (by_length[name].score for name in ("Q4", "Q1"))
     assert wide.high - wide.low > narrow.high - narrow.low, "8 in a bin, not 10"
     assert rows["PosIR-German"].rows_by_length["Q1"].queries is None
@@ -72,5 +96,7 @@ def test_files_without_statistics_are_refused_with_what_is_expected(tmp_path):
             read_statistics([tmp_path / "stats.json"])
     with pytest.raises(PosirError, match="no statistics"):
         read_statistics([tmp_path / "missing.json"])
-    with pytest.raises(PosirError, match=r"PosIR-Mini, a name without published results.*PosIR-English"):
+    with pytest.raises(
+        PosirError, match=r"PosIR-Mini, a name without published results.*PosIR-English"
+    ):
         read_statistics([statistics_file(tmp_path, "PosIR-Mini")])

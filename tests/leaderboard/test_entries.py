@@ -43,7 +43,9 @@ from tests.support.results import write_result
 #: JSON values, with numbers of every size.
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -53,7 +55,9 @@ READ = ReadPart.first(100, KnownBy.CLASS)
 def is_safe(text):
     turning = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     return not any(
-        unicodedata.category(word) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(word) in turning for word in text
+        unicodedata.category(word) in {"Cc", "Cs", "Zl", "Zp"}
+        or unicodedata.bidirectional(word) in turning
+        for word in text
     )
 
 
@@ -70,7 +74,9 @@ def profile(*ranks):
 def placed(*ranks, subset="sports"):
     """Ranks by document of a model that reads the first 100 of 250 tokens."""
     estimate = ReadEvidence.estimate(READ, evidence(len(ranks)), ["eng-Latn"])
-    return DocumentRanks.from_ranks(RelativePositions(), evidence(len(ranks)), np.array(ranks), estimate, subset)
+    return DocumentRanks.from_ranks(
+        RelativePositions(), evidence(len(ranks)), np.array(ranks), estimate, subset
+    )
 
 
 @pytest.fixture
@@ -97,7 +103,9 @@ def refused(file, field=None):
 
 
 @pytest.mark.parametrize("parent", [0, 1, 2, 3])
-def test_an_entry_has_what_its_file_has_whichever_folder_above_it_is_given(file, parent, monkeypatch):
+def test_an_entry_has_what_its_file_has_whichever_folder_above_it_is_given(
+    file, parent, monkeypatch
+):
     monkeypatch.chdir(file.parents[parent])
     assert len(read_entries(Path())[0]) == 1
     (entry,), problems = read_entries(file.parents[parent])
@@ -113,8 +121,12 @@ def test_an_entry_has_what_its_file_has_whichever_folder_above_it_is_given(file,
     assert entry.meta == {"name": "org/model", "revision": "rev1"}
 
 
-def test_results_of_other_tasks_and_other_json_are_passed_over_and_a_missing_folder_is_named(tmp_path, file):
-    (file.parent / "NFCorpus.json").write_text(json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"hf_subset": "a"}]}}))
+def test_results_of_other_tasks_and_other_json_are_passed_over_and_a_missing_folder_is_named(
+    tmp_path, file
+):
+    (file.parent / "NFCorpus.json").write_text(
+        json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"hf_subset": "a"}]}})
+    )
     (tmp_path / "settings.json").write_text("[1, 2")
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "predictions.json").write_text("{" * 100)
@@ -134,13 +146,31 @@ def test_results_of_other_tasks_and_other_json_are_passed_over_and_a_missing_fol
         (b"[]", "field 'task_name': is missing"),
         (b"null", "field 'task_name': is missing"),
         (b'{"task_name": "x"}', "field 'scores': is missing"),
-        (b'{"task_name": "x", "scores": []}', r"field 'scores': is \[\]; Input should be a valid dictionary"),
+        (
+            b'{"task_name": "x", "scores": []}',
+            r"field 'scores': is \[\]; Input should be a valid dictionary",
+        ),
         (b'{"task_name": "x", "scores": {"test": [1]}}', "field 'scores.test.0': is 1"),
         (b'{"task_name": "x", "scores": {"test": 1}}', "field 'scores.test': is 1"),
-        (b'{"task_name": "PosIR-English", "scores": {"test": [{"hf_subset": 7, "position_profile": 1}]}}', "hf_subset"),
-        (b'{"task_name": "PosIR-English", "scores": {"test": [{"hf_subset": "../up", "position_profile": 1}]}}', "hf_subset"),
-        (b'{"task_name": "<script>", "scores": {"test": [{"position_profile": 1}]}}', "field 'task_name': is <script>"),
-        (b'{"task_name": "PosIR-English", "scores": {"test": [{"hf_subset": "<b>", "position_profile": 1}]}}', "is <b>"),
+        (
+            b'{"task_name": "PosIR-English", "scores": {"test": [{"hf_subset": 7, '
+            b'"position_profile": 1}]}}',
+            "hf_subset",
+        ),
+        (
+            b'{"task_name": "PosIR-English", "scores": {"test": [{"hf_subset": "../up", '
+            b'"position_profile": 1}]}}',
+            "hf_subset",
+        ),
+        (
+            b'{"task_name": "<script>", "scores": {"test": [{"position_profile": 1}]}}',
+            "field 'task_name': is <script>",
+        ),
+        (
+            b'{"task_name": "PosIR-English", "scores": {"test": [{"hf_subset": "<b>", '
+            b'"position_profile": 1}]}}',
+            "is <b>",
+        ),
         (b'{"scores": {}, "scores": {}}', "'scores' occurs twice"),
         (b'{"scores": {"psi": NaN}}', "is nan"),
         (b'{"a":' * 400 + b"1" + b"}" * 400, "nested"),
@@ -153,7 +183,9 @@ def test_what_is_no_result_is_named_and_the_others_are_read(file, content, why):
 
 
 def test_a_result_may_be_as_large_as_allowed_and_nauc_nan_as_mteb_writes_it(file):
-    changed(file, lambda data: data["scores"]["test"][0].update(nauc_recall_at_100_max=float("nan")))
+    changed(
+        file, lambda data: data["scores"]["test"][0].update(nauc_recall_at_100_max=float("nan"))
+    )
     file.write_bytes(file.read_bytes().ljust(MAX_BYTES))
     assert np.isnan(read_entry(file).data["scores"]["test"][0]["nauc_recall_at_100_max"])
 
@@ -190,13 +222,34 @@ def test_a_pipe_does_not_hang_and_what_may_not_be_read_is_named(file, monkeypatc
 @pytest.mark.parametrize(
     "name",
     [
-        None, 7, "", "model", "/model", "org/", "org//model", "org/model/more", "../model", "org/..", "org/.", "./model",
-        "org\\model/x", "org/mod\nel", "org/model\n", "org/\x1b[31mmodel", "org/\u202eledom", "org/mo\u200bdel",
+        None,
+        7,
+        "",
+        "model",
+        "/model",
+        "org/",
+        "org//model",
+        "org/model/more",
+        "../model",
+        "org/..",
+        "org/.",
+        "./model",
+        "org\\model/x",
+        "org/mod\nel",
+        "org/model\n",
+        "org/\x1b[31mmodel",
+        "org/\u202eledom",
+        "org/mo\u200bdel",
         "оrg/model",  # the first letter is Cyrillic
-        "org/<script>alert(1)</script>", 'org/"model', "org/'model", "org/`model`", "org/model&amp;", "org/" + "m" * 300,
+        "org/<script>alert(1)</script>",
+        'org/"model',
+        "org/'model",
+        "org/`model`",
+        "org/model&amp;",
+        "org/" + "m" * 300,
         "o" * (MAX_NAME - 1) + "/m",
     ],
-)  # fmt: skip
+)
 def test_a_model_name_that_could_do_harm_is_refused(file, name):
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": "rev1"}))
     said = refused(file, field="name")
@@ -206,7 +259,9 @@ def test_a_model_name_that_could_do_harm_is_refused(file, name):
 
 def test_a_revision_that_is_no_folders_name_is_refused_and_a_description_without_a_name(file):
     for revision in (None, 1, "", "..", ".", "a/b", "a b", "r" * 129, "\u202ea", "-x"):
-        file.with_name("model_meta.json").write_text(json.dumps({"name": "org/model", "revision": revision}))
+        file.with_name("model_meta.json").write_text(
+            json.dumps({"name": "org/model", "revision": revision})
+        )
         refused(file, field="revision")
     for meta in ("[]", "null", "3", '"org/model"', "{}"):
         file.with_name("model_meta.json").write_text(meta)
@@ -226,7 +281,9 @@ def test_every_name_and_revision_of_mtebs_registry_is_allowed_and_variants_are_r
     assert [entry.model for entry in read_entries(folder)[0]] == [name]
 
 
-@given(name=st.text(max_size=40) | st.from_regex(r"[a-z./\\_-]{1,9}/[a-z./\\_ -]{1,9}", fullmatch=True))
+@given(
+    name=st.text(max_size=40) | st.from_regex(r"[a-z./\\_-]{1,9}/[a-z./\\_ -]{1,9}", fullmatch=True)
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_model_has_no_row_but_that_of_its_own_folder(file, name):
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": "rev1"}))
@@ -235,10 +292,15 @@ def test_a_model_has_no_row_but_that_of_its_own_folder(file, name):
     assert len(problems) == (name != "org/model")
 
 
-@pytest.mark.parametrize(("name", "revision"), [("Qwen/Qwen3-Embedding-0.6B", "rev1"), ("org/model", "rev2")])
+@pytest.mark.parametrize(
+    ("name", "revision"), [("Qwen/Qwen3-Embedding-0.6B", "rev1"), ("org/model", "rev2")]
+)
 def test_a_result_in_another_models_or_revisions_folder_is_refused(file, name, revision):
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": revision}))
-    assert f"lies in org__model/rev1, but model_meta.json names {name.replace('/', '__')}/{revision}" in refused(file)
+    assert (
+        f"lies in org__model/rev1, but model_meta.json names {name.replace('/', '__')}/{revision}"
+        in refused(file)
+    )
 
 
 def test_an_experiment_is_not_the_models_result_and_files_are_found_in_order(tmp_path):
@@ -257,11 +319,16 @@ def test_a_run_with_a_papers_protocol_is_an_entry_of_its_own_that_is_shown_and_n
     own = write_result(tmp_path, {"sports": profile(1)}, model=model)
     made = write_result(tmp_path, {"sports": profile(1)}, model=model, experiment="protocol_posir")
     entries, problems = read_entries(tmp_path)
-    assert ({entry.file: entry.paper for entry in entries}, problems) == ({own: None, made: "posir"}, [])
+    assert ({entry.file: entry.paper for entry in entries}, problems) == (
+        {own: None, made: "posir"},
+        [],
+    )
     (entry,) = (entry for entry in entries if entry.paper)
     assert "is not the row of posir and BAAI/bge-m3" in " ".join(map(str, origin_problems(entry)))
     data = json.loads(made.read_text())
-    data["scores"]["test"][0]["position_run"]["protocol"] = {"asked": find_protocol("posir", model).asked()}
+    data["scores"]["test"][0]["position_run"]["protocol"] = {
+        "asked": find_protocol("posir", model).asked()
+    }
     made.write_text(json.dumps(data))
     (asked,) = (entry for entry in read_entries(tmp_path)[0] if entry.paper)
     assert "is not the row" not in " ".join(map(str, origin_problems(asked)))
@@ -269,10 +336,18 @@ def test_a_run_with_a_papers_protocol_is_an_entry_of_its_own_that_is_shown_and_n
     assert record.model.name == "BAAI/bge-m3 (protocol posir)"
     separated = separate_data([record, score_entry(entries[0])], {}, submitted=False)
     assert [shown.mark for shown in separated] == ["protocol posir", ""]
-    differing = [[note for note in scored.detail["notes"] if "mteb's settings" in note] for scored in map(score_entry, entries)]
-    assert sorted(map(len, differing)) == [0, 1], "the run with mteb's settings alone says where they differ"
+    differing = [
+        [note for note in scored.detail["notes"] if "mteb's settings" in note]
+        for scored in map(score_entry, entries)
+    ]
+    assert sorted(map(len, differing)) == [0, 1], (
+        "the run with mteb's settings alone says where they differ"
+    )
     commit = build_submission([asked], "org/board")
-    assert all(f"/{made.parent.parent.parent.name}/experiments/protocol_posir/" in path for path in commit.files)
+    assert all(
+        f"/{made.parent.parent.parent.name}/experiments/protocol_posir/" in path
+        for path in commit.files
+    )
 
 
 def test_a_result_without_a_model_meta_is_not_passed_over_nor_one_that_poses_as_another_tasks(file):
@@ -283,7 +358,9 @@ def test_a_result_without_a_model_meta_is_not_passed_over_nor_one_that_poses_as_
 
 
 def test_a_result_of_our_own_task_without_any_profile_is_refused(file):
-    changed(file, lambda data: [scores.pop("position_profile") for scores in data["scores"]["test"]])
+    changed(
+        file, lambda data: [scores.pop("position_profile") for scores in data["scores"]["test"]]
+    )
     assert "is missing in every subset" in refused(file, field="position_profile")
 
 
@@ -296,14 +373,18 @@ def test_two_files_of_the_same_model_and_task_are_both_excluded(tmp_path, file):
 
 @pytest.mark.parametrize("split", ["test", "train"])
 def test_a_subset_twice_is_refused(file, split):
-    changed(file, lambda data: data["scores"].setdefault(split, []).append(data["scores"]["test"][0]))
+    changed(
+        file, lambda data: data["scores"].setdefault(split, []).append(data["scores"]["test"][0])
+    )
     assert "subset 'sports': occurs twice" in refused(file)
 
 
 # What it counts
 
 
-@pytest.mark.parametrize("count", ["-1", str(10**30), str(2**63 - 1), str(MAX_COUNT + 1), "1.5", "x"])
+@pytest.mark.parametrize(
+    "count", ["-1", str(10**30), str(2**63 - 1), str(MAX_COUNT + 1), "1.5", "x"]
+)
 @pytest.mark.parametrize("field", ["counts", "totals"])
 def test_counts_that_no_data_has_are_refused(file, field, count):
     def change(data):
@@ -318,7 +399,9 @@ def test_counts_that_no_data_has_are_refused(file, field, count):
 @pytest.mark.parametrize("field", ["twelfths", "thirds", "half_octaves", "counted_with"])
 @pytest.mark.parametrize("value", ["9", "-1", "z!", 10**30, [0], "abc", {}, [[1], 2, 3, 4]])
 def test_places_of_evidence_that_no_data_has_are_refused(file, field, value):
-    changed(file, lambda data: data["scores"]["test"][0]["read_ranks"]["sets"][0].update({field: value}))
+    changed(
+        file, lambda data: data["scores"]["test"][0]["read_ranks"]["sets"][0].update({field: value})
+    )
     refused(file)
 
 
@@ -339,20 +422,57 @@ def repack(data, column, replaced):
     [
         (lambda data: data["scores"][0].update(read={**READ.to_json(), "tokens": 10**12}), "read"),
         (lambda data: data["scores"][0].update(read={**READ.to_json(), "tokens": -1}), "read"),
-        (lambda data: data["scores"][0].update(read={**READ.to_json(), "tokens": 100_000}), "read_ranks"),
-        (lambda data: data["scores"][0].update(read={**READ.to_json(), "tokens": 60}), "read_ranks"),
-        (lambda data: data["scores"][0].update(read={"kind": "all", "known_by": "claimed"}), "read_ranks"),
+        (
+            lambda data: data["scores"][0].update(read={**READ.to_json(), "tokens": 100_000}),
+            "read_ranks",
+        ),
+        (
+            lambda data: data["scores"][0].update(read={**READ.to_json(), "tokens": 60}),
+            "read_ranks",
+        ),
+        (
+            lambda data: data["scores"][0].update(read={"kind": "all", "known_by": "claimed"}),
+            "read_ranks",
+        ),
         (lambda data: data["scores"][0].update(read={"kind": "unknown"}), "read_ranks"),
         (lambda data: data["scores"][0].update(read=None), "read"),
         (lambda data: data["scores"][0].update(read_ranks=None), "read_ranks"),
-        (lambda data: data["scores"][0].update(document_ranks=data["scores"][1]["document_ranks"]), "damaged"),
-        (lambda data: data["scores"][0].update(read_ranks=data["scores"][1]["read_ranks"]), "damaged"),
-        (lambda data: data["scores"][0]["document_ranks"]["sets"][0].update(subset="game"), "document_ranks"),
-        (lambda data: data["scores"][0]["position_profile"]["axes"].update(position_title="Quality"), "position_profile.axes"),
-        (lambda data: data["scores"][0]["position_profile"]["axes"]["length_titles"].reverse(), "position_profile.axes"),
-        (lambda data: data["scores"][0]["position_run"].update(missing_subsets=None), "missing_subsets"),
-        (lambda data: data["scores"][0]["position_run"].update(missing_subsets=[1]), "missing_subsets"),
-        (lambda data: data["scores"][0]["position_run"].update(data_revision=["main"]), "data_revision"),
+        (
+            lambda data: data["scores"][0].update(
+                document_ranks=data["scores"][1]["document_ranks"]
+            ),
+            "damaged",
+        ),
+        (
+            lambda data: data["scores"][0].update(read_ranks=data["scores"][1]["read_ranks"]),
+            "damaged",
+        ),
+        (
+            lambda data: data["scores"][0]["document_ranks"]["sets"][0].update(subset="game"),
+            "document_ranks",
+        ),
+        (
+            lambda data: data["scores"][0]["position_profile"]["axes"].update(
+                position_title="Quality"
+            ),
+            "position_profile.axes",
+        ),
+        (
+            lambda data: data["scores"][0]["position_profile"]["axes"]["length_titles"].reverse(),
+            "position_profile.axes",
+        ),
+        (
+            lambda data: data["scores"][0]["position_run"].update(missing_subsets=None),
+            "missing_subsets",
+        ),
+        (
+            lambda data: data["scores"][0]["position_run"].update(missing_subsets=[1]),
+            "missing_subsets",
+        ),
+        (
+            lambda data: data["scores"][0]["position_run"].update(data_revision=["main"]),
+            "data_revision",
+        ),
         (lambda data: data["scores"][0]["position_run"].update(data_digest="x"), "data_digest"),
         (lambda data: data["scores"][0]["position_run"].update(tolerated={"x": -1}), "tolerated"),
         (lambda data: data["scores"][0].update(position_run=None), "position_run"),
@@ -374,7 +494,12 @@ def test_values_that_contradict_each_other_are_named_by_board_and_report(file, c
 
 
 @pytest.mark.parametrize(
-    ("change", "why"), [({"schema": 9}, "schema 9"), ({"counts": None}, "damaged"), ({"queries": 1}, "states 1 queries")]
+    ("change", "why"),
+    [
+        ({"schema": 9}, "schema 9"),
+        ({"counts": None}, "damaged"),
+        ({"queries": 1}, "states 1 queries"),
+    ],
 )
 def test_a_profile_that_cannot_be_read_is_named_by_subset(file, change, why):
     changed(file, lambda data: data["scores"]["test"][1]["position_profile"].update(change))
@@ -383,7 +508,9 @@ def test_a_profile_that_cannot_be_read_is_named_by_subset(file, change, why):
     assert why in said
 
 
-@pytest.mark.parametrize("field", ["scheme", "lengths", "positions", "position_title", "length_titles"])
+@pytest.mark.parametrize(
+    "field", ["scheme", "lengths", "positions", "position_title", "length_titles"]
+)
 def test_markup_in_a_profiles_names_is_refused(file, field):
     def change(data):
         axes = data["scores"]["test"][0]["position_profile"]["axes"]
@@ -401,7 +528,9 @@ def test_markup_in_a_profiles_names_is_refused(file, field):
 def test_a_result_with_any_part_replaced_is_read_or_named(tmp_path, drawn):
     file = write_result(tmp_path, {"sports": placed(1, 2)}, read=READ)
     data = json.loads(file.read_text())
-    *way, last = drawn.draw(st.sampled_from(sorted((path for path in places(data) if path), key=repr)))
+    *way, last = drawn.draw(
+        st.sampled_from(sorted((path for path in places(data) if path), key=repr))
+    )
     inside = find(data, way)
     before, inside[last] = copy.deepcopy(inside[last]), drawn.draw(VALUES)
     assume(inside[last] != before)

@@ -1,4 +1,6 @@
-"""nDCG@10 on the model's own page, in the format that huggingface_hub itself reads; the data comes from a small Hub, too."""
+"""nDCG@10 on the model's own page, in the format that huggingface_hub itself reads; the data comes
+from a small Hub, too.
+"""
 
 import json
 import sys
@@ -33,12 +35,26 @@ COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40
 def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
     file = tmp_path / "org__model" / "rev1" / f"{task}.json"
     subsets = []
-    for subset, of_subset, revision in zip(("sports", "game"), (ranks[:1], ranks[1:]), revisions, strict=True):
+    for subset, of_subset, revision in zip(
+        ("sports", "game"), (ranks[:1], ranks[1:]), revisions, strict=True
+    ):
         starts = np.arange(len(of_subset))
         lengths = np.full(len(of_subset), 100)
-        evidence = Evidence([f"q{k}" for k in starts], ["d"] * len(of_subset), starts, starts + 1, lengths, lengths)
+        evidence = Evidence(
+            [f"q{k}" for k in starts], ["d"] * len(of_subset), starts, starts + 1, lengths, lengths
+        )
         ranks = DocumentRanks.from_ranks(RelativePositions(), evidence, np.array(of_subset))
-        subsets.append(SubsetResult("org/model", "rev1", task, subset, ResultValues(ranks), {"data_revision": revision}, file))
+        subsets.append(
+            SubsetResult(
+                "org/model",
+                "rev1",
+                task,
+                subset,
+                ResultValues(ranks),
+                {"data_revision": revision},
+                file,
+            )
+        )
     return Entry("org/model", "rev1", task, file, tuple(subsets), {}, {})
 
 
@@ -46,7 +62,11 @@ def test_a_value_is_the_mean_over_all_queries_and_links_to_the_full_result(tmp_p
     text = to_yaml(entry(tmp_path, 1, 2, 3, 0), "infgrad/PosIR-Benchmark-v1", PAGE)
     (item,) = parse_eval_result_entries(yaml.safe_load(text))
     assert item.value == pytest.approx((1 + 1 / np.log2(3) + 1 / 2 + 0) / 4, abs=1e-6)
-    assert (item.dataset_id, item.task_id, item.dataset_revision) == ("infgrad/PosIR-Benchmark-v1", "PosIR-English", COMMIT)
+    assert (item.dataset_id, item.task_id, item.dataset_revision) == (
+        "infgrad/PosIR-Benchmark-v1",
+        "PosIR-English",
+        COMMIT,
+    )
     assert item.source_url == f"{PAGE}/blob/main/results/org__model/rev1/PosIR-English.json"
     assert item.notes == "nDCG@10 over 4 queries"
     assert "psi" not in text.lower()
@@ -55,10 +75,15 @@ def test_a_value_is_the_mean_over_all_queries_and_links_to_the_full_result(tmp_p
 
 
 def test_each_task_has_a_file_with_one_value(tmp_path):
-    entries = [entry(tmp_path, 1, 2, task=task) for task in ("PosIR-English", "SQuAD-PosQ", "PosIR-Mini")]
+    entries = [
+        entry(tmp_path, 1, 2, task=task) for task in ("PosIR-English", "SQuAD-PosQ", "PosIR-Mini")
+    ]
     commit = build_eval_results(entries, PAGE)
     assert commit.repository == "model org/model"
-    assert list(commit.files) == [".eval_results/posir-english.yaml", ".eval_results/squad-posq.yaml"]
+    assert list(commit.files) == [
+        ".eval_results/posir-english.yaml",
+        ".eval_results/squad-posq.yaml",
+    ]
     for content in commit.files.values():
         assert len(parse_eval_result_entries(yaml.safe_load(content))) == 1
     assert PAGE in commit.description
@@ -81,9 +106,17 @@ def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, mon
     leaderboard, model = Store(LEADERBOARD), Store(MODEL, kind="models", commits=[REVISION])
     with serve_all(data, leaderboard, model) as hub:
         sent = run(
-            "posir", "submit", str(tmp_path / "output"), "--repo", LEADERBOARD, "--eval-results",
-            HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="0", HF_TOKEN="hf_none",
-        )  # fmt: skip
+            "posir",
+            "submit",
+            str(tmp_path / "output"),
+            "--repo",
+            LEADERBOARD,
+            "--eval-results",
+            HF_ENDPOINT=hub.url,
+            HF_HOME=str(tmp_path / "hub"),
+            HF_HUB_OFFLINE="0",
+            HF_TOKEN="hf_none",
+        )
     assert sent.returncode == 0, sent.stderr
     assert f"dataset {LEADERBOARD}: sent 2 files: pull request #1" in sent.stdout
     assert f"model {MODEL}: sent 1 file: pull request #1" in sent.stdout
@@ -96,6 +129,8 @@ def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, mon
     scores["scores"]["test"][0]["position_run"].pop("reference", None)
     assert json.loads(results.files[path]) == scores
     assert page.changed == (".eval_results/squad-posq.yaml",)
-    (entry,) = parse_eval_result_entries(yaml.safe_load(page.files[".eval_results/squad-posq.yaml"]))
+    (entry,) = parse_eval_result_entries(
+        yaml.safe_load(page.files[".eval_results/squad-posq.yaml"])
+    )
     assert entry.value == json.loads(file.read_text())["scores"]["test"][0]["ndcg_at_10"]
     assert entry.source_url == f"{hub.url}/datasets/{LEADERBOARD}/blob/main/{path}"

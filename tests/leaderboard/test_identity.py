@@ -1,4 +1,6 @@
-"""Models of submitted results exist in the revision and spelling that they name, and are what registry or Hub say."""
+"""Models of submitted results exist in the revision and spelling that they name, and are what
+registry or Hub say.
+"""
 
 import json
 
@@ -45,7 +47,11 @@ def identify(tmp_path, name, revision):
         ("made/up", COMMIT, "neither"),
         ("mteb/baseline-bm25s", OTHER, "not on the Hub"),
         ("MTEB/Baseline-BM25s", OTHER, "spelled mteb/baseline-bm25s"),
-        ("Sentence-Transformers/all-MiniLM-L6-v2", OTHER, "spelled sentence-transformers/all-MiniLM-L6-v2"),
+        (
+            "Sentence-Transformers/all-MiniLM-L6-v2",
+            OTHER,
+            "spelled sentence-transformers/all-MiniLM-L6-v2",
+        ),
     ],
 )
 def test_a_model_is_looked_up_by_name_and_revision(tmp_path, name, revision, problem):
@@ -55,7 +61,9 @@ def test_a_model_is_looked_up_by_name_and_revision(tmp_path, name, revision, pro
     assert bool(problem) == bool(identity.problem)
 
 
-def test_what_is_registered_needs_no_network_and_an_answer_of_the_hub_is_cached(hub, tmp_path, monkeypatch):
+def test_what_is_registered_needs_no_network_and_an_answer_of_the_hub_is_cached(
+    hub, tmp_path, monkeypatch
+):
     assert identify(tmp_path, "honest/one", COMMIT).meta["open_weights"] is True
     asked = len(hub.requests)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
@@ -68,7 +76,9 @@ def test_what_is_registered_needs_no_network_and_an_answer_of_the_hub_is_cached(
 
 @pytest.mark.usefixtures("hub")
 def test_another_spelling_removes_no_result_that_the_hub_knows(tmp_path, monkeypatch):
-    """Not even while the Hub does not answer; of one's own results, mteb's registry knows the spelling."""
+    """Not even while the Hub does not answer; of one's own results, mteb's registry knows the
+    spelling.
+    """
     task = mteb.get_task("PosIR-Mini")
     write_guesses(tmp_path / "both", [task], name="honest/one", revision=COMMIT)
     write_pins(tmp_path / "both", {"PosIR-Mini": compute_pin("PosIR-Mini")})
@@ -78,7 +88,10 @@ def test_another_spelling_removes_no_result_that_the_hub_knows(tmp_path, monkeyp
     built = build_site(tmp_path / "both", tmp_path / "site", tmp_path / "cache")
     assert (built.results, len(built.problems)) == (1, 1)
     assert "Honest__ONE" in built.problems[0].file
-    for names, kept in ((("mteb/baseline-bm25s", "MTEB/Baseline-BM25s"), 1), (("my/model", "My/Model"), 0)):
+    for names, kept in (
+        (("mteb/baseline-bm25s", "MTEB/Baseline-BM25s"), 1),
+        (("my/model", "My/Model"), 0),
+    ):
         own = tmp_path / names[0].replace("/", "-")
         for name in names:
             write_guesses(own, [task], name=name, revision=COMMIT)
@@ -96,17 +109,29 @@ def test_a_gated_model_is_not_taken_without_a_word(hub, tmp_path):
 @pytest.mark.usefixtures("hub")
 def test_a_board_of_submissions_shows_what_the_hub_says_and_not_the_file(tmp_path):
     task = mteb.get_task("PosIR-Mini")
-    for name, revision in (("honest/one", COMMIT), ("Honest/ONE", COMMIT), ("honest/one", OTHER), ("made/up", COMMIT)):
+    for name, revision in (
+        ("honest/one", COMMIT),
+        ("Honest/ONE", COMMIT),
+        ("honest/one", OTHER),
+        ("made/up", COMMIT),
+    ):
         folder = write_guesses(tmp_path, [task], name=name, revision=revision)
         meta = json.loads((folder / "model_meta.json").read_text())
-        described = {"n_parameters": 1, "max_tokens": 1e9, "reference": "https://example.org/false", "license": "mit"}
+        described = {
+            "n_parameters": 1,
+            "max_tokens": 1e9,
+            "reference": "https://example.org/false",
+            "license": "mit",
+        }
         (folder / "model_meta.json").write_text(json.dumps(meta | described))
     write_guesses(tmp_path / REPRODUCED, [task], name="honest/one", revision=COMMIT)
     write_pins(tmp_path, {"PosIR-Mini": compute_pin("PosIR-Mini")})
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
     assert (built.results, built.unchecked, built.unranked) == (1, (), ())
     assert len(built.problems) == 3
-    assert all("honest__one" not in problem.file or OTHER in problem.file for problem in built.problems)
+    assert all(
+        "honest__one" not in problem.file or OTHER in problem.file for problem in built.problems
+    )
     pages = "".join(file.read_text() for file in (tmp_path / "site").rglob("*.js"))
     assert "https://huggingface.co/honest/one" in pages
     assert "example.org" not in pages

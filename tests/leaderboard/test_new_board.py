@@ -1,4 +1,6 @@
-"""A board from nothing: the repository of results, a submission, its review, pins, the site and its Space, over real HTTP."""
+"""A board from nothing: the repository of results, a submission, its review, pins, the site and its
+Space, over real HTTP.
+"""
 
 import json
 import re
@@ -39,7 +41,10 @@ def hub(tmp_path, monkeypatch, nothing_published) -> Iterator[Hub]:  # noqa: ARG
 
 
 def add_store(hub: Hub, **files: bytes) -> Store:
-    store = Store(RESULTS, main={path.replace("_json", ".json"): content for path, content in files.items()} | README)
+    store = Store(
+        RESULTS,
+        main={path.replace("_json", ".json"): content for path, content in files.items()} | README,
+    )
     hub.repositories["datasets", RESULTS] = store
     return store
 
@@ -47,24 +52,40 @@ def add_store(hub: Hub, **files: bytes) -> Store:
 def add_result(store: Store, folder: Path) -> None:
     """Merge a submission of one model into a repository."""
     of_model = write_guesses(folder, [mteb.get_task("PosIR-Mini")])
-    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in of_model.iterdir() if path.suffix == ".json"}
+    files = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in of_model.iterdir()
+        if path.suffix == ".json"
+    }
     store.merge(store.propose("results", "", files))
 
 
 def build_board(tmp_path: Path, *options: str) -> Ended:
-    return call_posir("leaderboard", "build", "--results", RESULTS, "--output", tmp_path / "site", *options)
+    return call_posir(
+        "leaderboard", "build", "--results", RESULTS, "--output", tmp_path / "site", *options
+    )
 
 
 def read_models(site: Path) -> list[str]:
     """Return the models of the table of PosIR-Mini that are ranked."""
-    files = {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(site).as_posix(): path.read_bytes()
+        for path in site.rglob("*")
+        if path.is_file()
+    }
     data = contents(files)
-    views = [value for name, value in data.items() if name.startswith("views/") and value["name"] == "PosIR-Mini"]
+    views = [
+        value
+        for name, value in data.items()
+        if name.startswith("views/") and value["name"] == "PosIR-Mini"
+    ]
     names = data["board"]["models"]["name"]
     return [
         names[place]
         for view in views
-        for place, partial, mark in zip(view["models"], view["partial"], view["columns"]["other_data"], strict=True)
+        for place, partial, mark in zip(
+            view["models"], view["partial"], view["columns"]["other_data"], strict=True
+        )
         if not (partial or mark)
     ]
 
@@ -74,7 +95,12 @@ def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
     """Each step is a command as a user types it, in a process of its own or a fork."""
     write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")])
     with serve_all(Store(MODEL, kind="models", commits=[REVISION])) as hub:
-        environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", "HF_TOKEN": TOKEN}
+        environment = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_HUB_OFFLINE": "0",
+            "HF_TOKEN": TOKEN,
+        }
         environment |= {"POSIR_CACHE": str(tmp_path / "cache")}
 
         def call(line: str, status: int = 0) -> str:
@@ -89,7 +115,9 @@ def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
             assert TOKEN not in said
             return said
 
-        results, review, site = (shlex.quote(str(tmp_path / name)) for name in ("results", "review", "site"))
+        results, review, site = (
+            shlex.quote(str(tmp_path / name)) for name in ("results", "review", "site")
+        )
         build_line = f"posir leaderboard build --results {RESULTS} --output {site}"
         missing = call(build_line, status=1)
         create = re.search(r"hf repos create .*", missing)
@@ -140,11 +168,15 @@ def test_a_repository_without_pins_is_pinned_and_built(hub, tmp_path, monkeypatc
     assert store.main["pins.json"].decode() == format_pins(KNOWN_PINS)
 
 
-COMMANDS = pytest.mark.parametrize("command", [("build", "--output", "site"), ("pin", "PosIR-Mini")])
+COMMANDS = pytest.mark.parametrize(
+    "command", [("build", "--output", "site"), ("pin", "PosIR-Mini")]
+)
 
 
 @COMMANDS
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"PosIR-Mini": {"revision": "1"}}', b'{"a": 1, "a": 2}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b'{"PosIR-Mini": {"revision": "1"}}', b'{"a": 1, "a": 2}', b"\xff\xfe"]
+)
 def test_damaged_pins_are_named_by_their_repository(hub, tmp_path, monkeypatch, content, command):
     monkeypatch.chdir(tmp_path)
     store = add_store(hub, pins_json=content)
@@ -160,7 +192,8 @@ def test_damaged_pins_are_named_by_their_repository(hub, tmp_path, monkeypatch, 
 def test_the_command_that_removes_damaged_pins_runs(hub):
     store = add_store(hub, pins_json=b"{")
     (removal,) = re.findall(
-        r"hf (repos delete-files .*)", call_posir("leaderboard", "pin", "PosIR-Mini", "--results", RESULTS).said
+        r"hf (repos delete-files .*)",
+        call_posir("leaderboard", "pin", "PosIR-Mini", "--results", RESULTS).said,
     )
     environment = CLEAN | {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": TOKEN}
     removed = run_process(BIN / "hf", *shlex.split(removal), env=environment)
@@ -181,7 +214,9 @@ def test_damaged_pins_of_a_folder_are_named_with_a_command_that_removes_them(tmp
 @pytest.mark.parametrize("operation", ["revision", "tree"])
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
 @COMMANDS
-def test_a_repository_that_cannot_be_read_is_a_message(hub, tmp_path, monkeypatch, command, status, operation):
+def test_a_repository_that_cannot_be_read_is_a_message(
+    hub, tmp_path, monkeypatch, command, status, operation
+):
     monkeypatch.chdir(tmp_path)
     store = add_store(hub, pins_json=format_pins(KNOWN_PINS).encode())
     hub.failures.append(Failure(operation, status=status, times=100))
@@ -209,7 +244,9 @@ def test_pins_that_were_committed_meanwhile_are_not_lost(hub, monkeypatch):
     compute = comparable.compute_pin
 
     def pin_meanwhile(task: str) -> comparable.Pin:
-        store.change({"pins.json": b'{"PosIR-English": {"revision": "main", "digest": "0123456789abcdef"}}'})
+        store.change(
+            {"pins.json": b'{"PosIR-English": {"revision": "main", "digest": "0123456789abcdef"}}'}
+        )
         return compute(task)
 
     monkeypatch.setattr(comparable, "compute_pin", pin_meanwhile)

@@ -1,4 +1,6 @@
-"""Submission over real HTTP: the real huggingface_hub client against a small Hub that fails on request."""
+"""Submission over real HTTP: the real huggingface_hub client against a small Hub that fails on
+request.
+"""
 
 import json
 import os
@@ -36,12 +38,17 @@ from tests.support.results import write_result
 
 TOKEN = "hf_thisIsNoRealTokenButMustNotBeSeen"
 LEADERBOARD = "my-org/posir-results"
-FILES = {"results/org__model/rev1/model_meta.json": b"{}", "results/org__model/rev1/PosIR-Mini.json": b'{"scores": 1}'}
+FILES = {
+    "results/org__model/rev1/model_meta.json": b"{}",
+    "results/org__model/rev1/PosIR-Mini.json": b'{"scores": 1}',
+}
 
 
 @pytest.fixture(autouse=True)
 def _online(monkeypatch):
-    """Let huggingface_hub speak to the local server, with a token from one of its usual places, without waiting."""
+    """Let huggingface_hub speak to the local server, with a token from one of its usual places,
+    without waiting.
+    """
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", [].append)
@@ -65,7 +72,9 @@ def submission(files=FILES, summary="org/model: PosIR results, 1 task"):
 
 
 by_pull_request, by_commit = HuggingFaceHub, partial(HuggingFaceHub, direct=True)
-UPLOADERS = pytest.mark.parametrize("uploader", [by_pull_request, by_commit], ids=["pull request", "commit"])
+UPLOADERS = pytest.mark.parametrize(
+    "uploader", [by_pull_request, by_commit], ids=["pull request", "commit"]
+)
 
 
 def arrived(store):
@@ -81,7 +90,11 @@ def arrived(store):
 def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path, hub, store):
     for task in ("PosIR-English", "PosIR-German"):
         file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
-        file.write_text(file.read_text().replace('"test": []', '"test": [{"hf_subset": "a", "position_profile": 1}]'))
+        file.write_text(
+            file.read_text().replace(
+                '"test": []', '"test": [{"hf_subset": "a", "position_profile": 1}]'
+            )
+        )
     entries = [entry_of(tmp_path, task) for task in ("PosIR-English", "PosIR-German")]
     outcome = upload(build_submission(entries, LEADERBOARD), by_pull_request())
     (pull,) = store.pulls
@@ -89,7 +102,10 @@ def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path
     assert outcome.location == f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"
     assert hub.count("commit") == 1
     folder = "results/org__model/rev1"
-    assert pull.changed == tuple(f"{folder}/{name}" for name in ("model_meta.json", "PosIR-English.json", "PosIR-German.json"))
+    assert pull.changed == tuple(
+        f"{folder}/{name}"
+        for name in ("model_meta.json", "PosIR-English.json", "PosIR-German.json")
+    )
     for path in pull.changed:
         assert pull.files[path] == (tmp_path / path).read_bytes()
     assert pull.title.startswith("org/model: PosIR results, 2 tasks [posir ")
@@ -100,11 +116,18 @@ def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path
 def test_a_submission_names_no_folder_and_no_server_of_its_sender(tmp_path):
     task = "PosIR-English"
     file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
-    run = {"schema": 1, "reference": {"model": "/home/me/model", "variables": {"POSIR_DATA": "/home/me"}}}
-    file.write_text(file.read_text().replace('"test": []', f'"test": [{json.dumps({"position_run": run})}]'))
+    run = {
+        "schema": 1,
+        "reference": {"model": "/home/me/model", "variables": {"POSIR_DATA": "/home/me"}},
+    }
+    file.write_text(
+        file.read_text().replace('"test": []', f'"test": [{json.dumps({"position_run": run})}]')
+    )
     sent = build_submission([entry_of(tmp_path, task)], LEADERBOARD).files
     assert not any(b"/home/me" in content for content in sent.values())
-    (result,) = (json.loads(content) for path, content in sent.items() if path.endswith(f"{task}.json"))
+    (result,) = (
+        json.loads(content) for path, content in sent.items() if path.endswith(f"{task}.json")
+    )
     assert result["scores"]["test"] == [{"position_run": {"schema": 1}}]
 
 
@@ -119,7 +142,10 @@ def test_sending_after_the_merge_sends_nothing_but_what_is_new(hub, store):
     store.merge(store.pulls[0])
     for uploader in (by_pull_request(), by_commit()):
         outcome = upload(submission(), uploader)
-        assert (outcome.sent, outcome.location) == (False, f"the main branch of {hub.url}/datasets/{LEADERBOARD}")
+        assert (outcome.sent, outcome.location) == (
+            False,
+            f"the main branch of {hub.url}/datasets/{LEADERBOARD}",
+        )
     assert (len(store.pulls), len(store.commits)) == (1, 2)
     (_, result) = FILES
     assert upload(submission(FILES | {result: b'{"scores": 2}'}), by_pull_request()).sent
@@ -128,7 +154,9 @@ def test_sending_after_the_merge_sends_nothing_but_what_is_new(hub, store):
 
 
 def test_an_open_pull_request_with_the_same_files_is_found_and_no_other_prevents_sending(store):
-    store.propose(submission().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"})
+    store.propose(
+        submission().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"}
+    )
     assert upload(submission(), by_pull_request()).sent
     for number in range(7):
         store.propose(f"Another {number}", "", {})
@@ -157,7 +185,9 @@ def test_after_an_error_it_searches_first_and_sends_once(hub, store, uploader, t
     assert outcome.sent
     assert arrived(store) == [FILES]
     if operation == "commit":
-        after = [asked for _, asked in hub.requests][[asked for _, asked in hub.requests].index("commit") + 1 :]
+        after = [asked for _, asked in hub.requests][
+            [asked for _, asked in hub.requests].index("commit") + 1 :
+        ]
         assert after[0] == "paths-info"
         arrived_at_once = trouble.get("drop") in ("after", "halfway")
         assert hub.count("commit") == (1 if arrived_at_once else 2)
@@ -166,7 +196,12 @@ def test_after_an_error_it_searches_first_and_sends_once(hub, store, uploader, t
 
 @UPLOADERS
 @pytest.mark.parametrize(
-    ("operation", "trouble"), [("commit", {"status": 503}), ("commit", {"drop": "before"}), ("paths-info", {"drop": "before"})]
+    ("operation", "trouble"),
+    [
+        ("commit", {"status": 503}),
+        ("commit", {"drop": "before"}),
+        ("paths-info", {"drop": "before"}),
+    ],
 )
 def test_five_attempts_are_enough(hub, store, uploader, operation, trouble):
     hub.failures.append(Failure(operation, times=100, **trouble))
@@ -185,7 +220,11 @@ def test_five_attempts_are_enough(hub, store, uploader, operation, trouble):
     [
         (429, {"Retry-After": "7"}, 7),
         (503, {"Retry-After": "0"}, 0),
-        (429, {"ratelimit": '"api";r=0;t=55', "ratelimit-policy": '"fixed window";"api";q=500;w=300'}, 55),
+        (
+            429,
+            {"ratelimit": '"api";r=0;t=55', "ratelimit-policy": '"fixed window";"api";q=500;w=300'},
+            55,
+        ),
         (503, {"ratelimit": '"api";r=9;t=55'}, 2),
         (429, {"Retry-After": "soon"}, 2),
         (503, {"Retry-After": "-3"}, 2),
@@ -206,7 +245,9 @@ def test_retry_after_may_be_a_date():
 
 
 def test_a_hub_that_asks_for_hours_is_left_for_later(hub, store):
-    hub.failures.append(Failure("commit", status=429, headers={"Retry-After": str(int(LONGEST_WAIT) + 1)}))
+    hub.failures.append(
+        Failure("commit", status=429, headers={"Retry-After": str(int(LONGEST_WAIT) + 1)})
+    )
     with pytest.raises(HubError, match=r"after attempt 1 of 5 .*asks to wait 601 seconds"):
         upload(submission(), by_pull_request(), sleep=pytest.fail)
     assert arrived(store) == []
@@ -216,7 +257,9 @@ def test_a_hub_that_asks_for_hours_is_left_for_later(hub, store):
 
 
 def test_a_commit_that_arrives_late_leaves_one_open_pull_request(hub, store):
-    """The answer is lost, nothing is there yet; the second attempt meets the first one's pull request."""
+    """The answer is lost, nothing is there yet; the second attempt meets the first one's pull
+    request.
+    """
     hub.failures.append(Failure("commit", drop="late"))
     outcome = upload(submission(), by_pull_request(), sleep=[].append)
     assert [pull.status for pull in store.pulls] == ["open", "closed"]
@@ -230,34 +273,47 @@ def at_once(hub, *sends):
 
 
 def test_two_equal_submissions_at_once_leave_one_open_pull_request(hub, store):
-    """Both have looked and found nothing when both send: the Hub opens two, and the later submitter closes its own."""
+    """Both have looked and found nothing when both send: the Hub opens two, and the later submitter
+    closes its own.
+    """
     outcomes = at_once(hub, *[lambda: upload(submission(), by_pull_request())] * 2)
     assert [pull.status for pull in store.pulls] == ["open", "closed"]
-    assert {outcome.location for outcome in outcomes} == {f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"}
+    assert {outcome.location for outcome in outcomes} == {
+        f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"
+    }
 
 
 def test_two_equal_commits_at_once_are_one(hub, store):
     outcomes = at_once(hub, *[lambda: upload(submission(), by_commit(), sleep=[].append)] * 2)
     assert len(store.commits) == hub.count("commit") == 2
     # The second met a stale parent (412), looked, and found its files there.
-    assert all("commit" in outcome.location or "main branch" in outcome.location for outcome in outcomes)
+    assert all(
+        "commit" in outcome.location or "main branch" in outcome.location for outcome in outcomes
+    )
 
 
 @UPLOADERS
 def test_two_models_at_once_both_arrive(hub, store, uploader):
     other = {path.replace("org__model", "org__other"): content for path, content in FILES.items()}
     both = (submission(), submission(other, "org/other: PosIR results"))
-    outcomes = at_once(hub, *[lambda commit=commit: upload(commit, uploader(), sleep=[].append) for commit in both])
+    outcomes = at_once(
+        hub, *[lambda commit=commit: upload(commit, uploader(), sleep=[].append) for commit in both]
+    )
     assert [outcome.sent for outcome in outcomes] == [True, True]
     if uploader is by_pull_request:
         assert sorted(map(sorted, arrived(store))) == [sorted(FILES), sorted(other)]
     else:
-        assert (store.main, len(store.commits)) == ({"README.md": b"# Results", **FILES, **other}, 3)
+        assert (store.main, len(store.commits)) == (
+            {"README.md": b"# Results", **FILES, **other},
+            3,
+        )
 
 
 @UPLOADERS
 def test_ctrl_c_leaves_nothing_and_the_next_run_sends_once(hub, store, uploader):
-    hub.failures.append(Failure("commit", drop="before", meeting=lambda: os.kill(os.getpid(), signal.SIGINT)))
+    hub.failures.append(
+        Failure("commit", drop="before", meeting=lambda: os.kill(os.getpid(), signal.SIGINT))
+    )
     with pytest.raises(KeyboardInterrupt):
         upload(submission(), uploader(), sleep=[].append)
     assert arrived(store) == []
@@ -279,7 +335,9 @@ def test_ctrl_c_leaves_nothing_and_the_next_run_sends_once(hub, store, uploader)
         (413, "exceed", "commit", by_pull_request),
     ],
 )
-def test_a_refusal_says_what_to_do_and_is_not_repeated(hub, store, uploader, status, advice, operation):
+def test_a_refusal_says_what_to_do_and_is_not_repeated(
+    hub, store, uploader, status, advice, operation
+):
     hub.failures.append(Failure(operation, status=status, times=100))
     with pytest.raises(HubError, match=advice) as refused:
         upload(submission(), uploader(), sleep=pytest.fail)
@@ -300,7 +358,9 @@ def test_a_repository_that_is_not_there_and_offline_mode_are_named(monkeypatch):
 
 
 def test_a_file_with_the_token_in_it_is_not_sent(store):
-    leaking = FILES | {"results/org__model/rev1/model_meta.json": f'{{"loader_kwargs": {{"token": "{TOKEN}"}}}}'.encode()}
+    leaking = FILES | {
+        "results/org__model/rev1/model_meta.json": f'{{"loader_kwargs": {{"token": "{TOKEN}"}}}}'.encode()  # noqa: E501
+    }
     with pytest.raises(HubError, match="a file contains your token") as refused:
         upload(submission(leaking), by_pull_request())
     assert TOKEN not in str(refused.value)
@@ -331,21 +391,32 @@ def posir(*arguments):
     return CliRunner().invoke(build_app(), list(map(str, arguments)))
 
 
-PATHS = ["results/org__guessing/" + "f" * 40 + "/" + name for name in ("model_meta.json", "PosIR-Mini.json")]
+PATHS = [
+    "results/org__guessing/" + "f" * 40 + "/" + name
+    for name in ("model_meta.json", "PosIR-Mini.json")
+]
 
 
 def test_a_dry_run_shows_exactly_what_would_be_sent_and_sends_nothing(hub, store, results):
     shown = posir("submit", results, "--repo", LEADERBOARD, "--dry-run")
     assert shown.exit_code == 0, shown.output
-    assert {operation for _, operation in hub.requests} <= {"", "revision"}, "only the model is looked up"
+    assert {operation for _, operation in hub.requests} <= {"", "revision"}, (
+        "only the model is looked up"
+    )
     sent = posir("submit", results, "--repo", LEADERBOARD)
     assert sent.exit_code == 0, sent.output
     (pull,) = store.pulls
-    assert f"dataset {LEADERBOARD}, one commit in one pull request: {pull.title}" in shown.stdout.splitlines()
+    assert (
+        f"dataset {LEADERBOARD}, one commit in one pull request: {pull.title}"
+        in shown.stdout.splitlines()
+    )
     for path, line in zip(PATHS, shown.stdout.splitlines()[1:], strict=True):
         assert line == f"  {path}  {len(pull.files[path]):,} bytes"
     assert list(pull.changed) == PATHS
-    assert f"sent 2 files: pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1" in sent.stdout
+    assert (
+        f"sent 2 files: pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"
+        in sent.stdout
+    )
     again = posir("submit", results, "--repo", LEADERBOARD)
     assert again.exit_code == 0
     assert "nothing was sent, the same files are there already: pull request #1" in again.stdout
@@ -360,7 +431,9 @@ def test_direct_commits(store, results):
 
 
 def edited(results, tmp_path, content=None):
-    """Return a copy of results with one score edited, or with other content; its file; and the score before."""
+    """Return a copy of results with one score edited, or with other content; its file; and the
+    score before.
+    """
     copy = Path(shutil.copytree(results, tmp_path / "edited"))
     (file,) = copy.rglob("PosIR-Mini.json")
     data = json.loads(file.read_text())
@@ -370,7 +443,9 @@ def edited(results, tmp_path, content=None):
     return copy, file, before
 
 
-def test_an_edited_score_is_refused_with_both_values_before_anything_is_sent(hub, results, tmp_path):
+def test_an_edited_score_is_refused_with_both_values_before_anything_is_sent(
+    hub, results, tmp_path
+):
     good = posir("submit", results, "--dry-run")
     assert (good.exit_code, good.stdout) == (0, "")
     copy, file, before = edited(results, tmp_path)
@@ -379,12 +454,19 @@ def test_an_edited_score_is_refused_with_both_values_before_anything_is_sent(hub
         assert refused.exit_code == 1
         assert isinstance(refused.exception, SystemExit if more == ("--dry-run",) else PosirError)
         said = f"{refused.exception}{refused.stdout}"
-        assert f"{file}: subset 'default': field 'ndcg_at_10': is 0.9 in the file; the profile gives {before:.6f}" in said
+        assert (
+            f"{file}: subset 'default': field 'ndcg_at_10': is 0.9 in the file; the profile gives "
+            f"{before:.6f}" in said
+        )
     assert hub.count("commit") == hub.count("preupload") == 0
     both = posir("submit", results, copy, "--format", "json", "--dry-run")
     assert both.exit_code == 1
     (problem,) = json.loads(both.stdout)
-    assert (problem["file"], problem["subset"], problem["field"]) == (str(file), "default", "ndcg_at_10")
+    assert (problem["file"], problem["subset"], problem["field"]) == (
+        str(file),
+        "default",
+        "ndcg_at_10",
+    )
 
 
 def test_a_folder_named_twice_counts_once_and_other_settings_are_skipped(results, tmp_path):
@@ -407,7 +489,9 @@ def test_a_folder_named_twice_counts_once_and_other_settings_are_skipped(results
     assert "(in `experiments`) cannot be submitted" in str(refused.exception)
 
 
-def test_a_file_that_cannot_be_read_is_named_and_a_folder_without_results_is_no_success(results, tmp_path):
+def test_a_file_that_cannot_be_read_is_named_and_a_folder_without_results_is_no_success(
+    results, tmp_path
+):
     copy, file, _ = edited(results, tmp_path, "{")
     unread = posir("submit", copy, "--dry-run")
     (tmp_path / "empty").mkdir()
@@ -417,13 +501,30 @@ def test_a_file_that_cannot_be_read_is_named_and_a_folder_without_results_is_no_
 
 
 def test_the_token_is_printed_nowhere(hub, results, tmp_path):
-    """The real command, against a Hub that says back whatever it was asked with, in bodies and headers."""
-    echo = {"X-Error-Message": f"You sent Bearer {TOKEN}", "X-HF-Warning": f"token; this is {TOKEN}", "Retry-After": "0"}
-    hub.failures += [Failure("commit", status=503, headers=echo), Failure("commit", status=403, headers=echo)]
+    """The real command, against a Hub that says back whatever it was asked with, in bodies and
+    headers.
+    """
+    echo = {
+        "X-Error-Message": f"You sent Bearer {TOKEN}",
+        "X-HF-Warning": f"token; this is {TOKEN}",
+        "Retry-After": "0",
+    }
+    hub.failures += [
+        Failure("commit", status=503, headers=echo),
+        Failure("commit", status=403, headers=echo),
+    ]
     done = run(
-        "posir", "submit", str(results), "--repo", LEADERBOARD,
-        HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="0", HF_TOKEN=TOKEN, HF_HOME=str(tmp_path / "home"), HF_DEBUG="1",
-    )  # fmt: skip
+        "posir",
+        "submit",
+        str(results),
+        "--repo",
+        LEADERBOARD,
+        HF_ENDPOINT=hub.url,
+        HF_HUB_OFFLINE="0",
+        HF_TOKEN=TOKEN,
+        HF_HOME=str(tmp_path / "home"),
+        HF_DEBUG="1",
+    )
     assert done.returncode == 1
     assert "attempt 2 of 5 in 0 seconds" in done.stderr
     assert "this is ***" in done.stderr
@@ -431,6 +532,8 @@ def test_the_token_is_printed_nowhere(hub, results, tmp_path):
     assert "You sent Bearer ***" in done.stderr
     assert "curl -X POST" in done.stderr, "requests are logged, too"
     assert TOKEN not in done.stdout + done.stderr
-    written = [path for folder in (results, tmp_path) for path in folder.rglob("*") if path.is_file()]
+    written = [
+        path for folder in (results, tmp_path) for path in folder.rglob("*") if path.is_file()
+    ]
     assert written
     assert not any(TOKEN.encode() in path.read_bytes() for path in written)

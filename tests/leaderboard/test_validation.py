@@ -1,4 +1,6 @@
-"""Whether an entry says nothing that its profiles do not say; the true results are mteb's own, from real runs."""
+"""Whether an entry says nothing that its profiles do not say; the true results are mteb's own, from
+real runs.
+"""
 
 import json
 import re
@@ -55,7 +57,11 @@ def _no_data_of_another_test():
 def bm25(tmp_path_factory) -> Path:
     """What `mteb run` writes, by the call that it makes."""
     output = tmp_path_factory.mktemp("bm25")
-    mteb.evaluate(mteb.get_model("mteb/baseline-bm25s"), [mteb.get_task("PosIR-Mini")], cache=ResultCache(output))
+    mteb.evaluate(
+        mteb.get_model("mteb/baseline-bm25s"),
+        [mteb.get_task("PosIR-Mini")],
+        cache=ResultCache(output),
+    )
     return output
 
 
@@ -68,18 +74,29 @@ def guessed(tmp_path_factory) -> Path:
 def tested(tmp_path_factory) -> Path:
     """A result with ranks of rotated versions."""
     output = tmp_path_factory.mktemp("tested")
-    mteb.evaluate(WordVectors(), [mteb.get_task("PosIR-Mini")], cache=ResultCache(output), show_progress_bar=False)
+    mteb.evaluate(
+        WordVectors(),
+        [mteb.get_task("PosIR-Mini")],
+        cache=ResultCache(output),
+        show_progress_bar=False,
+    )
     return next((output / "results").glob("*/*"))
 
 
 @pytest.fixture
 def tested_file(tested, tmp_path) -> Path:
-    return Path(shutil.copytree(tested, tmp_path / tested.parent.name / tested.name)) / "PosIR-Mini.json"
+    return (
+        Path(shutil.copytree(tested, tmp_path / tested.parent.name / tested.name))
+        / "PosIR-Mini.json"
+    )
 
 
 @pytest.fixture
 def file(guessed, tmp_path) -> Path:
-    return Path(shutil.copytree(guessed, tmp_path / guessed.parent.name / guessed.name)) / "PosIR-Mini.json"
+    return (
+        Path(shutil.copytree(guessed, tmp_path / guessed.parent.name / guessed.name))
+        / "PosIR-Mini.json"
+    )
 
 
 def edited(file: Path, change) -> list:
@@ -95,15 +112,22 @@ def test_a_true_result_has_no_problem(bm25, guessed):
     for folder in (bm25, guessed):
         (entry,), problems = read_entries(folder)
         assert (problems, validate_entry(entry)) == ([], [])
-        stored = {key: len(json.dumps(value)) for key, value in entry.subsets[0].ranks.to_json().items()}
-        assert stored.pop("document_keys") <= 20 * len(entry.subsets[0].ranks.sets[0].document_sizes) + 100
+        stored = {
+            key: len(json.dumps(value)) for key, value in entry.subsets[0].ranks.to_json().items()
+        }
+        assert (
+            stored.pop("document_keys")
+            <= 20 * len(entry.subsets[0].ranks.sets[0].document_sizes) + 100
+        )
         assert sum(stored.values()) <= 4_000, "a result grows by at most 4 kB and keys"
     assert entry.subsets[0].values.read_profile is not None
 
 
 @pytest.mark.slow
 def test_a_result_of_another_processor_has_no_problem(bm25):
-    """The kernels of an older processor sum in another order; on other machines than x86 this shows nothing."""
+    """The kernels of an older processor sum in another order; on other machines than x86 this shows
+    nothing.
+    """
     checked = run("posir", "submit", str(bm25), "--dry-run", OPENBLAS_CORETYPE="Nehalem")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -116,7 +140,9 @@ def numbers(value):
 
 
 #: Scores that a profile determines in part; each has a test of its own below.
-IN_PART = {f"{metric}_at_{k}" for metric in ("ndcg", "map", "mrr") for k in (20, 100)} - {"map_at_10"}
+IN_PART = {f"{metric}_at_{k}" for metric in ("ndcg", "map", "mrr") for k in (20, 100)} - {
+    "map_at_10"
+}
 
 
 @given(drawn=st.data())
@@ -124,9 +150,16 @@ IN_PART = {f"{metric}_at_{k}" for metric in ("ndcg", "map", "mrr") for k in (20,
 def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     true = json.loads((guessed / file.name).read_text())
     scores = true["scores"]["test"][0]
-    paths = [path for path in numbers(scores) if path[0] not in IN_PART and not path[0].startswith("nauc_")]
-    # How many documents were asked for is known of no result, and a result without rows excerpts nothing.
-    paths = [path for path in paths if path[0] != "rotations" or path[-1] not in ("sample_size", "room")]
+    paths = [
+        path
+        for path in numbers(scores)
+        if path[0] not in IN_PART and not path[0].startswith("nauc_")
+    ]
+    # How many documents were asked for is known of no result, and a result without rows excerpts
+    # nothing.
+    paths = [
+        path for path in paths if path[0] != "rotations" or path[-1] not in ("sample_size", "room")
+    ]
     path = drawn.draw(st.sampled_from(paths))
     before = find(scores, path)
     if isinstance(before, int):
@@ -141,8 +174,17 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     assert problems
     said = "\n".join(map(str, problems))
     assert str(file) in said
-    # Of a number that others follow from, the others are named; a newer version is refused before any number is read.
-    stores = ("position_profile", "read", "read_ranks", "document_keys", "document_ranks", "tokens_read", "rotations")
+    # Of a number that others follow from, the others are named; a newer version is refused before
+    # any number is read.
+    stores = (
+        "position_profile",
+        "read",
+        "read_ranks",
+        "document_keys",
+        "document_ranks",
+        "tokens_read",
+        "rotations",
+    )
     if path[0] not in stores and path != ("position_run", "schema"):
         assert any(problem.field.startswith(str(path[0])) for problem in problems)
         assert str(after) in said
@@ -152,15 +194,29 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
 
 def test_every_number_of_a_result_is_one_that_is_checked(guessed):
     """Apart from nAUC and what a profile determines in part, no number escapes the test above."""
-    names = {path[0] for path in numbers(json.loads((guessed / "PosIR-Mini.json").read_text())["scores"]["test"][0])}
-    some = {"ndcg_at_10", "main_score", "psi_as_published", "psi_as_published_q4", "position_scores", "position_bins"}
+    names = {
+        path[0]
+        for path in numbers(
+            json.loads((guessed / "PosIR-Mini.json").read_text())["scores"]["test"][0]
+        )
+    }
+    some = {
+        "ndcg_at_10",
+        "main_score",
+        "psi_as_published",
+        "psi_as_published_q4",
+        "position_scores",
+        "position_bins",
+    }
     assert names >= IN_PART | some
 
 
 @pytest.mark.parametrize("by", [-0.02, 0.02])
 def test_a_score_that_no_ranks_give_is_refused(file, by):
     names = ("ndcg_at_20", "ndcg_at_100", "mrr_at_20", "mrr_at_100")
-    problems = edited(file, lambda scores: scores.update({name: round(scores[name] + by, 6) for name in names}))
+    problems = edited(
+        file, lambda scores: scores.update({name: round(scores[name] + by, 6) for name in names})
+    )
     assert {*names} <= {problem.field for problem in problems}
 
 
@@ -171,14 +227,26 @@ def test_two_names_of_one_number_must_agree(file):
         "nauc_map_at_10_max": "nauc_mrr_at_10_max",
         "nauc_recall_at_5_std": "nauc_precision_at_5_std",
     }
-    problems = edited(file, lambda scores: scores.update({name: round(scores[name] + 1e-6, 6) for name in twins}))
+    problems = edited(
+        file, lambda scores: scores.update({name: round(scores[name] + 1e-6, 6) for name in twins})
+    )
     for pair in twins.items():
-        assert any(problem.field in pair and {*pair} <= {*re.findall(r"\w+", str(problem))} for problem in problems)
+        assert any(
+            problem.field in pair and {*pair} <= {*re.findall(r"\w+", str(problem))}
+            for problem in problems
+        )
 
 
 def test_an_nauc_beyond_one_or_no_number_is_refused(file):
-    values = dict(zip(("1", "3", "5", "10", "20", "100"), (1.1, 3, "0.5", None, True, [0.5]), strict=True))
-    problems = edited(file, lambda scores: scores.update({f"nauc_ndcg_at_{k}_max": value for k, value in values.items()}))
+    values = dict(
+        zip(("1", "3", "5", "10", "20", "100"), (1.1, 3, "0.5", None, True, [0.5]), strict=True)
+    )
+    problems = edited(
+        file,
+        lambda scores: scores.update(
+            {f"nauc_ndcg_at_{k}_max": value for k, value in values.items()}
+        ),
+    )
     assert [problem.field for problem in problems] == [f"nauc_ndcg_at_{k}_max" for k in values]
 
 
@@ -192,7 +260,9 @@ def test_a_score_that_is_no_number_is_refused(file, value):
 
 def test_digits_beyond_those_that_mteb_writes_are_refused(file):
     names = ("psi_as_published", "recall_at_5")
-    problems = edited(file, lambda scores: scores.update({name: scores[name] + 1e-7 for name in names}))
+    problems = edited(
+        file, lambda scores: scores.update({name: scores[name] + 1e-7 for name in names})
+    )
     assert {problem.field for problem in problems} == {*names}
 
 
@@ -212,7 +282,9 @@ def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
 @pytest.mark.parametrize("recall", [None, "x", 5, -3, float("nan"), True])
 def test_bounds_of_an_unbelievable_recall_at_20_are_still_bounds(recall):
     totals = np.array([[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5]])
-    low, high = retrieval_bounds(PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals), recall, K_VALUES)
+    low, high = retrieval_bounds(
+        PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals), recall, K_VALUES
+    )
     assert all(low[name] <= high[name] for name in low)
     assert 3 / 12 <= low["recall_at_20"] <= 7 / 12
 
@@ -250,7 +322,9 @@ def swap_places(part: dict) -> None:
 def test_rotated_versions_that_are_not_of_the_data_are_refused(tested_file, change, field):
     problems = edited(tested_file, lambda scores: change(scores["rotations"]["sets"][0]))
     assert field in {problem.field for problem in problems}
-    assert {(problem.file, problem.subset) for problem in problems} == {(str(tested_file), "default")}
+    assert {(problem.file, problem.subset) for problem in problems} == {
+        (str(tested_file), "default")
+    }
 
 
 def test_other_ranks_of_versions_contradict_the_scores(tested_file):
@@ -272,7 +346,16 @@ def test_only_a_model_that_ignores_word_order_may_say_so(bm25, tested_file):
 
     def claim(scores):
         part = scores["rotations"]["sets"][0]
-        for name in ("sample", "versions", "tested", "twelfths", "ranks", "unread", "window_twelfths", "window_ranks"):
+        for name in (
+            "sample",
+            "versions",
+            "tested",
+            "twelfths",
+            "ranks",
+            "unread",
+            "window_twelfths",
+            "window_ranks",
+        ):
             del part[name]
         part["untested"] = "order_blind"
 
@@ -304,10 +387,15 @@ def test_a_profile_that_does_not_follow_from_the_ranks_by_document_is_refused(fi
     assert "the ranks by document disagree" in str(problem)
 
 
-def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_numbers(bm25, tmp_path):
+def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_numbers(
+    bm25, tmp_path
+):
     """Whole and in itself consistent, so only the data can tell."""
     folder = next((bm25 / "results").glob("*/*"))
-    file = Path(shutil.copytree(folder, tmp_path / folder.parent.name / folder.name)) / "PosIR-Mini.json"
+    file = (
+        Path(shutil.copytree(folder, tmp_path / folder.parent.name / folder.name))
+        / "PosIR-Mini.json"
+    )
     data = json.loads(file.read_text())
     scores = data["scores"]["test"][0]
     values = ResultValues.from_json(scores)
@@ -319,18 +407,32 @@ def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_num
     scores.update(ResultValues(ranks, values.read).to_json())
     del scores["rotations"]
     low, _ = retrieval_bounds(ranks.profile, scores["recall_at_20"], K_VALUES)
-    scores.update({name: round(value, 6) for name, value in low.items()}, main_score=round(low["ndcg_at_10"], 6))
+    scores.update(
+        {name: round(value, 6) for name, value in low.items()},
+        main_score=round(low["ndcg_at_10"], 6),
+    )
     file.write_text(json.dumps(data))
     rescore_file(file)
     problems = validate_entry(read_entry(file))
-    fields = [f"position_profile.counts[{length}][{position}]", f"position_profile.totals[{length}]"]
+    fields = [
+        f"position_profile.counts[{length}][{position}]",
+        f"position_profile.totals[{length}]",
+    ]
     assert [problem.field for problem in problems][:2] == fields
     assert f"counts {there - 1} queries, the dataset has {there}" in str(problems[0])
 
 
 @pytest.mark.parametrize(
     ("window", "field"),
-    [(255, "read_ranks"), (1, "read_ranks"), (10**6, "read_ranks"), (0, "read"), (-256, "read"), (1.5, "read"), (True, "read")],
+    [
+        (255, "read_ranks"),
+        (1, "read_ranks"),
+        (10**6, "read_ranks"),
+        (0, "read"),
+        (-256, "read"),
+        (1.5, "read"),
+        (True, "read"),
+    ],
 )
 def test_another_window_than_the_places_are_of_is_refused(file, window, field):
     problems = edited(file, lambda scores: scores["read"].update(tokens=window))
@@ -346,7 +448,9 @@ def test_counts_by_the_models_tokenizer_are_accepted_but_not_scores_that_contrad
 
     assert edited(file, count_by_tokenizer) == []
     for key in ("unread_share", "position_effect_in_window"):
-        (problem, *_) = edited(file, lambda scores, key=key: scores["position_scores"]["all"].update({key: 0.5}))
+        (problem, *_) = edited(
+            file, lambda scores, key=key: scores["position_scores"]["all"].update({key: 0.5})
+        )
         assert problem.field.startswith("position_scores.all.")
 
 
@@ -370,9 +474,24 @@ MINI_DIGEST = digest_data(MINI.corpus, MINI.queries, MINI.evidence)
     [
         ((), {"strangers_score": 0.7}, "strangers_score", "cannot be checked"),
         (("position_profile",), {"schema": 0}, "position_profile.schema", "must be 1"),
-        (("position_profile", "axes"), {"scheme": "relative-20x512"}, "position_profile.axes", "scheme"),
-        (("document_ranks", "sets", 0), {"queries": "0" * 16}, "document_ranks", "dataset's queries"),
-        (("read_ranks", "sets", 0), {"counted_with": "rough_estimate"}, "read_ranks.counted_with", "tokenizer"),
+        (
+            ("position_profile", "axes"),
+            {"scheme": "relative-20x512"},
+            "position_profile.axes",
+            "scheme",
+        ),
+        (
+            ("document_ranks", "sets", 0),
+            {"queries": "0" * 16},
+            "document_ranks",
+            "dataset's queries",
+        ),
+        (
+            ("read_ranks", "sets", 0),
+            {"counted_with": "rough_estimate"},
+            "read_ranks.counted_with",
+            "tokenizer",
+        ),
     ],
 )
 def test_what_is_not_of_the_task_is_refused(file, place, change, field, word):
@@ -396,20 +515,30 @@ def test_a_score_that_is_missing_names_the_command_that_makes_it(file):
 @pytest.mark.parametrize(
     ("run", "fields"),
     [
-        ({"tolerated": {"documents_without_text": 0, "more": 3}}, "tolerated.documents_without_text tolerated.more"),
+        (
+            {"tolerated": {"documents_without_text": 0, "more": 3}},
+            "tolerated.documents_without_text tolerated.more",
+        ),
         ({"missing_subsets": ["sports"], "top_k": 10, "more": 1}, "missing_subsets top_k more"),
         ({"tolerated": 3}, "tolerated"),
         ({"data_digest": {**MINI_DIGEST, "corpus": "0" * 16}}, "data_digest.corpus"),
-        ({"data_digest": {**MINI_DIGEST, "queries": "0" * 16, "more": ""}}, "data_digest.queries data_digest.more"),
+        (
+            {"data_digest": {**MINI_DIGEST, "queries": "0" * 16, "more": ""}},
+            "data_digest.queries data_digest.more",
+        ),
         ({"data_digest": "digest"}, "data_digest"),
     ],
 )
 def test_what_was_run_must_be_what_the_task_runs(file, run, fields):
     problems = edited(file, lambda scores: scores["position_run"].update(run))
-    assert {problem.field.partition("[")[0] for problem in problems} == {f"position_run.{name}" for name in fields.split()}
+    assert {problem.field.partition("[")[0] for problem in problems} == {
+        f"position_run.{name}" for name in fields.split()
+    }
 
 
-@pytest.mark.parametrize("change", [{"languages": ["deu-Latn"]}, {"hf_subset": "sports"}, {"read": {"kind": "unknown"}}])
+@pytest.mark.parametrize(
+    "change", [{"languages": ["deu-Latn"]}, {"hf_subset": "sports"}, {"read": {"kind": "unknown"}}]
+)
 def test_subset_and_languages_are_the_tasks_own(file, change):
     assert edited(file, lambda scores: scores.update(change))
 
@@ -437,7 +566,10 @@ def test_another_split_and_fields_that_mteb_does_not_write_are_refused(file):
     file.write_text(json.dumps(data))
     split, field = map(str, validate_entry(read_entry(file)))
     assert "field 'scores': has the splits dev\\x1b[31m; PosIR-Mini has test" in split
-    assert "field 'note': is not a field of mteb's results; these are dataset_revision, task_name" in field
+    assert (
+        "field 'note': is not a field of mteb's results; these are dataset_revision, task_name"
+        in field
+    )
 
 
 def test_an_unknown_task_is_refused(file):
@@ -448,18 +580,30 @@ def test_an_unknown_task_is_refused(file):
 
 
 def test_the_revision_of_the_data_is_a_commit_or_the_tasks_own():
-    for good in ((COMMIT, "main", "main"), (COMMIT, COMMIT, "main"), (COMMIT, COMMIT, COMMIT), ("1", "1", "1")):
+    for good in (
+        (COMMIT, "main", "main"),
+        (COMMIT, COMMIT, "main"),
+        (COMMIT, COMMIT, COMMIT),
+        ("1", "1", "1"),
+    ):
         assert check_revision(*good) is None
     for bad in ("main", "local", "local-0123456789abcdef", COMMIT + "/../x", None):
         assert check_revision(bad, "main", "main")
     for revision, recorded, pinned in (
-        (COMMIT, "local", "main"), ("b" * 40, "b" * 40, COMMIT), ("2", "2", "1"), (COMMIT, "1", "1"), (1, "1", "1"),
-    ):  # fmt: skip
+        (COMMIT, "local", "main"),
+        ("b" * 40, "b" * 40, COMMIT),
+        ("2", "2", "1"),
+        (COMMIT, "1", "1"),
+        (1, "1", "1"),
+    ):
         assert check_revision(revision, recorded, pinned)
 
 
 def test_only_the_first_of_many_problems_are_named(file):
-    problems = edited(file, lambda scores: scores.update({name: 2.0 for name in scores if name.startswith("nauc_")}))
+    problems = edited(
+        file,
+        lambda scores: scores.update({name: 2.0 for name in scores if name.startswith("nauc_")}),
+    )
     assert len(problems) == MAX_PROBLEMS
 
 
@@ -480,34 +624,51 @@ def posir(tmp_path, monkeypatch) -> Path:
 
 def test_facts_have_the_articles_that_the_reader_finds(tmp_path, monkeypatch):
     tables = posir_tables()
-    tables["queries"] = tables["queries"].with_columns(pos_title=pl.Series(["Mills", "Bees", "Bees", "Mills"]))
+    tables["queries"] = tables["queries"].with_columns(
+        pos_title=pl.Series(["Mills", "Bees", "Bees", "Mills"])
+    )
     root = tmp_path / POSIR_FOLDER
     write_domain(root, tables)
     data = read_domain(LocalRepository(root), "eng-Latn", "eng-Latn", "sports")
     (root / "eng-Latn/sports/corpus.parquet").unlink()
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     facts = subset_facts(builtin_tasks()["PosIR-English"], "sports", COMMIT)
-    assert facts.digest == {"queries": digest_data(data.corpus, data.queries, data.evidence)["queries"]}
+    assert facts.digest == {
+        "queries": digest_data(data.corpus, data.queries, data.evidence)["queries"]
+    }
     assert facts.evidence.clusters == data.evidence.clusters == ("Mills", "Bees", "Bees", "Mills")
 
 
 def test_facts_leave_out_the_queries_that_the_reader_does(tmp_path, monkeypatch):
-    """A query without text and one whose document is missing, a reversed span, and spans of another text."""
+    """A query without text and one whose document is missing, a reversed span, and spans of another
+    text.
+    """
     tables = posir_tables()
     spans = pl.Series([[15, 27], [0, 3], [41, 32], [14, 33]])
     texts = tables["queries"]["text"].to_list()
-    tables["queries"] = tables["queries"].with_columns(pl.Series("text", ["", *texts[1:]]), pos_char_span=spans)
-    tables["corpus"] = tables["corpus"].filter(pl.col("_id") != "doc_2").with_columns(pl.col("text") + "!")
+    tables["queries"] = tables["queries"].with_columns(
+        pl.Series("text", ["", *texts[1:]]), pos_char_span=spans
+    )
+    tables["corpus"] = (
+        tables["corpus"].filter(pl.col("_id") != "doc_2").with_columns(pl.col("text") + "!")
+    )
     write_domain(tmp_path / POSIR_FOLDER, tables)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     task = builtin_tasks()["PosIR-English"]
     alone = {"queries_with_reversed_span": 1, "queries_without_text": 1}
-    stated = alone | {"judgments_of_missing_documents": 1, "queries_with_another_length": 2, "queries_without_document": 1}
+    stated = alone | {
+        "judgments_of_missing_documents": 1,
+        "queries_with_another_length": 2,
+        "queries_without_document": 1,
+    }
     facts = subset_facts(task, "sports", COMMIT, with_corpus=True)
     assert facts.tolerated == stated == expected_tolerated(facts, stated)
     assert facts.evidence.query_ids == ["q1", "q2"]
     assert facts.digest.keys() == {"queries", "corpus"}
-    facts, believed = subset_facts(task, "sports", COMMIT), alone | {"queries_with_another_length": 2}
+    facts, believed = (
+        subset_facts(task, "sports", COMMIT),
+        alone | {"queries_with_another_length": 2},
+    )
     assert facts.tolerated == alone
     assert expected_tolerated(facts, believed | {"documents_without_id": -1}) == believed
 
@@ -535,7 +696,11 @@ def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):
 
     shutil.rmtree(tmp_path / "data" / POSIR_FOLDER / "eng-Latn" / "game")
     subset_facts.cache_clear()
-    unread = [problem for problem in validate_entry(read_entry(posir)) if "the data cannot be read" in str(problem)]
+    unread = [
+        problem
+        for problem in validate_entry(read_entry(posir))
+        if "the data cannot be read" in str(problem)
+    ]
     assert [problem.subset for problem in unread] == ["game"]
 
 

@@ -20,18 +20,28 @@ REPO = "my-org/posir-results"
 
 
 def workflows() -> dict[str, dict]:
-    result = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL))
+    result = map(
+        yaml.safe_load,
+        re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL),
+    )
     return {workflow["name"]: workflow for workflow in result}
 
 
-def run_last_step(workflow: dict, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_last_step(
+    workflow: dict, folder: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run the last step as GitHub does; those before it set up Python."""
     (job,) = workflow["jobs"].values()
     variables = CLEAN | {"PATH": f"{BIN}:{CLEAN['PATH']}"} | workflow.get("env", {}) | environment
     step = job["steps"][-1]
-    shell = {"python": ["python", "-c"], "bash": ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]}
+    shell = {
+        "python": ["python", "-c"],
+        "bash": ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"],
+    }
     command = [*shell[step.get("shell", "bash")], step["run"]]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=170, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=variables, capture_output=True, text=True, timeout=170, check=False
+    )
 
 
 @pytest.fixture
@@ -56,17 +66,27 @@ def test_every_workflow_is_without_rights():
 @pytest.mark.slow
 def test_the_hubs_pull_requests_are_checked(results, tmp_path):
     of_model = {
-        name: {path.relative_to(results.parent).as_posix(): path.read_bytes() for path in results.glob(f"{name}/*/*.json")}
+        name: {
+            path.relative_to(results.parent).as_posix(): path.read_bytes()
+            for path in results.glob(f"{name}/*/*.json")
+        }
         for name in ("org__guessing", "org__edited")
     }
-    before = {path.replace("org__edited", "org__before"): content for path, content in of_model["org__edited"].items()}
+    before = {
+        path.replace("org__edited", "org__before"): content
+        for path, content in of_model["org__edited"].items()
+    }
     store = Store(REPO, main={"README.md": b"# Results", **before})
     for name, files in of_model.items():
         store.propose(name, "", files)
     store.propose("closed", "", of_model["org__edited"]).status = "closed"
     (tmp_path / "work").mkdir()
     with serve_all(store) as hub:
-        environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+        environment = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_HUB_OFFLINE": "0",
+        }
         done = run_last_step(workflows()["Check submissions"], tmp_path / "work", **environment)
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1] == "refused: #2"
@@ -80,9 +100,18 @@ def test_the_hubs_pull_requests_are_checked(results, tmp_path):
 @pytest.mark.slow
 def test_the_folders_that_a_pull_request_changes_are_checked(results, tmp_path):
     def git(*arguments, folder=tmp_path / "upstream"):
-        who = ["-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "init.defaultBranch=main"]
+        who = [
+            "-c",
+            "user.name=me",
+            "-c",
+            "user.email=me@example.org",
+            "-c",
+            "init.defaultBranch=main",
+        ]
         environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-        subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, env=environment)
+        subprocess.run(
+            ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, env=environment
+        )
 
     upstream, work = tmp_path / "upstream", tmp_path / "work"
     upstream.mkdir()

@@ -24,27 +24,47 @@ from tests.support.language_model_server import NO_FAILURES, serve_language_mode
 from tests.support.models import write_tiny_model
 
 #: Packages that take long to import.
-HEAVY = {"altair", "datasets", "mteb", "numpy", "pandas", "polars", "pydantic", "scipy", "torch", "typer"}
+HEAVY = {
+    "altair",
+    "datasets",
+    "mteb",
+    "numpy",
+    "pandas",
+    "polars",
+    "pydantic",
+    "scipy",
+    "torch",
+    "typer",
+}
 #: The documents of a reader.
 TEXTS = mini_documents()[:3]
 HUNG = "It hung there for many years until the tower fell. " * 8
 #: Articles with a question about their first and one about their last words.
-BELLS = {f"Bell {number}": f"Bell {number} was cast in copper. {HUNG}Year {number}." for number in range(6)}
+BELLS = {
+    f"Bell {number}": f"Bell {number} was cast in copper. {HUNG}Year {number}."
+    for number in range(6)
+}
 ASKED = {
-    f"{kind} {name}": (f"What of {kind} {name[-1]}?", name, f"{kind} {name[-1]}") for name in BELLS for kind in ("Bell", "Year")
+    f"{kind} {name}": (f"What of {kind} {name[-1]}?", name, f"{kind} {name[-1]}")
+    for name in BELLS
+    for kind in ("Bell", "Year")
 }
 FUNCTIONS = [name for name in posir.__all__ if name.islower()]
 
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a reader who has results of BM25 and MiniLM on PosIR-Mini, a model and data."""
+    """Return the folder of a reader who has results of BM25 and MiniLM on PosIR-Mini, a model and
+    data.
+    """
     folder = tmp_path_factory.mktemp("reader")
     write_tiny_model(folder / "my-model")
     write_documents(folder / "texts", TEXTS)
     (folder / "squad.json").write_text(json.dumps(build_squad(BELLS, ASKED)))
     for seed, model in enumerate(("mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2")):
-        write_run(folder / "results", model, seed, {"default": draw_evidence(120)}, task="PosIR-Mini")
+        write_run(
+            folder / "results", model, seed, {"default": draw_evidence(120)}, task="PosIR-Mini"
+        )
     return folder
 
 
@@ -62,9 +82,13 @@ def test_names_are_public_and_documented():
         function = getattr(posir, name)
         documentation = inspect.getdoc(function) or ""
         assert inspect.isfunction(function), name
-        assert all(f"\n{heading}:\n" in documentation for heading in ("Returns", "Raises", "Examples")), name
+        assert all(
+            f"\n{heading}:\n" in documentation for heading in ("Returns", "Raises", "Examples")
+        ), name
         described = set(re.findall(r"^    (\w+): ", documentation, re.MULTILINE))
-        assert {parameter.lstrip("*") for parameter in inspect.signature(function).parameters} <= described, name
+        assert {
+            parameter.lstrip("*") for parameter in inspect.signature(function).parameters
+        } <= described, name
         assert inspect.signature(function).return_annotation is not inspect.Signature.empty
     with pytest.raises(AttributeError, match="it has PosirError, "):
         posir.powr  # noqa: B018
@@ -73,18 +97,26 @@ def test_names_are_public_and_documented():
 @pytest.fixture(scope="module", autouse=True)
 def language_model() -> Iterator[None]:
     """Serve what people asked about the reader's texts as the language model of the environment."""
-    with serve_language_model(Truth(TEXTS), rates=dict(NO_FAILURES)) as server, pytest.MonkeyPatch.context() as patch:
+    with (
+        serve_language_model(Truth(TEXTS), rates=dict(NO_FAILURES)) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("OPENAI_BASE_URL", server.url)
         yield
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_examples_run_and_what_they_return_shows_itself(name: str, reader: Path, monkeypatch: pytest.MonkeyPatch):
+def test_examples_run_and_what_they_return_shows_itself(
+    name: str, reader: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(reader)
     function = getattr(posir, name)
     for test in doctest.DocTestFinder(recurse=False).find(function, name, globs={}):
         assert test.examples
-        assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, clear_globs=False).failed == 0
+        assert (
+            doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, clear_globs=False).failed
+            == 0
+        )
         for returned in test.globs.values():
             if isinstance(returned, Presentable):
                 check_shown(returned)
@@ -94,7 +126,9 @@ NAMES = {"language": "eng-Latn", "domain": "harbour", "sample": {"lengths": "any
 #: What no example returns.
 RETURNED = {
     "stats": lambda _: posir.stats("PosIR-Mini"),
-    "published_scores": lambda _: posir.published(task=["PosIR-English", "FineWeb-PosQ"], lengths=True),
+    "published_scores": lambda _: posir.published(
+        task=["PosIR-English", "FineWeb-PosQ"], lengths=True
+    ),
     "published_training": lambda _: posir.published(training=True),
     "published_mmteb": lambda _: posir.published(mmteb=True),
     "bins": lambda reader: posir.read_results(reader / "results").bins(),
@@ -146,13 +180,17 @@ def check_shown(shown: object) -> None:
     fragment.close()
     assert not fragment.open
     assert (fragment.cells > 0) == bool(tables)
-    assert not re.search(r"https?:|//\w", re.sub(r"base64,[^\"]*|(xmlns|<a href)=\"[^\"]*\"", "", html))
+    assert not re.search(
+        r"https?:|//\w", re.sub(r"base64,[^\"]*|(xmlns|<a href)=\"[^\"]*\"", "", html)
+    )
     with pytest.raises(AttributeError):
         shown.title = "changed"
 
 
 def assert_well_written(shown: Presentable) -> None:
-    """Check that there is one minus sign, no negative zero and one percent style, and that a legend has at most six lines."""
+    """Check that there is one minus sign, no negative zero and one percent style, and that a legend
+    has at most six lines.
+    """
     text = str(shown)
     assert not re.search(r"(?<![\w.,])-0(\.0+)?(?![\d.])", text)
     assert "\N{MINUS SIGN}" not in text
@@ -172,7 +210,9 @@ def walk_numbers(value: object) -> Iterator[float]:
 
 COMMANDS = {
     "power --difference 8 --difference 10": lambda: posir.power(difference=[8, 10]),
-    "report results --columns psi_as_published": lambda: posir.read_results("results", columns=["psi_as_published"]),
+    "report results --columns psi_as_published": lambda: posir.read_results(
+        "results", columns=["psi_as_published"]
+    ),
     "report results --recall": lambda: posir.read_results("results").recall(),
     "compare results": lambda: posir.compare("results"),
     "published --task SQuAD-PosQ": lambda: posir.published(task="SQuAD-PosQ"),
@@ -180,12 +220,19 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_print_what_functions_return(command: str, reader: Path, monkeypatch: pytest.MonkeyPatch):
+def test_commands_print_what_functions_return(
+    command: str, reader: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(reader)
     shown = COMMANDS[command]()
     assert invoke(*command.split(), "--format", "json") == shown.to_json() + "\n"
-    printed, hint = invoke(*command.split()).rstrip(), "\n--explain: all columns" if list(shown.explanation()) else ""
-    assert printed.partition("; --full")[0].removesuffix(".") == (str(shown) + hint).removesuffix(".")
+    printed, hint = (
+        invoke(*command.split()).rstrip(),
+        "\n--explain: all columns" if list(shown.explanation()) else "",
+    )
+    assert printed.partition("; --full")[0].removesuffix(".") == (str(shown) + hint).removesuffix(
+        "."
+    )
 
 
 MISTAKES = {
@@ -195,14 +242,22 @@ MISTAKES = {
     "must be numbers": lambda: posir.psi(["a"]),
     "undefined": lambda: posir.psi([0, None]),
     "no such column": lambda: posir.read_results("results", columns=["pis"]),
-    "no results of a model 'gpt'": lambda: posir.compare(["gpt", "baseline-bm25s"], results="results"),
+    "no results of a model 'gpt'": lambda: posir.compare(
+        ["gpt", "baseline-bm25s"], results="results"
+    ),
     "`posir tasks` lists the tasks": lambda: posir.evaluate("mteb/baseline-bm25s", "PosIR-Minni"),
     "Give the column with the texts": lambda: posir.open_data(pl.DataFrame({"text": ["A text."]})),
     "The data is None, of type NoneType. Give ": lambda: posir.open_data(None),
     "no published results for a task": lambda: posir.published(task="MSMARCO"),
-    "positions: 'front' is not allowed": lambda: posir.train("my-model", data="squad.json", output="out", positions="front"),
-    "did you mean learning_rate": lambda: posir.train("my-model", data="squad.json", output="refused", learningrate=1),
-    "field 'output': Field required": lambda: posir.build(documents="texts", **NAMES, llm={"model": "my-llm"}),
+    "positions: 'front' is not allowed": lambda: posir.train(
+        "my-model", data="squad.json", output="out", positions="front"
+    ),
+    "did you mean learning_rate": lambda: posir.train(
+        "my-model", data="squad.json", output="refused", learningrate=1
+    ),
+    "field 'output': Field required": lambda: posir.build(
+        documents="texts", **NAMES, llm={"model": "my-llm"}
+    ),
     "needs two models": lambda: posir.compare("baseline-bm25s", results="results"),
 }
 

@@ -8,7 +8,17 @@ from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
 
 TOKENS = 600
 #: Start and end of the evidence, in tokens of a document of 600.
-SPANS = [(0, 10), (90, 100), (95, 105), (100, 110), (290, 310), (490, 500), (495, 505), (500, 510), (590, 600)]
+SPANS = [
+    (0, 10),
+    (90, 100),
+    (95, 105),
+    (100, 110),
+    (290, 310),
+    (490, 500),
+    (495, 505),
+    (500, 510),
+    (590, 600),
+]
 FIRST = ReadPart.first(100, KnownBy.GIVEN)
 LAST = ReadPart(ReadKind.PART, Part.LAST, 100, known_by=KnownBy.GIVEN)
 ENDS = ReadPart(ReadKind.PART, Part.ENDS, 200, 100, KnownBy.GIVEN)
@@ -38,5 +48,7 @@ def test_evidence_is_read_whole_cut_or_beyond_by_its_start_and_its_end(read: Rea
     head, tail = 100 * (read is not LAST), TOKENS - 100 * (read is not FIRST)
     assert place_in_parts(starts, ends, head, tail, read.tokens or 0).tolist() == expected
     names, lengths = [str(number) for number in range(len(SPANS))], np.full(len(SPANS), TOKENS)
-    evidence = Evidence(names, ["d"] * len(SPANS), starts.astype(int), ends.astype(int), lengths, lengths)
+    evidence = Evidence(
+        names, ["d"] * len(SPANS), starts.astype(int), ends.astype(int), lengths, lengths
+    )
     assert evidence.estimate_twelfths(read).tolist() == expected

@@ -54,7 +54,10 @@ def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path: Path):
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 def test_a_full_disk_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int):
     monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, os.strerror(number))))
-    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'file'}: not enough disk space ({os.strerror(number)}")):
+    with pytest.raises(
+        PosirError,
+        match=re.escape(f"{tmp_path / 'file'}: not enough disk space ({os.strerror(number)}"),
+    ):
         write(tmp_path / "file", b"text")
     assert names_in(tmp_path) == []
 
@@ -115,7 +118,9 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.Log
     assert not caplog.records
 
 
-def test_without_a_lock_the_write_continues_with_a_warning(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture):
+def test_without_a_lock_the_write_continues_with_a_warning(
+    tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture
+):
     monkeypatch.setattr("posir_tasks.files.LOCK_TIMEOUT", 0.01)
     with folder_lock(tmp_path), folder_lock(tmp_path):
         (tmp_path / "file").write_text("result")
@@ -140,14 +145,20 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(PosirError, match=r"file/results: cannot be written to .* writable folder"):
         check_writable(tmp_path / "file" / "results")
-    with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists).")):
+    with pytest.raises(
+        PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists).")
+    ):
         write(tmp_path / "file" / "new", b"text")
     check_writable(tmp_path / "new" / "results")
     assert names_in(tmp_path / "new" / "results") == []
 
 
 def test_the_suffix_of_the_format():
-    assert [split_suffix(Path(name)) for name in ("A.JSON.GZ", "a.gz", "a")] == [("A", ".json"), ("a", ""), ("a", "")]
+    assert [split_suffix(Path(name)) for name in ("A.JSON.GZ", "a.gz", "a")] == [
+        ("A", ".json"),
+        ("a", ""),
+        ("a", ""),
+    ]
 
 
 def read_fifo(fifo: Path, contents: list[bytes]) -> threading.Thread:
@@ -171,7 +182,9 @@ def test_a_fifo_gets_the_content_and_stays(tmp_path: Path, linked: bool):
     assert path.is_symlink() == linked
 
 
-def test_a_fifo_that_nobody_reads_is_an_error_and_not_an_endless_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_fifo_that_nobody_reads_is_an_error_and_not_an_endless_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("posir_tasks.files.READER_TIMEOUT", 0.1)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(PosirError, match="nothing read from it"):
@@ -188,17 +201,29 @@ def test_a_device_stays_and_what_it_answers_is_reported(tmp_path: Path):
     write_text(tmp_path / "null", "x")
     with pytest.raises(PosirError, match="not enough disk space"):
         write_text(tmp_path / "full", "x")
-    assert [stat.S_ISCHR(Path(f"/dev/{name}").lstat().st_mode) for name in ("null", "full")] == [True, True]
+    assert [stat.S_ISCHR(Path(f"/dev/{name}").lstat().st_mode) for name in ("null", "full")] == [
+        True,
+        True,
+    ]
 
 
-def test_an_open_file_gets_the_content_after_what_it_has(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_an_open_file_gets_the_content_after_what_it_has(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
     sys.stdout.write("before\n")
     for path in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", f"/proc/{os.getpid()}/fd/1"):
         write_text(Path(path), f"{path}\n")
     sys.stdout.write("after\n")
     sys.stdout.flush()
     lines = capfd.readouterr().out.splitlines()
-    assert lines == ["before", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", f"/proc/{os.getpid()}/fd/1", "after"]
+    assert lines == [
+        "before",
+        "/dev/stdout",
+        "/dev/fd/1",
+        "/proc/self/fd/1",
+        f"/proc/{os.getpid()}/fd/1",
+        "after",
+    ]
     with (tmp_path / "file").open("wb", buffering=0) as opened:
         opened.write(b"first ")
         write_text(Path(f"/dev/fd/{opened.fileno()}"), "second ")
@@ -219,7 +244,9 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path):
         write_text(tmp_path / name, name)
     with atomic_update(tmp_path / "near") as folder:
         (folder / "near").write_text((folder / "near").read_text() + " and more")
-    assert [(tmp_path / name).is_symlink() for name in ("near", "far", "new", "folder")] == [True] * 4
+    assert [(tmp_path / name).is_symlink() for name in ("near", "far", "new", "folder")] == [
+        True
+    ] * 4
     assert (tmp_path / "there" / "file").read_text() == "near and more"
     assert (tmp_path / "missing" / "file").read_text() == "new"
     assert (tmp_path / "later" / "file").read_text() == "folder/file"
@@ -267,8 +294,12 @@ def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path: Path):
             assert (state.st_uid, state.st_gid) == (1234, 4321)
 
 
-def test_a_file_that_is_mounted_by_itself_gets_the_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Path, "replace", Mock(side_effect=OSError(errno.EBUSY, os.strerror(errno.EBUSY))))
+def test_a_file_that_is_mounted_by_itself_gets_the_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        Path, "replace", Mock(side_effect=OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
+    )
     (tmp_path / "mounted").write_text("old and longer")
     write_text(tmp_path / "mounted", "new")
     assert (tmp_path / "mounted").read_text() == "new"
@@ -293,6 +324,14 @@ def test_a_suffix_that_is_no_format_is_part_of_a_name():
         "run.v1.5.trec",
         ".hidden",
     )
-    stems = ["input.InexpC2", "input.fub03IeOLKe3", "qrels.test", "qrels.rel_level", "run.v1.5", "run.v1.5", ".hidden"]
+    stems = [
+        "input.InexpC2",
+        "input.fub03IeOLKe3",
+        "qrels.test",
+        "qrels.rel_level",
+        "run.v1.5",
+        "run.v1.5",
+        ".hidden",
+    ]
     assert [split_suffix(Path(name))[0] for name in names] == stems
     assert split_suffix(Path("input.InexpC2.gz"))[1] == ".inexpc2"

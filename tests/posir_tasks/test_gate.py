@@ -1,4 +1,6 @@
-"""The gate: what comes from outside is read in one way or refused with its name, and nothing but `GateError` escapes."""
+"""The gate: what comes from outside is read in one way or refused with its name, and nothing but
+`GateError` escapes.
+"""
 
 import csv
 import gzip
@@ -27,7 +29,9 @@ from posir_tasks.gate import (
 NUMBERS = st.integers(-(2**64), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -67,7 +71,11 @@ def test_json_that_could_mean_something_else_is_refused(data, why):
 
 
 def test_nan_is_allowed_for_the_keys_that_the_caller_names():
-    assert math.isnan(parse_json('{"scores": [{"nauc_mrr": NaN}]}', "x", nan_prefix="nauc_")["scores"][0]["nauc_mrr"])
+    assert math.isnan(
+        parse_json('{"scores": [{"nauc_mrr": NaN}]}', "x", nan_prefix="nauc_")["scores"][0][
+            "nauc_mrr"
+        ]
+    )
     for data in ('{"psi": NaN}', '{"nauc_mrr": [NaN]}', '{"nauc_mrr": Infinity}', "NaN"):
         with pytest.raises(GateError):
             parse_json(data, "x", nan_prefix="nauc_")
@@ -85,12 +93,16 @@ def test_no_more_is_decompressed_than_is_read(tmp_path):
             read_bytes(file)
 
 
-CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), min_size=1, max_size=8).filter(
-    str.strip
+CELLS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), min_size=1, max_size=8
+).filter(str.strip)
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), max_size=6)
+    )
 )
-
-
-@given(st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), max_size=6)))
 @example([["a\r\nb", 'c"'], [",", "'"]])
 def test_a_table_is_read_as_it_was_written(rows):
     written = io.StringIO(newline="")
@@ -121,8 +133,13 @@ def test_a_table_that_could_mean_something_else_is_refused(data, why):
 def test_a_table_may_have_long_cells_blank_lines_and_empty_cells_to_the_right(tmp_path):
     before = csv.field_size_limit()
     file = tmp_path / "sheet.csv"
-    file.write_text("\ufeffid; text ;;\n1;" + "x" * 200_000 + ";;\n\n;;;\n2;y;;;;\n", encoding="utf-8")
-    assert read_csv_rows(file, ("text", "id"), "x") == [{"text": "x" * 200_000, "id": "1"}, {"text": "y", "id": "2"}]
+    file.write_text(
+        "\ufeffid; text ;;\n1;" + "x" * 200_000 + ";;\n\n;;;\n2;y;;;;\n", encoding="utf-8"
+    )
+    assert read_csv_rows(file, ("text", "id"), "x") == [
+        {"text": "x" * 200_000, "id": "1"},
+        {"text": "y", "id": "2"},
+    ]
     assert csv.field_size_limit() == before
     with pytest.raises(GateError, match="no column score"):
         read_csv_rows(file, ("id", "score"), "a list")

@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.interventions import NO_SPAN, insert_text, move_evidence, remove_text, reverse_parts
+from posir_tasks.interventions import (
+    NO_SPAN,
+    insert_text,
+    move_evidence,
+    remove_text,
+    reverse_parts,
+)
 from posir_tasks.text.spans import Span
 
 WORDS = st.text(st.sampled_from("abcé.,漢字ไ"), min_size=1, max_size=6)
@@ -43,7 +49,9 @@ def test_moving_is_string_reconstruction_at_word_borders():
     for i in range(10):
         at = i * 23 / 9
         nearest = min(range(6), key=lambda k: abs(lengths[k] - at))
-        assert move_evidence(text, span, i / 9).text == " ".join([*rest[:nearest], "FOUR FIVE", *rest[nearest:]])
+        assert move_evidence(text, span, i / 9).text == " ".join(
+            [*rest[:nearest], "FOUR FIVE", *rest[nearest:]]
+        )
     # No space is added in a script without spaces.
     assert move_evidence("漢字仮名交文", Span(1, 3), 1).text == "漢名交文字仮"
 
@@ -84,7 +92,9 @@ def test_insertion_keeps_the_evidence(document, other, data):
 @given(documents(), st.data())
 def test_removal_leaves_what_is_left_of_the_evidence(document, data):
     text, (start, end) = document
-    first, last = sorted((data.draw(st.integers(0, len(text))), data.draw(st.integers(0, len(text)))))
+    first, last = sorted(
+        (data.draw(st.integers(0, len(text))), data.draw(st.integers(0, len(text))))
+    )
     left = remove_text(text, Span(start, end), Span(first, last))
     kept = [index for index in range(len(text)) if not first <= index < last]
     assert left.text == "".join(text[index] for index in kept)

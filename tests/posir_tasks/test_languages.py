@@ -1,4 +1,6 @@
-"""Any language: valid codes are taken, wrong ones refused with what may be meant; the table says what the papers report."""
+"""Any language: valid codes are taken, wrong ones refused with what may be meant; the table says
+what the papers report.
+"""
 
 import re
 import subprocess
@@ -20,11 +22,23 @@ from posir_tasks.languages import (
     name_languages,
 )
 
-TRIED = {"pes-Arab": "Persian", "tha-Thai": "Thai", "jpn-Jpan": "Japanese", "ekk-Latn": "Estonian", "zsm-Latn": "Malay"}
+TRIED = {
+    "pes-Arab": "Persian",
+    "tha-Thai": "Thai",
+    "jpn-Jpan": "Japanese",
+    "ekk-Latn": "Estonian",
+    "zsm-Latn": "Malay",
+}
 
 
 def test_the_code_of_any_individual_language_and_script_is_valid():
-    for code in (*TRIED, *(language.code for language in LANGUAGES), "srp-Latn", "cmn-Hant", "arb-Arab"):
+    for code in (
+        *TRIED,
+        *(language.code for language in LANGUAGES),
+        "srp-Latn",
+        "cmn-Hant",
+        "arb-Arab",
+    ):
         check_code(code)
     for language in language_names().keys() - {"ara"}:
         check_code(f"{language}-Latn")
@@ -71,8 +85,16 @@ def test_names_are_unique_and_found_again():
 
 def test_a_script_is_part_of_the_name_where_it_is_needed():
     codes = ["pes-Arab", "srp-Latn", "cmn-Hant", "fas-Arab", "eng-Latn", "junk", "uzn-Cyrl"]
-    assert [language.name for language in name_languages(codes)] == ["Chinese-Hant", "Persian", "Serbian-Latn", "Uzbek-Cyrl"]
-    assert [language.name for language in name_languages(["srp-Latn", "srp-Cyrl"])] == ["Serbian-Cyrl", "Serbian-Latn"]
+    assert [language.name for language in name_languages(codes)] == [
+        "Chinese-Hant",
+        "Persian",
+        "Serbian-Latn",
+        "Uzbek-Cyrl",
+    ]
+    assert [language.name for language in name_languages(["srp-Latn", "srp-Cyrl"])] == [
+        "Serbian-Cyrl",
+        "Serbian-Latn",
+    ]
     assert find_language("Serbian", list).code == "srp-Cyrl"
     assert find_language("Serbian-Latn", list).code == "srp-Latn"
 
@@ -86,18 +108,31 @@ def test_without_a_usual_script_the_data_decides():
     assert find_language(name, lambda: [f"{code}-Cyrl", f"{code}-Latn"]) is None
 
 
-@pytest.mark.parametrize("name", ["Germany", "Klingonese", "German-Latn", "Persian-Xxxx", "persian", "", "English-English"])
+@pytest.mark.parametrize(
+    "name",
+    ["Germany", "Klingonese", "German-Latn", "Persian-Xxxx", "persian", "", "English-English"],
+)
 def test_other_names_are_no_language(name):
     assert find_language(name, list) is None
 
 
 def test_the_table_has_the_ten_languages_of_the_paper():
-    assert len({language.name for language in LANGUAGES}) == len({language.code for language in LANGUAGES}) == 10
+    assert (
+        len({language.name for language in LANGUAGES})
+        == len({language.code for language in LANGUAGES})
+        == 10
+    )
     assert sum(language.cross_lingual_in_paper for language in LANGUAGES) == 8
-    assert all(language.code[:3] in ISO_TO_LANGUAGE and language.code[4:] in ISO_TO_SCRIPT for language in LANGUAGES)
+    assert all(
+        language.code[:3] in ISO_TO_LANGUAGE and language.code[4:] in ISO_TO_SCRIPT
+        for language in LANGUAGES
+    )
     assert PIVOT.code == "eng-Latn"
 
 
 def test_the_tables_cost_no_import_of_mteb():
-    code = "import sys, posir_tasks.languages as c; c.check_code('deu-Latn'); sys.exit('mteb' in sys.modules)"
+    code = (
+        "import sys, posir_tasks.languages as c; c.check_code('deu-Latn'); sys.exit('mteb' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

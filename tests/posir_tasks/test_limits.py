@@ -1,4 +1,6 @@
-"""Work is bounded: small inputs that stand for much are refused in little time, and large ones are read."""
+"""Work is bounded: small inputs that stand for much are refused in little time, and large ones are
+read.
+"""
 
 import base64
 import gzip
@@ -23,7 +25,14 @@ from posir_tasks.digests import digest_file
 from posir_tasks.document_ranks import unpack_column
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.files import find_files, iterate_lines, open_decompressed, read_decompressed
-from posir_tasks.gate import GateError, find_repeated, parse_json, parse_table, parse_yaml, read_bytes
+from posir_tasks.gate import (
+    GateError,
+    find_repeated,
+    parse_json,
+    parse_table,
+    parse_yaml,
+    read_bytes,
+)
 from posir_tasks.limits import MAX_BYTES, MAX_EXPANSION, LimitError, limit_seconds
 from posir_tasks.parquet import iterate_batches
 from posir_tasks.sources.checks import iterate_rows, read_column_types
@@ -63,8 +72,12 @@ def test_the_first_repeated_value_is_found(values: list[int]):
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: parse_json("{" + "".join(f'"q{n}":1,' for n in range(200_000)) + '"q199999":1}', "x"),
-        lambda: parse_json("[" + "".join(f'{{"q{n}":1,"q{n}":2}},' for n in range(100_000)) + "{}]", "x"),
+        lambda: parse_json(
+            "{" + "".join(f'"q{n}":1,' for n in range(200_000)) + '"q199999":1}', "x"
+        ),
+        lambda: parse_json(
+            "[" + "".join(f'{{"q{n}":1,"q{n}":2}},' for n in range(100_000)) + "{}]", "x"
+        ),
         lambda: parse_yaml("".join(f"a{n}: 1\n" for n in range(40_000)) + "a39999: 1\n", "x"),
         lambda: parse_yaml("? {a: 1}\n: 1\n" * 20_000, "x"),
         lambda: parse_yaml("a: " + "1:" * 400_000 + "1\n", "x"),
@@ -96,7 +109,9 @@ def test_a_folder_that_only_a_link_leads_to_is_walked(tmp_path: Path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "link").symlink_to(outside)
     (tmp_path / "data" / "twice").symlink_to(outside)
-    assert find_files(tmp_path / "data", ".json") == [tmp_path / "data" / "link" / "deeper" / "a.json"]
+    assert find_files(tmp_path / "data", ".json") == [
+        tmp_path / "data" / "link" / "deeper" / "a.json"
+    ]
 
 
 def test_folders_may_be_deeper_than_calls_of_python(tmp_path: Path):
@@ -132,7 +147,9 @@ def test_a_limit_that_is_none_is_one_message(value: str, monkeypatch: pytest.Mon
         MAX_BYTES.read()
 
 
-def test_a_compressed_file_is_unpacked_to_a_limit_and_large_data_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_compressed_file_is_unpacked_to_a_limit_and_large_data_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("POSIR_MAX_BYTES", "4000")
     bomb, large = tmp_path / "bomb.jsonl.gz", tmp_path / "large.jsonl.gz"
     bomb.write_bytes(gzip.compress(b"{}\n" * 1_000_000))
@@ -152,8 +169,12 @@ def test_a_compressed_file_is_unpacked_to_a_limit_and_large_data_is_read(tmp_pat
     assert read_bytes(large) == read_decompressed(large) == b"".join(lines)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.jsonl.gz", "a.csv", "a.tsv", "a.html", "a.md.gz", "a.json", "a"])
-def test_a_document_that_is_too_large_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "name", ["a.txt", "a.jsonl", "a.jsonl.gz", "a.csv", "a.tsv", "a.html", "a.md.gz", "a.json", "a"]
+)
+def test_a_document_that_is_too_large_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     file = tmp_path / name
     content = b'{"text": "' + b"The bell rang. " * 4_000 + b'"}\n'
     file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
@@ -163,7 +184,9 @@ def test_a_document_that_is_too_large_is_named(name: str, tmp_path: Path, monkey
 
 
 @pytest.mark.usefixtures("soon")
-@pytest.mark.parametrize("suffix", ["", ".txt", ".json", ".jsonl", ".gz", ".parquet", ".csv", ".pdf", ".yaml"])
+@pytest.mark.parametrize(
+    "suffix", ["", ".txt", ".json", ".jsonl", ".gz", ".parquet", ".csv", ".pdf", ".yaml"]
+)
 @pytest.mark.parametrize("kind", ["pipe", "device", "link"])
 def test_what_is_no_file_is_refused_at_once(kind: str, suffix: str, tmp_path: Path):
     file = tmp_path / f"a{suffix}"
@@ -174,7 +197,12 @@ def test_what_is_no_file_is_refused_at_once(kind: str, suffix: str, tmp_path: Pa
     else:
         os.mkfifo(tmp_path / "fifo")
         file.symlink_to("fifo")
-    for read in (read_decompressed, digest_file, open_decompressed, lambda path: next(iterate_batches(path))):
+    for read in (
+        read_decompressed,
+        digest_file,
+        open_decompressed,
+        lambda path: next(iterate_batches(path)),
+    ):
         with pytest.raises(OSError, match="save its content in a file"):
             read(file)
     for refuse in (read_bytes, is_qrels, read_run_file, lambda path: open_data(path).to_polars()):
@@ -207,7 +235,11 @@ def write_parquet(file: Path, columns: dict[str, pa.Array]) -> Path:
 
 
 def repeat(value: object, times: int) -> pa.Array:
-    return pa.array([value]).dictionary_encode().take(pa.array([0]).take(pa.nulls(times, pa.int32()).fill_null(0)))
+    return (
+        pa.array([value])
+        .dictionary_encode()
+        .take(pa.array([0]).take(pa.nulls(times, pa.int32()).fill_null(0)))
+    )
 
 
 TEXT = "x" * 1_000_000
@@ -218,14 +250,23 @@ TEXT = "x" * 1_000_000
     [
         ({"query": repeat("a", 20_000_000)}, "POSIR_MAX_ROWS"),
         ({"id": pa.array(map(str, range(2_000))), "text": repeat(TEXT, 2_000)}, "POSIR_MAX_BYTES"),
-        ({"texts": pa.ListArray.from_arrays(pa.array([0, 2_000]), repeat(TEXT, 2_000))}, "POSIR_MAX_BYTES"),
         (
-            {"deep": pa.ListArray.from_arrays(pa.array([0, 1]), pa.StructArray.from_arrays(
-                [pa.ListArray.from_arrays(pa.array([0, 2_000]), repeat(TEXT, 2_000))], ["a"]))},
+            {"texts": pa.ListArray.from_arrays(pa.array([0, 2_000]), repeat(TEXT, 2_000))},
+            "POSIR_MAX_BYTES",
+        ),
+        (
+            {
+                "deep": pa.ListArray.from_arrays(
+                    pa.array([0, 1]),
+                    pa.StructArray.from_arrays(
+                        [pa.ListArray.from_arrays(pa.array([0, 2_000]), repeat(TEXT, 2_000))], ["a"]
+                    ),
+                )
+            },
             "POSIR_MAX_BYTES",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_small_parquet_file_that_stands_for_much_is_refused(
     columns: dict[str, pa.Array], variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -238,8 +279,12 @@ def test_a_small_parquet_file_that_stands_for_much_is_refused(
         list(iterate_rows(file))
 
 
-@pytest.mark.parametrize("column", ["9" * 12, "z" + base64.b85encode(zlib.compress(bytes(2**25))).decode()])
-def test_a_column_of_a_result_is_limited_whatever_the_result_says(column: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "column", ["9" * 12, "z" + base64.b85encode(zlib.compress(bytes(2**25))).decode()]
+)
+def test_a_column_of_a_result_is_limited_whatever_the_result_says(
+    column: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("POSIR_MAX_ROWS", "1000000")
     with pytest.raises(ValueError, match="column"):
         unpack_column(column, 10**12)
@@ -261,7 +306,10 @@ def test_values_of_json_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_lists_of_parquet_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POSIR_MAX_ROWS", "1000")
     values = pa.array([7]).take(pa.nulls(10_000_000, pa.int32()).fill_null(0))
-    file = write_parquet(tmp_path / "a.parquet", {"numbers": pa.ListArray.from_arrays(pa.array([0, 10_000_000]), values)})
+    file = write_parquet(
+        tmp_path / "a.parquet",
+        {"numbers": pa.ListArray.from_arrays(pa.array([0, 10_000_000]), values)},
+    )
     with pytest.raises(LimitError, match="values"):
         list(iterate_batches(file))
 
@@ -272,7 +320,10 @@ def test_lists_of_parquet_are_limited(tmp_path: Path, monkeypatch: pytest.Monkey
             {
                 "text": st.text(max_size=5) | st.none(),
                 "lists": st.lists(st.text(max_size=5), max_size=3),
-                "rows": st.lists(st.fixed_dictionaries({"name": st.sampled_from("ab"), "n": st.integers(0, 9)}), max_size=3),
+                "rows": st.lists(
+                    st.fixed_dictionaries({"name": st.sampled_from("ab"), "n": st.integers(0, 9)}),
+                    max_size=3,
+                ),
             }
         ),
         min_size=1,
@@ -280,7 +331,9 @@ def test_lists_of_parquet_are_limited(tmp_path: Path, monkeypatch: pytest.Monkey
     ),
     st.booleans(),
 )
-def test_parquet_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, rows: list[dict], dictionary: bool):
+def test_parquet_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict], dictionary: bool
+):
     file = tmp_path_factory.mktemp("parquet") / "a.parquet"
     pq.write_table(pa.Table.from_pylist(rows), file, use_dictionary=dictionary, row_group_size=70)
     assert [row for batch in iterate_batches(file) for row in batch.to_pylist()] == rows
@@ -311,7 +364,9 @@ def test_time_does_not_grow_with_the_square_of_a_text(tmp_path: Path):
     assert TextLocator(text).locate("".join(f"v{n} " for n in range(30_000))) is None
     page = tmp_path / "a.html"
     page.write_text('<div style="margin-top: 99999999em">' * 100 + "text")
-    assert not any(isinstance(item, SkippedText) for item in read_html_file(page, "a.html", ReadOptions()))
+    assert not any(
+        isinstance(item, SkippedText) for item in read_html_file(page, "a.html", ReadOptions())
+    )
 
 
 def test_the_time_of_a_document_is_limited(monkeypatch: pytest.MonkeyPatch):
@@ -335,15 +390,23 @@ def write_pdf(file: Path, kids: list[str], objects: list[str]) -> Path:
         offsets.append(len(content))
         content += f"{number} 0 obj\n{body}\nendobj\n".encode()
     table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
-    trailer = f"trailer << /Size {len(bodies) + 1} /Root 1 0 R >>\nstartxref\n{len(content)}\n%%EOF\n"
-    file.write_bytes(content + f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}".encode() + trailer.encode())
+    trailer = (
+        f"trailer << /Size {len(bodies) + 1} /Root 1 0 R >>\nstartxref\n{len(content)}\n%%EOF\n"
+    )
+    file.write_bytes(
+        content
+        + f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}".encode()
+        + trailer.encode()
+    )
     return file
 
 
 @pytest.mark.usefixtures("soon")
 def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] >>"
-    many = write_pdf(tmp_path / "many.pdf", [f"{number} 0 R" for number in range(3, 23)], [page] * 20)
+    many = write_pdf(
+        tmp_path / "many.pdf", [f"{number} 0 R" for number in range(3, 23)], [page] * 20
+    )
     monkeypatch.setenv("POSIR_MAX_ROWS", "10000")
     (skipped,) = read_file(many, "many.pdf", ReadOptions())
     assert isinstance(skipped, SkippedText)
@@ -353,7 +416,10 @@ def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: 
     assert isinstance(empty, SkippedText)
     assert empty.reason == "empty"
     # Each node of the tree has the next one ten times.
-    levels = [f"<< /Type /Pages /Kids [{f'{number + 1} 0 R ' * 10}] /Count 10 >>" for number in range(3, 18)]
+    levels = [
+        f"<< /Type /Pages /Kids [{f'{number + 1} 0 R ' * 10}] /Count 10 >>"
+        for number in range(3, 18)
+    ]
     nested = write_pdf(tmp_path / "nested.pdf", ["3 0 R"], [*levels, page])
     monkeypatch.setenv("POSIR_MAX_SECONDS", "1")
     (refused,) = read_file(nested, "nested.pdf", ReadOptions())

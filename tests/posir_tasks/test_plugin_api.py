@@ -43,7 +43,11 @@ def module(**functions):
 
 def scoring(**values):
     """A plugin that declares scores with these values."""
-    return module(posir_scores=lambda: [Score(key, key, "A score.", compute=lambda _, v=v: v) for key, v in values.items()])
+    return module(
+        posir_scores=lambda: [
+            Score(key, key, "A score.", compute=lambda _, v=v: v) for key, v in values.items()
+        ]
+    )
 
 
 def raising(error):
@@ -64,7 +68,9 @@ UNDECORATED.posir_scores = lambda profile: {"queries": profile.queries}
 @pytest.fixture
 def profile():
     columns = (np.array([row], np.int64) for row in (0, 10, 100, 100))
-    return PositionProfile.from_ranks(RelativePositions(), Evidence(["q"], ["d"], *columns), np.array([1]))
+    return PositionProfile.from_ranks(
+        RelativePositions(), Evidence(["q"], ["d"], *columns), np.array([1])
+    )
 
 
 @pytest.fixture
@@ -84,18 +90,30 @@ def scores_of(profile, monkeypatch, caplog):
 
 
 def problems(*points):
-    return {plugin.name: plugin.problem for plugin in load_plugins(points).plugins if plugin.problem}
+    return {
+        plugin.name: plugin.problem for plugin in load_plugins(points).plugins if plugin.problem
+    }
 
 
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        (ImportError("No module named 'torch2'"), "loading it raised ImportError: No module named 'torch2'"),
+        (
+            ImportError("No module named 'torch2'"),
+            "loading it raised ImportError: No module named 'torch2'",
+        ),
         (AttributeError("module has no attribute 'plugin'"), "loading it raised AttributeError"),
         (MISSPELLED, "unknown hook 'posir_score'"),
         (UNKNOWN_ARGUMENT, "results"),
-        (UNDECORATED, f"it implements no hook; decorate its functions with `@hookimpl`. The hooks are: {', '.join(HOOKS)}"),
-        (SystemExit("usage: their_plugin [-h]"), "loading it raised SystemExit: usage: their_plugin"),
+        (
+            UNDECORATED,
+            "it implements no hook; decorate its functions with `@hookimpl`. The hooks are: "
+            f"{', '.join(HOOKS)}",
+        ),
+        (
+            SystemExit("usage: their_plugin [-h]"),
+            "loading it raised SystemExit: usage: their_plugin",
+        ),
     ],
     ids=["import", "attribute", "misspelled hook", "unknown argument", "no hookimpl", "exit"],
 )
@@ -117,8 +135,13 @@ def test_the_second_plugin_of_a_name_is_refused_and_the_first_works(scores_of):
 
 
 def test_plugins_that_are_not_used_are_reported_once_in_a_warning(monkeypatch, caplog):
-    points = [Point("broken", ImportError("gone"), "their_package.plugin"), Point("good", scoring(a=1))]
-    monkeypatch.setattr("posir_tasks.plugin_api.entry_points", lambda group: points if group == "posir" else [])
+    points = [
+        Point("broken", ImportError("gone"), "their_package.plugin"),
+        Point("good", scoring(a=1)),
+    ]
+    monkeypatch.setattr(
+        "posir_tasks.plugin_api.entry_points", lambda group: points if group == "posir" else []
+    )
     loaded_plugins.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
@@ -127,11 +150,19 @@ def test_plugins_that_are_not_used_are_reported_once_in_a_warning(monkeypatch, c
         monkeypatch.undo()
         loaded_plugins.cache_clear()
     assert [record.getMessage() for record in caplog.records] == [
-        "posir plugin 'broken' (their_package.plugin) is not used: loading it raised ImportError: gone"
+        "posir plugin 'broken' (their_package.plugin) is not used: loading it raised ImportError: "
+        "gone"
     ]
 
 
-INVALID = (math.nan, {"deep": 1.0}, np.float32(0.5), True, Estimate(math.inf), Estimate(0.5, (0.6, 0.7)))
+INVALID = (
+    math.nan,
+    {"deep": 1.0},
+    np.float32(0.5),
+    True,
+    Estimate(math.inf),
+    Estimate(0.5, (0.6, 0.7)),
+)
 RAISED = "posir plugin 'broken': score 'mean' raised"
 
 
@@ -141,13 +172,20 @@ RAISED = "posir plugin 'broken': score 'mean' raised"
         (raising(ZeroDivisionError("division by zero")), RAISED),
         *((scoring(mean=value), RAISED) for value in (*INVALID, Estimate(0.5, (math.nan, 0.7)))),
         (module(posir_scores=lambda: 1 // 0), "could not add its scores: ZeroDivisionError"),
-        (module(posir_scores=lambda: {"queries": 1}), "declared 'queries', which is no posir_tasks.scores.Score"),
+        (
+            module(posir_scores=lambda: {"queries": 1}),
+            "declared 'queries', which is no posir_tasks.scores.Score",
+        ),
         (scoring(main_score=1), "score key 'main_score'"),
         (scoring(first=2), "declared a score 'first', a key of plugin 'a'"),
     ],
 )
-def test_a_plugin_with_invalid_scores_or_declarations_is_reported_and_the_others_are_kept(broken, said, scores_of):
-    scores, warnings = scores_of(Point("a", scoring(first=1)), Point("broken", broken), Point("z", scoring(last=None)))
+def test_a_plugin_with_invalid_scores_or_declarations_is_reported_and_the_others_are_kept(
+    broken, said, scores_of
+):
+    scores, warnings = scores_of(
+        Point("a", scoring(first=1)), Point("broken", broken), Point("z", scoring(last=None))
+    )
     assert scores == {"first": 1, "last": None}
     assert len(warnings) == 1
     assert said in warnings[0]

@@ -11,14 +11,26 @@ from hypothesis import strategies as st
 
 from posir_tasks.errors import NewerSchemaError, ProfileError
 from posir_tasks.evidence import Evidence
-from posir_tasks.profile import MRR_AT_10, NDCG_AT_10, RANKS, PositionProfile, mean_gain, pool, rank_columns
+from posir_tasks.profile import (
+    MRR_AT_10,
+    NDCG_AT_10,
+    RANKS,
+    PositionProfile,
+    mean_gain,
+    pool,
+    rank_columns,
+)
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions, RelativePositions
 
 RANK = st.one_of(st.integers(0, 12), st.integers(0, 130))
 #: Start, end and characters of the evidence, tokens of the document, rank.
-QUERY = st.tuples(st.integers(0, 99), st.integers(100, 200), st.just(200), st.integers(1, 2_000), RANK)
+QUERY = st.tuples(
+    st.integers(0, 99), st.integers(100, 200), st.just(200), st.integers(1, 2_000), RANK
+)
 #: Start on, beside and far from the shared boundaries of SQuAD-PosQ's buckets; rank.
-SQUAD_QUERY = st.tuples(st.one_of(st.sampled_from([0, 100, 200, 500, 3120, 3121]), st.integers(0, 4_000)), RANK)
+SQUAD_QUERY = st.tuples(
+    st.one_of(st.sampled_from([0, 100, 200, 500, 3120, 3121]), st.integers(0, 4_000)), RANK
+)
 
 
 def relative_profile(queries):
@@ -31,14 +43,21 @@ def relative_profile(queries):
 def squad_profile(queries):
     starts, ranks = np.array(queries, np.int64).reshape(-1, 2).T
     names = [f"q{k}" for k in range(len(queries))]
-    return PositionProfile.from_ranks(AbsolutePositions(), Evidence(names, ["d"] * len(queries), starts), ranks)
+    return PositionProfile.from_ranks(
+        AbsolutePositions(), Evidence(names, ["d"] * len(queries), starts), ranks
+    )
 
 
 def trec(ranks):
-    """nDCG@10, MRR@10, recall@1, @5, @10 and @100 of each query by pytrec_eval, for a relevant document at these ranks."""
+    """nDCG@10, MRR@10, recall@1, @5, @10 and @100 of each query by pytrec_eval, for a relevant
+    document at these ranks.
+    """
     qrels = {f"q{k}": {"right": 1} for k in range(len(ranks))}
     runs = {
-        f"q{k}": {"right" if place == rank else f"wrong{place}": 1_000.0 - place for place in range(1, 131)}
+        f"q{k}": {
+            "right" if place == rank else f"wrong{place}": 1_000.0 - place
+            for place in range(1, 131)
+        }
         for k, rank in enumerate(ranks)
     }
     measures = {"ndcg_cut.10", "recall.1,5,10,100"}
@@ -68,18 +87,29 @@ def test_scores_by_bin_are_means_of_pytrec_eval_over_its_queries(queries):
     profile = relative_profile(queries)
     means = frame.groupby("bin").ndcg.mean().reindex(range(20))
     np.testing.assert_allclose(profile.by_position(), means, atol=1e-12)
-    cells = frame.groupby(["bucket", "bin"]).ndcg.mean().reindex(pd.MultiIndex.from_product([range(4), range(20)]))
-    np.testing.assert_allclose(mean_gain(profile.counts, NDCG_AT_10), cells.to_numpy().reshape(4, 20), atol=1e-12)
+    cells = (
+        frame.groupby(["bucket", "bin"])
+        .ndcg.mean()
+        .reindex(pd.MultiIndex.from_product([range(4), range(20)]))
+    )
+    np.testing.assert_allclose(
+        mean_gain(profile.counts, NDCG_AT_10), cells.to_numpy().reshape(4, 20), atol=1e-12
+    )
     for bucket, ndcg in frame.groupby("bucket").ndcg.mean().items():
         assert profile.of_length(bucket).score() == pytest.approx(ndcg, abs=1e-12)
 
 
-@given(st.lists(QUERY, max_size=20).map(relative_profile) | st.lists(SQUAD_QUERY, max_size=20).map(squad_profile))
+@given(
+    st.lists(QUERY, max_size=20).map(relative_profile)
+    | st.lists(SQUAD_QUERY, max_size=20).map(squad_profile)
+)
 def test_reading_back_what_was_written_gives_the_same_profile(profile):
     assert PositionProfile.from_json(json.loads(json.dumps(profile.to_json()))) == profile
 
 
-@given(st.lists(st.lists(QUERY, max_size=8), min_size=1, max_size=5), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.lists(QUERY, max_size=8), min_size=1, max_size=5), st.randoms(use_true_random=False)
+)
 def test_pooling_in_any_order_equals_counting_everything_at_once(shards, random):
     whole = relative_profile([query for shard in shards for query in shard])
     random.shuffle(shards)
@@ -96,12 +126,19 @@ def test_addition_is_associative_and_commutative(first, second, third):
 @given(st.lists(SQUAD_QUERY, min_size=1, max_size=30))
 def test_a_query_in_two_buckets_or_in_none_is_one_query(queries):
     profile = squad_profile(queries)
-    memberships = [sum(low <= start <= high for low, high in AbsolutePositions().buckets) for start, _ in queries]
+    memberships = [
+        sum(low <= start <= high for low, high in AbsolutePositions().buckets)
+        for start, _ in queries
+    ]
     assert profile.queries == profile.queries_by_length.sum() == len(queries)
     assert profile.counts.sum() == sum(memberships)
-    evidence = Evidence([""] * len(queries), ["d"] * len(queries), np.array([start for start, _ in queries]))
+    evidence = Evidence(
+        [""] * len(queries), ["d"] * len(queries), np.array([start for start, _ in queries])
+    )
     assert PositionProfile.from_ranks(AbsolutePositions(), evidence).same_queries(profile)
-    assert profile.score() == pytest.approx(trec([rank for _, rank in queries])["ndcg_cut_10"].mean(), abs=1e-12)
+    assert profile.score() == pytest.approx(
+        trec([rank for _, rank in queries])["ndcg_cut_10"].mean(), abs=1e-12
+    )
 
 
 def test_ranks_to_ten_are_counted_separately_and_those_to_a_hundred_together():
@@ -116,7 +153,9 @@ def test_what_has_no_queries_scores_nan():
 
 
 def test_profiles_of_different_schemes_or_lengths_do_not_add():
-    labeled = PositionProfile.from_ranks(LabeledPositions(), Evidence(["q"], ["d"], labels=("end",)), np.array([1]))
+    labeled = PositionProfile.from_ranks(
+        LabeledPositions(), Evidence(["q"], ["d"], labels=("end",)), np.array([1])
+    )
     with pytest.raises(ProfileError, match=r"label-beginning-middle-end.*absolute-"):
         labeled + squad_profile([(5, 1)])
     whole = relative_profile([(0, 100, 200, 100, 1), (0, 100, 200, 700, 1)])
@@ -127,7 +166,9 @@ def test_profiles_of_different_schemes_or_lengths_do_not_add():
 
 
 def written():
-    return relative_profile([(0, 100, 200, 100, 1), (50, 100, 200, 700, 3), (50, 150, 200, 700, 0)]).to_json()
+    return relative_profile(
+        [(0, 100, 200, 100, 1), (50, 100, 200, 700, 3), (50, 150, 200, 700, 0)]
+    ).to_json()
 
 
 def test_a_newer_form_is_refused_with_the_way_to_update():

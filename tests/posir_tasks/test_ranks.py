@@ -10,12 +10,20 @@ from hypothesis import strategies as st
 from mteb._evaluators.retrieval_metrics import calculate_retrieval_scores, make_score_dict
 
 from posir_tasks.errors import ScoreError
-from posir_tasks.ranks import Hits, HitsByQuery, query_scores, rank_hits, rank_results, retrieval_scores
+from posir_tasks.ranks import (
+    Hits,
+    HitsByQuery,
+    query_scores,
+    rank_hits,
+    rank_results,
+    retrieval_scores,
+)
 
 K_VALUES = (1, 3, 5, 10, 20, 100)
 #: Ids whose order as text is not that of their numbers, some beyond ASCII.
 DOCUMENTS = ["d1", "d10", "d2", "d", "D2", "ä", "文", "😀", "d1/7", "-"]
-#: Few values, so that many tie; some differ in double precision alone, so that pytrec_eval sees a tie.
+#: Few values, so that many tie; some differ in double precision alone, so that pytrec_eval sees a
+#: tie.
 SCORES = [0.0, 0.5, 0.5 + 1e-12, 0.7, 0.7 + 1e-9, 0.7 - 1e-9, -1.0, 1e-46]
 
 
@@ -23,21 +31,29 @@ SCORES = [0.0, 0.5, 0.5 + 1e-12, 0.7, 0.7 + 1e-9, 0.7 - 1e-9, -1.0, 1e-46]
 def runs(draw, scores=SCORES):
     """Results of a few queries, and the relevant document of each, which may not be among them."""
     run = st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from(scores), min_size=1)
-    results = {f"q{k}": result for k, result in enumerate(draw(st.lists(run, min_size=1, max_size=6)))}
+    results = {
+        f"q{k}": result for k, result in enumerate(draw(st.lists(run, min_size=1, max_size=6)))
+    }
     return results, {query: draw(st.sampled_from(DOCUMENTS)) for query in results}
 
 
 def trec_ranks(results, positives):
-    evaluator = pytrec_eval.RelevanceEvaluator({query: {name: 1} for query, name in positives.items()}, {"recip_rank"})
+    evaluator = pytrec_eval.RelevanceEvaluator(
+        {query: {name: 1} for query, name in positives.items()}, {"recip_rank"}
+    )
     scores = evaluator.evaluate(results)
     reciprocals = [scores[query]["recip_rank"] for query in positives]
     return [round(1 / value) if value else 0 for value in reciprocals]
 
 
 def mteb_scores(results, positives):
-    scores = calculate_retrieval_scores(results, {query: {name: 1} for query, name in positives.items()}, list(K_VALUES))
+    scores = calculate_retrieval_scores(
+        results, {query: {name: 1} for query, name in positives.items()}, list(K_VALUES)
+    )
     names = ("ndcg", "recall", "precision", "mrr", "naucs", "naucs_mrr", "hit_rate")
-    return make_score_dict(_map=scores.map, task_scores={}, **{name: getattr(scores, name) for name in names})
+    return make_score_dict(
+        _map=scores.map, task_scores={}, **{name: getattr(scores, name) for name in names}
+    )
 
 
 def as_hits(results, document_ids):
@@ -90,7 +106,9 @@ def test_ranks_of_hits_are_those_of_pytrec_eval_ties_included(data, k, precision
 
 
 def continuous_run(queries=80, documents=160):
-    """Results without ties, some of them short, and positives that are found early, late or not at all."""
+    """Results without ties, some of them short, and positives that are found early, late or not at
+    all.
+    """
     rng = np.random.default_rng(0)
     results, positives = {}, {}
     for query in range(queries):
@@ -117,7 +135,10 @@ def test_scores_are_mtebs_under_mtebs_names():
     assert sum(math.isfinite(scores[name]) for name in naucs) > 60
     same = {f"q{k}": {"right": 0.5 + k, "wrong": 0.1} for k in range(5)}
     ranked = rank_results(same, dict.fromkeys(same, "right"))
-    for computed in (mteb_scores(same, dict.fromkeys(same, "right")), retrieval_scores(ranked, K_VALUES)):
+    for computed in (
+        mteb_scores(same, dict.fromkeys(same, "right")),
+        retrieval_scores(ranked, K_VALUES),
+    ):
         assert math.isnan(computed["nauc_recall_at_10_max"])
 
 
@@ -142,7 +163,11 @@ def test_missing_queries_and_lists_without_the_relevant_document_are_misses():
 
 
 def test_nan_is_refused_with_the_number_of_queries():
-    results = {"q0": {"a": 0.5, "b": math.nan}, "q1": {"a": 0.5}, "q2": {"a": math.nan, "b": math.nan}}
+    results = {
+        "q0": {"a": 0.5, "b": math.nan},
+        "q1": {"a": 0.5},
+        "q2": {"a": math.nan, "b": math.nan},
+    }
     with pytest.raises(ScoreError, match="NaN scores for 2 of 3 queries"):
         rank_results(results, dict.fromkeys(results, "a"))
     hits = Hits(np.array([[0, 1], [1, 0]]), np.array([[0.5, math.nan], [0.5, 0.1]]), ["a", "b"])

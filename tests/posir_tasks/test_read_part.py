@@ -13,10 +13,17 @@ parts = st.one_of(
     st.just(UNKNOWN),
     st.builds(ReadPart.all, known),
     st.builds(
-        ReadPart, st.just(ReadKind.PART), st.sampled_from([Part.FIRST, Part.LAST, Part.SAMPLES]), tokens, st.none(), known
+        ReadPart,
+        st.just(ReadKind.PART),
+        st.sampled_from([Part.FIRST, Part.LAST, Part.SAMPLES]),
+        tokens,
+        st.none(),
+        known,
     ),
     st.builds(
-        lambda number, share, by: ReadPart(ReadKind.PART, Part.ENDS, number, 1 + int(share * (number - 2)), by),
+        lambda number, share, by: ReadPart(
+            ReadKind.PART, Part.ENDS, number, 1 + int(share * (number - 2)), by
+        ),
         tokens,
         st.floats(0, 1),
         known,
@@ -35,14 +42,21 @@ def test_round_trip_and_addition(part: ReadPart, by: KnownBy) -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), known)
-def test_what_is_read_at_least_is_kept_and_settled_by_the_longest_text(tokens: int, longest: int, by: KnownBy) -> None:
+def test_what_is_read_at_least_is_kept_and_settled_by_the_longest_text(
+    tokens: int, longest: int, by: KnownBy
+) -> None:
     part, other = ReadPart.at_least(tokens), ReadPart.at_least(longest)
     assert ReadPart.from_json(part.to_json()) == part
     assert part.to_json() == {"kind": "unknown", "least_tokens": tokens}
     assert part.settle(longest) == (ReadPart.all(KnownBy.MEASURED) if longest <= tokens else part)
     assert part + other == other + part == ReadPart.at_least(min(tokens, longest))
     assert part + ReadPart.all(by) == ReadPart.all(by) + part == part
-    assert part + UNKNOWN == part + ReadPart.first(tokens, by) == ReadPart.first(tokens, by) + part == UNKNOWN
+    assert (
+        part + UNKNOWN
+        == part + ReadPart.first(tokens, by)
+        == ReadPart.first(tokens, by) + part
+        == UNKNOWN
+    )
     assert UNKNOWN.settle(0) == UNKNOWN
 
 

@@ -27,7 +27,9 @@ def profile(ranks):
     starts = np.arange(count) * 900 // count
     columns = (starts, starts + 20, np.full(count, 1_000), np.full(count, 250))
     return PositionProfile.from_ranks(
-        RelativePositions(), Evidence([f"q{k}" for k in range(count)], ["d"] * count, *columns), ranks
+        RelativePositions(),
+        Evidence([f"q{k}" for k in range(count)], ["d"] * count, *columns),
+        ranks,
     )
 
 
@@ -60,7 +62,9 @@ def test_results_are_read_in_order_with_model_task_and_subset(tmp_path, file, pr
 
 
 def test_results_of_other_tasks_and_other_json_files_are_passed_over(tmp_path, file):
-    (file.parent / "NFCorpus.json").write_text(json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"main_score": 1}]}}))
+    (file.parent / "NFCorpus.json").write_text(
+        json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"main_score": 1}]}})
+    )
     (tmp_path / "settings.json").write_text("[1, 2")
     assert {result.task for result in read_results(tmp_path)} == {"PosIR-English"}
 
@@ -68,21 +72,29 @@ def test_results_of_other_tasks_and_other_json_files_are_passed_over(tmp_path, f
 @pytest.mark.parametrize("meta", ["", "[]", '{"revision": "x"}'])
 def test_without_a_readable_model_meta_the_folders_name_the_model(tmp_path, file, meta):
     (file.parent / "model_meta.json").write_text(meta)
-    assert {(result.model, result.revision) for result in read_results(tmp_path)} == {("org/model", "rev1")}
+    assert {(result.model, result.revision) for result in read_results(tmp_path)} == {
+        ("org/model", "rev1")
+    }
 
 
 @pytest.mark.usefixtures("file")
 def test_names_that_differ_in_case_alone_are_one_model(tmp_path, profiles, caplog):
     write_result(tmp_path, {"game": profiles["game"]}, model="ORG/Model", revision="rev2")
     results = read_results(tmp_path)
-    assert [(result.model, result.revision) for result in results] == [(MODEL, "rev1"), (MODEL, "rev1"), (MODEL, "rev2")]
+    assert [(result.model, result.revision) for result in results] == [
+        (MODEL, "rev1"),
+        (MODEL, "rev1"),
+        (MODEL, "rev2"),
+    ]
     assert "ORG/Model: taken for org/model" in caplog.text
 
 
 def test_a_folder_that_is_missing_or_without_results_says_how_to_make_them(tmp_path):
     with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'typo'}: no such folder")):
         read_results(tmp_path / "typo")
-    with pytest.raises(PosirError, match=r"no result with a position profile below it\..*mteb run -t PosIR-Mini"):
+    with pytest.raises(
+        PosirError, match=r"no result with a position profile below it\..*mteb run -t PosIR-Mini"
+    ):
         read_results(tmp_path)
 
 
@@ -90,10 +102,14 @@ def test_a_folder_that_is_missing_or_without_results_says_how_to_make_them(tmp_p
 def test_a_result_of_mteb_before_1_11_is_named_with_its_version(tmp_path, meta):
     file = tmp_path / "model" / "SciFact.json"
     file.parent.mkdir()
-    file.write_text('{"mteb_version": "1.0.2", "mteb_dataset_name": "SciFact", "test": {"ndcg_at_10": 0.5}}')
+    file.write_text(
+        '{"mteb_version": "1.0.2", "mteb_dataset_name": "SciFact", "test": {"ndcg_at_10": 0.5}}'
+    )
     if meta:
         (file.parent / "model_meta.json").write_text("{}")
-    with pytest.raises(PosirError, match=r"SciFact\.json: is a result of mteb 1\.0\.2.*before mteb 1\.11"):
+    with pytest.raises(
+        PosirError, match=r"SciFact\.json: is a result of mteb 1\.0\.2.*before mteb 1\.11"
+    ):
         read_results(tmp_path)
 
 
@@ -141,10 +157,18 @@ COUNTED = {"schema": SCHEMA, "read": "1", "not_read": "0", "counted_with": "toke
         ("document_keys", {"sets": 3}, ".*field 'document_keys'"),
         ("position_scores", [["all", {}]], "field 'position_scores': "),
         ("position_scores", {"all": [1]}, r"field 'position_scores\.all': "),
-        ("position_run", {"plugin_score_names": [{}]}, r"field 'position_run\.plugin_score_names\.0': "),
+        (
+            "position_run",
+            {"plugin_score_names": [{}]},
+            r"field 'position_run\.plugin_score_names\.0': ",
+        ),
         ("position_run", {"schema": "1"}, r"field 'position_run\.schema': "),
         ("position_run", {"schema": -1}, r"field 'position_run\.schema': "),
-        ("tokens_read", COUNTED | {"counted_with": "guess"}, ".*field 'tokens_read'.*counted_with.*rough_estimate"),
+        (
+            "tokens_read",
+            COUNTED | {"counted_with": "guess"},
+            ".*field 'tokens_read'.*counted_with.*rough_estimate",
+        ),
         ("tokens_read", COUNTED, ".*field 'tokens_read'.*variance"),
     ],
 )
@@ -173,14 +197,20 @@ def test_a_result_that_lost_its_profile_is_no_result_of_another_task(tmp_path, f
 
 def score(profile):
     """Return the scores of a profile as a result file has them."""
-    return rounded(score_result(ResultValues(separate_documents(profile))).to_json(profile.positions))
+    return rounded(
+        score_result(ResultValues(separate_documents(profile))).to_json(profile.positions)
+    )
 
 
 def test_rescoring_adds_the_plugins_scores_rounded_as_mteb_rounds(file, profiles):
     before = entries(file)
     assert rescore_file(file) == 2
     for old, new in zip(before, entries(file), strict=True):
-        given = {name: value for name, value in score(profiles[new["hf_subset"]]).items() if name not in old}
+        given = {
+            name: value
+            for name, value in score(profiles[new["hf_subset"]]).items()
+            if name not in old
+        }
         assert {name: new[name] for name in given} == given
         assert new.keys() - old.keys() == given.keys()
         assert new["position_run"]["plugin_score_names"] == sorted(given)
@@ -192,17 +222,26 @@ def test_rescoring_adds_the_plugins_scores_rounded_as_mteb_rounds(file, profiles
     assert file.read_bytes() == once
 
 
-def test_rescoring_replaces_a_plugins_old_scores_and_keeps_those_of_absent_plugins(tmp_path, profiles):
-    run = {"plugin_score_names": ["gone", "psi_as_published", "position_scores"], "data_revision": "local"}
+def test_rescoring_replaces_a_plugins_old_scores_and_keeps_those_of_absent_plugins(
+    tmp_path, profiles
+):
+    run = {
+        "plugin_score_names": ["gone", "psi_as_published", "position_scores"],
+        "data_revision": "local",
+    }
     groups = {"all": {"gone": 7, "psi_as_published": 0.123}, "q1": {"gone": 8}}
-    file = write_result(tmp_path, profiles, psi_as_published=0.123, gone=7, position_scores=groups, position_run=run)
+    file = write_result(
+        tmp_path, profiles, psi_as_published=0.123, gone=7, position_scores=groups, position_run=run
+    )
     rescore_file(file)
     for scores in entries(file):
         given = score(profiles[scores["hf_subset"]])
         assert (scores["psi_as_published"], scores["gone"]) == (given["psi_as_published"], 7)
         assert scores["position_scores"]["all"] == {"gone": 7, **given["position_scores"]["all"]}
         assert scores["position_scores"]["q1"]["gone"] == 8
-        assert {"gone", "psi_as_published", "position_bins"} <= set(scores["position_run"]["plugin_score_names"])
+        assert {"gone", "psi_as_published", "position_bins"} <= set(
+            scores["position_run"]["plugin_score_names"]
+        )
 
 
 def test_rescoring_leaves_alone_what_is_mtebs(tmp_path, profiles):

@@ -5,13 +5,26 @@ import json
 import numpy as np
 import pytest
 
-from posir_tasks.scores import Estimate, ResultScores, ResultValues, Score, ScoreInfo, Unit, flatten, scores_to_json
+from posir_tasks.scores import (
+    Estimate,
+    ResultScores,
+    ResultValues,
+    Score,
+    ScoreInfo,
+    Unit,
+    flatten,
+    scores_to_json,
+)
 from tests.support.simulation import build_profile, draw_counts, separate_documents
 
 
 @pytest.fixture
 def values():
-    return ResultValues(separate_documents(build_profile(*(draw_counts(np.full(3, 0.5), 90, seed) for seed in (1, 2)))))
+    return ResultValues(
+        separate_documents(
+            build_profile(*(draw_counts(np.full(3, 0.5), 90, seed) for seed in (1, 2)))
+        )
+    )
 
 
 def test_groups_are_all_queries_then_each_length_and_bins_span_all_lengths(values):
@@ -27,7 +40,10 @@ def test_groups_are_all_queries_then_each_length_and_bins_span_all_lengths(value
 
 
 def test_an_estimate_has_its_interval_beside_it_in_json_and_its_ends_in_columns():
-    declared = [ScoreInfo(key, key, "A score.", interval=key != "queries") for key in ("psi", "mean", "start", "queries")]
+    declared = [
+        ScoreInfo(key, key, "A score.", interval=key != "queries")
+        for key in ("psi", "mean", "start", "queries")
+    ]
     scores = {"psi": Estimate(0.2, (0.1, 0.4)), "mean": Estimate(0.5), "start": None, "queries": 3}
     assert scores_to_json(scores, declared) == {
         "psi": 0.2,
@@ -54,7 +70,10 @@ def test_the_result_file_has_scores_by_group_and_bin_and_those_of_columns_beside
     result = scores.to_json(["first"], taken={"ndcg_at_10"})
     assert json.loads(json.dumps(result)) == result
     assert result == {
-        "position_scores": {"all": scores_to_json(group, declared), "q1": scores_to_json(group, declared)},
+        "position_scores": {
+            "all": scores_to_json(group, declared),
+            "q1": scores_to_json(group, declared),
+        },
         "position_bins": [{"position": "first", "ndcg_at_10": 0.4}],
         "psi": 0.2,
         "psi_q1": 0.2,

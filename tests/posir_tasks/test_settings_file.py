@@ -41,13 +41,28 @@ def file(tmp_path):
 
 
 def test_an_option_precedes_an_override_and_an_override_the_file(file):
-    loaded = load_settings(Painting, file, ["color=blue", "title=sky"], {"TITLE": "land", "--color": None, "--layers": []})
-    assert (loaded.title, loaded.color, loaded.brush.width, loaded.layers) == ("land", Color.BLUE, 5, ())
+    loaded = load_settings(
+        Painting,
+        file,
+        ["color=blue", "title=sky"],
+        {"TITLE": "land", "--color": None, "--layers": []},
+    )
+    assert (loaded.title, loaded.color, loaded.brush.width, loaded.layers) == (
+        "land",
+        Color.BLUE,
+        5,
+        (),
+    )
 
 
 def test_overrides_as_values_change_fields_of_sections(file):
     loaded = load_settings(Painting, file, {"color": Color.BLUE, "brush": {}, "layers": ["oil"]})
-    assert (loaded.title, loaded.color, loaded.brush.width, loaded.layers) == ("sea", Color.BLUE, 5, ("oil",))
+    assert (loaded.title, loaded.color, loaded.brush.width, loaded.layers) == (
+        "sea",
+        Color.BLUE,
+        5,
+        ("oil",),
+    )
     assert load_settings(Painting, file, {"brush": {"width": 7}}).brush.width == 7
     assert load_settings(Painting, None, {"title": "sky", "brush": {"width": 7}}).brush.width == 7
 
@@ -56,7 +71,11 @@ def test_overrides_as_values_change_fields_of_sections(file):
     ("overrides", "options", "message"),
     [
         ((), {"--color": "green"}, "--color: Input should be 'red' or 'blue'"),
-        (("color=green",), {"--color": None}, "painting.yaml: field 'color': Input should be 'red' or 'blue'"),
+        (
+            ("color=green",),
+            {"--color": None},
+            "painting.yaml: field 'color': Input should be 'red' or 'blue'",
+        ),
         (("colr=red",), {}, "painting.yaml: field 'colr': unknown field; did you mean color"),
         ({"brush": {"size": 1}}, {}, "painting.yaml: field 'brush.size': unknown field"),
         (("price=.inf",), {}, "finite"),
@@ -75,7 +94,10 @@ def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, messag
 
 def test_the_printed_file_has_every_setting_with_its_description_and_is_read():
     text = describe_settings(Painting)
-    assert "# Of the painting. Required.\ntitle:\n# Of the background. One of red, blue.\ncolor: null\nlayers: []\n" in text
+    assert (
+        "# Of the painting. Required.\ntitle:\n# Of the background. One of red, blue.\ncolor: "
+        "null\nlayers: []\n" in text
+    )
     assert "brush:\n  # In pixels.\n  width: 3" in text
     assert Painting(**yaml.safe_load(text) | {"title": "sea"}) == Painting(title="sea")
 

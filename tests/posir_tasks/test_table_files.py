@@ -1,4 +1,6 @@
-"""Tables of delimited cells: no row is lost to a quotation mark, a line end or a heading, and no column to another's name."""
+"""Tables of delimited cells: no row is lost to a quotation mark, a line end or a heading, and no
+column to another's name.
+"""
 
 import csv
 import io
@@ -44,16 +46,22 @@ def read_tabs(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_quotation_marks_of_a_file_without_quoting_are_text(tmp_path: Path, changes, end, before, mark):
+def test_quotation_marks_of_a_file_without_quoting_are_text(
+    tmp_path: Path, changes, end, before, mark
+):
     texts = [changes.get(number, line) for number, line in enumerate(LINES)]
     rows = ["id\ttext", *(f"{number}\t{text}" for number, text in enumerate(texts))]
     (tmp_path / "a.tsv").write_bytes((mark + before * end + end.join(rows) + end).encode())
-    read = [item for item in open_data(tmp_path / "a.tsv").read_texts() if isinstance(item, Passage)]
+    read = [
+        item for item in open_data(tmp_path / "a.tsv").read_texts() if isinstance(item, Passage)
+    ]
     assert [item.text for item in read] == texts
     assert [item.id for item in read] == [str(number) for number in range(12)]
 
 
-CELLS = st.text('a"\t ', min_size=1, max_size=6).filter(str.strip) | st.text('a"\n ', min_size=1, max_size=6).filter(str.strip)
+CELLS = st.text('a"\t ', min_size=1, max_size=6).filter(str.strip) | st.text(
+    'a"\n ', min_size=1, max_size=6
+).filter(str.strip)
 
 
 @given(
@@ -63,11 +71,18 @@ CELLS = st.text('a"\t ', min_size=1, max_size=6).filter(str.strip) | st.text('a"
 )
 def test_a_file_that_quotes_is_read_as_it_was_written(rows, quoting, end):
     written = io.StringIO(newline="")
-    csv.writer(written, delimiter="\t", quoting=quoting, lineterminator=end).writerows([["id", "text"], *rows])
+    csv.writer(written, delimiter="\t", quoting=quoting, lineterminator=end).writerows(
+        [["id", "text"], *rows]
+    )
     assert read_tabs(written.getvalue()) == rows
 
 
-@given(st.lists(st.lists(st.text('ab" ', min_size=1, max_size=6).filter(str.strip), min_size=2, max_size=2), max_size=6))
+@given(
+    st.lists(
+        st.lists(st.text('ab" ', min_size=1, max_size=6).filter(str.strip), min_size=2, max_size=2),
+        max_size=6,
+    )
+)
 def test_a_file_without_quoting_is_read_literally(rows):
     rows = [*rows, ["1", 'the 20" lamp']]
     assert read_tabs("\n".join(map("\t".join, [["id", "text"], *rows]))) == rows
@@ -104,7 +119,9 @@ def test_enclosed_cells_are_told_from_texts_in_quotation_marks(table, rows):
         ("a.csv", "id,text\n1,a\x00b\n", 2),
     ],
 )
-def test_a_table_that_has_no_one_meaning_is_an_error_with_its_line(tmp_path: Path, name, table, line):
+def test_a_table_that_has_no_one_meaning_is_an_error_with_its_line(
+    tmp_path: Path, name, table, line
+):
     (tmp_path / name).write_text(table)
     with pytest.raises(GateError, match=rf"{name}: line {line}: "):
         read_delimited(tmp_path / name)
@@ -121,10 +138,16 @@ def test_texts_of_csv_may_have_lines_with_commas_and_numbers(tmp_path: Path):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_csv_may_have_a_stray_mark_any_line_end_a_byte_order_mark_and_blank_lines(tmp_path: Path, end):
+def test_csv_may_have_a_stray_mark_any_line_end_a_byte_order_mark_and_blank_lines(
+    tmp_path: Path, end
+):
     table = ["", "id,text", '1,20" pipe', "", '2,"30"" pipe, x"', "3,", ""]
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf" + end.join(table).encode())
-    assert read_delimited(tmp_path / "a.csv").rows() == [("1", '20" pipe'), ("2", '30" pipe, x'), ("3", None)]
+    assert read_delimited(tmp_path / "a.csv").rows() == [
+        ("1", '20" pipe'),
+        ("2", '30" pipe, x'),
+        ("3", None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +216,9 @@ def test_a_repeated_column_of_questions_is_refused_by_name(tmp_path: Path):
 
 
 def test_quotation_marks_in_ids_of_runs_and_judgments_are_characters(tmp_path: Path):
-    (tmp_path / "run.tsv").write_text('query_id\tdoc_id\tscore\nq1\t"d1\t3\nq1\td2\t2\nq1\td3"\t1\n')
+    (tmp_path / "run.tsv").write_text(
+        'query_id\tdoc_id\tscore\nq1\t"d1\t3\nq1\td2\t2\nq1\td3"\t1\n'
+    )
     run = read_run_file(tmp_path / "run.tsv")
     assert [hit.document for hit in run.by_subset[""]["q1"]] == ['"d1', "d2", 'd3"']
     (tmp_path / "run.tsv").write_bytes(b"query_id\tdoc_id\tscore\rq1\td1\t3\rq1\td2\t2\r")

@@ -1,4 +1,6 @@
-"""An audit hook that fails on code from outside the installed packages and the repository, and on commands of a shell."""
+"""An audit hook that fails on code from outside the installed packages and the repository, and on
+commands of a shell.
+"""
 
 import sys
 from contextlib import contextmanager
@@ -7,7 +9,12 @@ from pathlib import Path
 import tests
 
 #: Folders whose code may run; `<string>` and the like are made by code that may.
-TRUSTED = tuple({str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix, Path(tests.__file__).parents[1])})
+TRUSTED = tuple(
+    {
+        str(Path(path).resolve())
+        for path in (sys.prefix, sys.base_prefix, Path(tests.__file__).parents[1])
+    }
+)
 #: Events of the interpreter that run a program.
 PROGRAMS = ("os.system", "os.exec", "os.posix_spawn", "os.startfile", "pty.spawn")
 
@@ -25,7 +32,9 @@ def _listen(event: str, arguments: tuple) -> None:
         origin = arguments[1]
     else:
         return
-    if event in PROGRAMS or (isinstance(origin, str) and origin.startswith("/") and not origin.startswith(TRUSTED)):
+    if event in PROGRAMS or (
+        isinstance(origin, str) and origin.startswith("/") and not origin.startswith(TRUSTED)
+    ):
         _active[-1].append(origin)
         raise RuntimeError(f"code from outside: {event} {origin}")
 
@@ -36,7 +45,9 @@ sys.addaudithook(_listen)
 
 @contextmanager
 def forbid_foreign_code():
-    """Fail if code is loaded from outside, even where the caller catches the error that stops it."""
+    """Fail if code is loaded from outside, even where the caller catches the error that stops
+    it.
+    """
     seen: list[str] = []
     _active.append(seen)
     try:

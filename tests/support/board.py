@@ -43,9 +43,17 @@ def fake_record(model: BoardModel, task: str, seed: int, *, detail: bool = True)
     """Return a record; without detail the model's own page has only the rows."""
     rng = np.random.default_rng([seed, 2])
     level, slope = rng.uniform(0.3, 0.68), rng.uniform(-0.02, 0.25)
-    scores = np.clip(level + slope * (0.5 - (np.arange(20) + 0.5) / 20) + rng.normal(0, 0.012, (5, 20)), 0.01, 0.99)
-    rows = [fake_row(model.name, task, length, scores[index]) for index, length in enumerate(LENGTHS)]
-    return BoardRecord(model, task, tuple(rows), fake_detail(model, task, scores, rng) if detail else NO_DETAIL)
+    scores = np.clip(
+        level + slope * (0.5 - (np.arange(20) + 0.5) / 20) + rng.normal(0, 0.012, (5, 20)),
+        0.01,
+        0.99,
+    )
+    rows = [
+        fake_row(model.name, task, length, scores[index]) for index, length in enumerate(LENGTHS)
+    ]
+    return BoardRecord(
+        model, task, tuple(rows), fake_detail(model, task, scores, rng) if detail else NO_DETAIL
+    )
 
 
 #: Share of the evidence that every fake model truncates.
@@ -53,7 +61,9 @@ UNREAD_SHARE = 0.25
 
 
 def fake_findings(effect: float, error: float = 0.02, state: State | None = None) -> GroupFindings:
-    """Return the findings of a test whose effect within the window is half that of whole documents."""
+    """Return the findings of a test whose effect within the window is half that of whole
+    documents.
+    """
     within = Estimate(effect / 2, (effect / 2 - 2 * error, effect / 2 + 2 * error))
     facts = {
         Quantity.NDCG_AT_10: Estimate(0.5, (0.45, 0.55)),
@@ -64,11 +74,20 @@ def fake_findings(effect: float, error: float = 0.02, state: State | None = None
     findings = {quantity: Finding(quantity, facts.get(quantity)) for quantity in Quantity}
     verdict = Quantity.POSITION_EFFECT_IN_WINDOW
     state = state or decide_state(within, DEFAULT_MARGINS.position_effect)
-    reason = {State.INCONCLUSIVE: Reason.WIDE_INTERVAL, State.NOT_TESTED: Reason.NOT_STORED}.get(state)
+    reason = {State.INCONCLUSIVE: Reason.WIDE_INTERVAL, State.NOT_TESTED: Reason.NOT_STORED}.get(
+        state
+    )
     margin = DEFAULT_MARGINS.position_effect
     findings[verdict] = Finding(verdict, within, state=state, reason=reason, margin=margin)
     read = ReadPart.first(256, KnownBy.CLASS)
-    return GroupFindings(findings=findings, read=read, questions=720, documents=72, tested_questions=331, tested_documents=72)
+    return GroupFindings(
+        findings=findings,
+        read=read,
+        questions=720,
+        documents=72,
+        tested_questions=331,
+        tested_documents=72,
+    )
 
 
 def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
@@ -78,7 +97,11 @@ def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
     difference = float(bins[:7].mean() - bins[14:].mean())
     chance = 4.7 * float(np.sqrt(0.17 / (queries / 20))) / score
     findings = fake_findings(difference)
-    estimates = {finding.quantity.value: finding.estimate for finding in findings.findings.values() if finding.estimate}
+    estimates = {
+        finding.quantity.value: finding.estimate
+        for finding in findings.findings.values()
+        if finding.estimate
+    }
     return BoardRow(
         model=model,
         task=task,
@@ -88,10 +111,14 @@ def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
             **estimates,
             "queries": queries,
             "ndcg_at_10": Estimate(score, (score - error, score + error)),
-            "ndcg_at_10_as_published": Estimate(score - 0.005, (score - 0.005 - error, score - 0.005 + error)),
+            "ndcg_at_10_as_published": Estimate(
+                score - 0.005, (score - 0.005 - error, score - 0.005 + error)
+            ),
             "psi_as_published": psi,
             "psi_by_chance": Estimate(chance * 0.7, (chance * 0.4, chance)),
-            "start_minus_end": Estimate(difference, (difference - 2 * error, difference + 2 * error)),
+            "start_minus_end": Estimate(
+                difference, (difference - 2 * error, difference + 2 * error)
+            ),
             "unread_share": UNREAD_SHARE,
             "state": findings.state.value,
         },
@@ -113,13 +140,26 @@ NO_DETAIL = {
 }
 
 
-def fake_detail(model: BoardModel, task: str, scores: np.ndarray, rng: np.random.Generator) -> dict[str, object]:
-    domains = [fake_row(model.name, task, "all", np.clip(scores[0] + rng.normal(0, 0.06), 0.01, 0.99)) for _ in DOMAINS]
+def fake_detail(
+    model: BoardModel, task: str, scores: np.ndarray, rng: np.random.Generator
+) -> dict[str, object]:
+    domains = [
+        fake_row(model.name, task, "all", np.clip(scores[0] + rng.normal(0, 0.06), 0.01, 0.99))
+        for _ in DOMAINS
+    ]
     panels = []
     for bins, queries in zip(scores, (2_100, 525, 525, 525, 525), strict=True):
         error = 1.96 * np.sqrt(0.17 / queries)
         ends = (bins, bins - error, bins + error)
-        panels.append(dict(zip(CELL, ([queries] * 20, *(end.clip(0, 1).round(6).tolist() for end in ends)), strict=True)))
+        panels.append(
+            dict(
+                zip(
+                    CELL,
+                    ([queries] * 20, *(end.clip(0, 1).round(6).tolist() for end in ends)),
+                    strict=True,
+                )
+            )
+        )
     return NO_DETAIL | {
         "lengths": ["All lengths", *(f"{name}: some tokens" for name in LENGTHS[1:])],
         "positions": POSITIONS,
@@ -174,7 +214,11 @@ def hostile_names() -> list[str]:
 
 def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str, list[Any]]:
     view = data[f"views/{file}"]
-    return view["columns"] if length == view["opening"] else data[f"lengths/{file}-{view['lengths'].index(length)}"]
+    return (
+        view["columns"]
+        if length == view["opening"]
+        else data[f"lengths/{file}-{view['lengths'].index(length)}"]
+    )
 
 
 def contents(site: Mapping[str, bytes]) -> dict[str, Any]:
@@ -182,6 +226,8 @@ def contents(site: Mapping[str, bytes]) -> dict[str, Any]:
     values = {}
     for path, body in site.items():
         if path.startswith("data/"):
-            name, quoted = re.fullmatch(r"board\.receive\((\".*?\"),JSON\.parse\('(.*)'\)\);\n", body.decode("ascii")).groups()
+            name, quoted = re.fullmatch(
+                r"board\.receive\((\".*?\"),JSON\.parse\('(.*)'\)\);\n", body.decode("ascii")
+            ).groups()
             values[json.loads(name)] = json.loads(re.sub(r"\\(.)", r"\1", quoted))
     return values

@@ -32,18 +32,25 @@ class StageAccuracy:
 
 
 def is_right(truth: Truth, question: Question) -> bool:
-    """Return whether a person asked this about the document; with a span, the same third has the answer, too."""
+    """Return whether a person asked this about the document; with a span, the same third has the
+    answer, too.
+    """
     if question.span is not None:
-        return truth.is_right(question.text, question.document, question.span.start, question.span.end)
+        return truth.is_right(
+            question.text, question.document, question.span.start, question.span.end
+        )
     asked = truth.by_question.get(question.text, [])
-    return any(about.id == question.document and human.text == question.text for about, human in asked)
+    return any(
+        about.id == question.document and human.text == question.text for about, human in asked
+    )
 
 
 def measure_stages(truth: Truth, results: Mapping[str, StageResult]) -> Iterator[StageAccuracy]:
-    """Yield the accuracy of each stage that has questions, and of all of them together; a repeated question counts once.
+    """Yield the accuracy of each stage that has questions, and of all of them together; a repeated
+    question counts once.
 
-    What is right before Locate is a question that a person asked about the document; after it, the span counts, too. So a span
-    that Locate gets wrong is one right question less that it keeps.
+    What is right before Locate is a question that a person asked about the document; after it, the
+    span counts, too. So a span that Locate gets wrong is one right question less that it keeps.
     """
     asked = results["ask"]
     faulty = [discard.question for discard in asked.discarded if discard.question is not None]

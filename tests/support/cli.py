@@ -14,8 +14,12 @@ from posir_tasks.public import DECLARATION
 
 @cache
 def leaf_commands() -> Mapping[str, Any]:
-    """Return every command that runs something, by its name with those of its groups, such as `build sample`."""
-    return dict(leaves({command.name: LazyCommand(command).load() for command in declared_commands()}))
+    """Return every command that runs something, by its name with those of its groups, such as
+    `build sample`.
+    """
+    return dict(
+        leaves({command.name: LazyCommand(command).load() for command in declared_commands()})
+    )
 
 
 def leaves(commands: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

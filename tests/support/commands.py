@@ -23,14 +23,25 @@ from tests.support.processes import CONTEXT
 
 BIN = Path(sys.executable).parent
 #: The environment without variables of posir and the Hub, and without network access.
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("POSIR_", "HF_"))} | {
+CLEAN = {
+    name: value for name, value in os.environ.items() if not name.startswith(("POSIR_", "HF_"))
+} | {
     "HF_HUB_OFFLINE": "1",
     "COLUMNS": "160",
 }
 #: Variables that nothing reads while it is imported.
 READ_LATE = {
     f"POSIR_{name}"
-    for name in ("DATA", "EMBEDDINGS", "CACHE", "FIRST_STAGE", "PROTOCOL", "QUERY_PROMPT", "DOCUMENT_PROMPT", "WINDOW")
+    for name in (
+        "DATA",
+        "EMBEDDINGS",
+        "CACHE",
+        "FIRST_STAGE",
+        "PROTOCOL",
+        "QUERY_PROMPT",
+        "DOCUMENT_PROMPT",
+        "WINDOW",
+    )
 } | {*("OPENAI_API_KEY", "OPENAI_BASE_URL", "TMPDIR", "COLUMNS")}
 #: Variables that a fork with HF_ENDPOINT reads again.
 HUB_VARIABLES = {"HF_DEBUG", "HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN"}
@@ -42,8 +53,8 @@ OUTPUT = {"mteb": "--output-folder", "posir": "--output"}
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command of this Python environment to completion.
 
-    Unless an environment variable may matter to an import, the function behind the command is called in a fork of a process
-    that has imported mteb, which takes a fraction of the time.
+    Unless an environment variable may matter to an import, the function behind the command is
+    called in a fork of a process that has imported mteb, which takes a fraction of the time.
     """
     if environment.keys() <= READ_LATE | (HUB_VARIABLES if "HF_ENDPOINT" in environment else set()):
         return _run_forked(_call_command, command, CLEAN | environment)
@@ -52,7 +63,12 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def run_process(*command: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a program, in the environment without variables of the user unless `env` is given."""
-    options = {"env": CLEAN, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": TIMEOUT_SECONDS} | options
+    options = {
+        "env": CLEAN,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "timeout": TIMEOUT_SECONDS,
+    } | options
     return subprocess.run([*map(str, command)], text=True, check=False, **options)
 
 
@@ -92,7 +108,8 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def python_with_mteb(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python code in a fork of a process that has imported mteb, which takes a fraction of the time of `python`.
+    """Run Python code in a fork of a process that has imported mteb, which takes a fraction of the
+    time of `python`.
 
     Args:
         code: Does not test what an import does.
@@ -106,17 +123,27 @@ def _run_forked(
 ) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as name:
         stdout, stderr = Path(name) / "stdout", Path(name) / "stderr"
-        process = CONTEXT.Process(target=_call, args=(function, arguments, environment, stdout, stderr))
+        process = CONTEXT.Process(
+            target=_call, args=(function, arguments, environment, stdout, stderr)
+        )
         process.start()
         process.join(TIMEOUT_SECONDS)
         if process.exitcode is None:
             process.kill()
-            raise subprocess.TimeoutExpired(arguments, TIMEOUT_SECONDS, stdout.read_text(), stderr.read_text())
-        return subprocess.CompletedProcess(arguments, process.exitcode, stdout.read_text(), stderr.read_text())
+            raise subprocess.TimeoutExpired(
+                arguments, TIMEOUT_SECONDS, stdout.read_text(), stderr.read_text()
+            )
+        return subprocess.CompletedProcess(
+            arguments, process.exitcode, stdout.read_text(), stderr.read_text()
+        )
 
 
 def _call(
-    function: Callable[..., object], arguments: tuple[str, ...], environment: dict[str, str], stdout: Path, stderr: Path
+    function: Callable[..., object],
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    stdout: Path,
+    stderr: Path,
 ) -> None:
     for name, number, file in (("stdout", 1, stdout), ("stderr", 2, stderr)):
         with file.open("wb") as opened:

@@ -19,7 +19,9 @@ def draw_evidence(queries, seed=0, document_size=5):
     names = [f"{seed}-q{row}" for row in range(queries)]
     documents = [f"{seed}-d{row // document_size}" for row in range(queries)]
     starts = rng.integers(0, 4000, queries)
-    tokens = rng.integers(100, 2500, queries // document_size + 1)[np.arange(queries) // document_size]
+    tokens = rng.integers(100, 2500, queries // document_size + 1)[
+        np.arange(queries) // document_size
+    ]
     return Evidence(names, documents, starts, starts + 10, np.full(queries, 4010), tokens)
 
 
@@ -31,9 +33,13 @@ DOMAINS = {"game": draw_evidence(300, 1), "sports": draw_evidence(200, 2)}
 
 
 def write_run(folder, model, seed, domains=DOMAINS, scheme=SCHEME, by_document=True, **options):
-    """Write a model's result; unless by document, with a document for each query, which no other result has."""
+    """Write a model's result; unless by document, with a document for each query, which no other
+    result has.
+    """
     ranks = {
-        subset: DocumentRanks.from_ranks(scheme, evidence, draw_ranks(len(evidence), seed + place), subset=subset)
+        subset: DocumentRanks.from_ranks(
+            scheme, evidence, draw_ranks(len(evidence), seed + place), subset=subset
+        )
         for place, (subset, evidence) in enumerate(domains.items())
     }
     values = ranks if by_document else {subset: value.profile for subset, value in ranks.items()}

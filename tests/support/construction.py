@@ -1,4 +1,6 @@
-"""Doubles for the stages of `posir build`: a language model that is a function, and rerankers with given scores."""
+"""Doubles for the stages of `posir build`: a language model that is a function, and rerankers with
+given scores.
+"""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +26,9 @@ class ScriptedModel:
     name: str = "scripted"
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
 
-    def ask(self, prompt: Any, items: Any, build: Any, description: str, check: Any = None) -> list[Any]:
+    def ask(
+        self, prompt: Any, items: Any, build: Any, description: str, check: Any = None
+    ) -> list[Any]:
         assert description
         replies = []
         for item in items:
@@ -33,7 +37,9 @@ class ScriptedModel:
             prompt.user.substitute(value)
             self.asked.append((prompt.name, value))
             try:
-                answer = parse_answer(Completion(self.write(prompt.name, value), "stop", 1, 1), prompt.answer)
+                answer = parse_answer(
+                    Completion(self.write(prompt.name, value), "stop", 1, 1), prompt.answer
+                )
                 if check:
                     check(item, answer)
                 replies.append(Reply(self.name, prompt.id, answer))
@@ -65,11 +71,19 @@ class FullRecall:
 
 
 def settings(**fields: Any) -> BuildSettings:
-    needed = {"documents": "d", "language": "eng-Latn", "domain": "d", "output": "o", "llm": {"model": "m"}}
+    needed = {
+        "documents": "d",
+        "language": "eng-Latn",
+        "domain": "d",
+        "output": "o",
+        "llm": {"model": "m"},
+    }
     return BuildSettings.model_validate(needed | fields)
 
 
-def fill_sheet(file: Path, columns: Iterable[str], *rows: Iterable[str], delimiter: str = ",") -> Path:
+def fill_sheet(
+    file: Path, columns: Iterable[str], *rows: Iterable[str], delimiter: str = ","
+) -> Path:
     """Fill in these columns of the first rows of a sheet, as a spreadsheet saves it."""
     with file.open(encoding="utf-8-sig", newline="") as opened:
         filled = list(csv.DictReader(opened))
@@ -86,10 +100,26 @@ def document(name: str, text: str, tokens: int = 100) -> Document:
     return Document(name, text, tokens, f"{name}.txt")
 
 
-def question(about: Document, text: str, evidence: str | None = None, position: str = "beginning", **fields: Any) -> Question:
+def question(
+    about: Document,
+    text: str,
+    evidence: str | None = None,
+    position: str = "beginning",
+    **fields: Any,
+) -> Question:
     """Return a question whose span is the first occurrence of the evidence, if there is one."""
     span = None
     if evidence is not None:
         start = about.text.index(evidence)
         span = Span(start, start + len(evidence))
-    return Question(question_id(about.id, text), about.id, text, "an answer", position, "m", "p", span=span, **fields)
+    return Question(
+        question_id(about.id, text),
+        about.id,
+        text,
+        "an answer",
+        position,
+        "m",
+        "p",
+        span=span,
+        **fields,
+    )

@@ -1,4 +1,6 @@
-"""Seeded damage to files and JSON values, and commands called in this process as a user calls them."""
+"""Seeded damage to files and JSON values, and commands called in this process as a user calls
+them.
+"""
 
 import io
 import json
@@ -21,11 +23,57 @@ Place = tuple[str | int, ...]
 #: A command that takes longer hangs.
 LIMIT_SECONDS = 60.0
 
-#: Values that replace others: of other types, of no finite number, and of sizes and contents that break readers.
+#: Values that replace others: of other types, of no finite number, and of sizes and contents that
+#: break readers.
 HOSTILE: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2, 10**6, 2**31, 2**53 + 1, 2**63, 2**64, 2**64 + 1, -(2**63), 10**400, 0.5, -0.0, 1e-300),
-    *(float("nan"), float("inf"), float("-inf"), 1e308, "", " ", "0", "1e999", "nan", "\ud800", "\0", "\x1b[31m", "é" * 300),
-    *("../../../etc/passwd", "=cmd|' /C calc'!A0", "<script>", "x" * 100_000, [], [[]], [None], [0], {}, {"": {}}, {"a": [1]}),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2,
+        10**6,
+        2**31,
+        2**53 + 1,
+        2**63,
+        2**64,
+        2**64 + 1,
+        -(2**63),
+        10**400,
+        0.5,
+        -0.0,
+        1e-300,
+    ),
+    *(
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        1e308,
+        "",
+        " ",
+        "0",
+        "1e999",
+        "nan",
+        "\ud800",
+        "\0",
+        "\x1b[31m",
+        "é" * 300,
+    ),
+    *(
+        "../../../etc/passwd",
+        "=cmd|' /C calc'!A0",
+        "<script>",
+        "x" * 100_000,
+        [],
+        [[]],
+        [None],
+        [0],
+        {},
+        {"": {}},
+        {"a": [1]},
+    ),
 )
 
 
@@ -39,7 +87,13 @@ def nest(depth: int) -> Any:
 def places(value: Any, place: Place = ()) -> Iterator[Place]:
     """Yield the place of every value within JSON, itself included."""
     yield place
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in inside:
         yield from places(item, (*place, key))
 
@@ -51,7 +105,9 @@ def find(value: Any, place: Place) -> Any:
 
 
 def choose_place(value: Any, draw: random.Random) -> Place:
-    """Return a random place; each level is drawn by itself, so that long lists do not hide what stands beside them."""
+    """Return a random place; each level is drawn by itself, so that long lists do not hide what
+    stands beside them.
+    """
     place: Place = ()
     while value and isinstance(value, dict | list) and (not place or draw.random() < 0.85):
         key = draw.choice(list(value) if isinstance(value, dict) else range(len(value)))
@@ -61,7 +117,17 @@ def choose_place(value: Any, draw: random.Random) -> Place:
 
 def change_number(number: float, draw: random.Random) -> Any:
     if isinstance(number, int):
-        return draw.choice([number + 1, number - 1, -number - 1, number * 10 + 7, number + 0.5, str(number), float(number)])
+        return draw.choice(
+            [
+                number + 1,
+                number - 1,
+                -number - 1,
+                number * 10 + 7,
+                number + 0.5,
+                str(number),
+                float(number),
+            ]
+        )
     return draw.choice([number + 0.1, -number - 0.1, number * 2 + 1, int(number) + 3, str(number)])
 
 
@@ -70,21 +136,42 @@ def change_text(text: str, draw: random.Random) -> Any:
     at = draw.randrange(len(text) + 1)
     return draw.choice(
         [
-            *(text[:at] + draw.choice("0aZ~é{ \n") + text[at + 1 :], text[:at], text[at:], text + text, text.swapcase()),
+            *(
+                text[:at] + draw.choice("0aZ~é{ \n") + text[at + 1 :],
+                text[:at],
+                text[at:],
+                text + text,
+                text.swapcase(),
+            ),
             *(text[:at] + "\ud800" + text[at:], text[::-1], [text], f" {text}"),
         ]
     )
 
 
 def damage_json(original: Any, draw: random.Random, place: Place | None = None) -> tuple[str, Any]:
-    """Return what was done, and a copy of a JSON value in which one place is changed, removed, renamed, doubled or nested."""
+    """Return what was done, and a copy of a JSON value in which one place is changed, removed,
+    renamed, doubled or nested.
+    """
     value = deepcopy(original)
     place = place or choose_place(value, draw)
     if not place:
         return "the whole value", draw.choice([*HOSTILE, [value], {"a": value}])
     holder, key = find(value, place[:-1]), place[-1]
     old = holder[key]
-    kind = draw.choice(["hostile", "hostile", "similar", "similar", "similar", "remove", "rename", "double", "wrap", "swap"])
+    kind = draw.choice(
+        [
+            "hostile",
+            "hostile",
+            "similar",
+            "similar",
+            "similar",
+            "remove",
+            "rename",
+            "double",
+            "wrap",
+            "swap",
+        ]
+    )
     if kind == "similar" and isinstance(old, bool | int | float | str):
         holder[key] = change_text(old, draw) if isinstance(old, str) else change_number(old, draw)
     elif kind == "remove":
@@ -105,10 +192,25 @@ def damage_json(original: Any, draw: random.Random, place: Place | None = None) 
 
 
 def damage_bytes(content: bytes, draw: random.Random) -> tuple[str, bytes]:
-    """Return what was done, and a file's content that was cut, overwritten, doubled, or encoded in another way."""
+    """Return what was done, and a file's content that was cut, overwritten, doubled, or encoded in
+    another way.
+    """
     at = draw.randrange(len(content) + 1)
     some = draw.choice(
-        [b"\xff", b"\0", b"NaN", b"1e999", b"9" * 400, b"[" * 5000, b'"', b"\n", b",", b"{}", b"\r", b"\xed\xa0\x80"]
+        [
+            b"\xff",
+            b"\0",
+            b"NaN",
+            b"1e999",
+            b"9" * 400,
+            b"[" * 5000,
+            b'"',
+            b"\n",
+            b",",
+            b"{}",
+            b"\r",
+            b"\xed\xa0\x80",
+        ]
     )
     line = content.rfind(b"\n", 0, at) + 1
     end = content.find(b"\n", at) + 1 or len(content)
@@ -134,18 +236,31 @@ def damage_bytes(content: bytes, draw: random.Random) -> tuple[str, bytes]:
 
 
 def repeat_key(text: str, draw: random.Random) -> tuple[str, str]:
-    """Return what was done, and JSON in which one object has a key twice, the second time with another value."""
-    starts = [at for at, character in enumerate(text) if character == "{" and text[at + 1 :].lstrip().startswith('"')]
+    """Return what was done, and JSON in which one object has a key twice, the second time with
+    another value.
+    """
+    starts = [
+        at
+        for at, character in enumerate(text)
+        if character == "{" and text[at + 1 :].lstrip().startswith('"')
+    ]
     if not starts:
         return "no object", text
     at = draw.choice(starts)
     key, end = json.JSONDecoder().raw_decode(text[at + 1 :].lstrip())
     assert end
-    return f"repeat the key {key}", f"{text[: at + 1]}{json.dumps(key)}: {draw.choice(['0', 'null', '[]'])}, {text[at + 1 :]}"
+    return (
+        f"repeat the key {key}",
+        f"{text[: at + 1]}{json.dumps(key)}: {draw.choice(['0', 'null', '[]'])}, {text[at + 1 :]}",
+    )
 
 
-def damage_json_text(text: str, draw: random.Random, place: Place | None = None) -> tuple[str, bytes]:
-    """Return what was done, and a JSON document with another value, a key that is repeated, or damaged bytes."""
+def damage_json_text(
+    text: str, draw: random.Random, place: Place | None = None
+) -> tuple[str, bytes]:
+    """Return what was done, and a JSON document with another value, a key that is repeated, or
+    damaged bytes.
+    """
     drawn = draw.random()
     if drawn < 0.1:
         what, changed = repeat_key(text, draw)
@@ -220,8 +335,9 @@ def try_cases(name: str, number: int, examine: Callable[[random.Random], bool]) 
     Args:
         name: The name of what is tried, from which the cases are drawn.
         number: The number of cases.
-        examine: Called with a seeded source of random numbers; returns whether what it damages was accepted, and raises
-            `WrongError` if the outcome is wrong. Any other exception is a traceback.
+        examine: Called with a seeded source of random numbers; returns whether what it damages was
+            accepted, and raises `WrongError` if the outcome is wrong. Any other exception is a
+            traceback.
     """
     accepted, slowest, failures = 0, 0.0, []
     for case in range(number):
@@ -262,8 +378,12 @@ def _describe(error: BaseException) -> str:
 
 
 def check_ended(ended: Ended, names: Sequence[str]) -> None:
-    """Raise WrongError if a command ended with a traceback, or with an error that names none of the given names."""
+    """Raise WrongError if a command ended with a traceback, or with an error that names none of the
+    given names.
+    """
     if "Traceback" in ended.everything:
         raise WrongError(f"traceback: {ended.everything[-300:]}")
     if ended.status and not any(name in ended.everything for name in names):
-        raise WrongError(f"status {ended.status} without naming {names[0]}: {ended.everything[-300:]!r}")
+        raise WrongError(
+            f"status {ended.status} without naming {names[0]}: {ended.everything[-300:]!r}"
+        )

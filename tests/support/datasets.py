@@ -20,7 +20,8 @@ FILES = {"corpus": "corpus.parquet", "queries": "queries.parquet", "qrels": "qre
 #: Name of the folder of the repository infgrad/PosIR-Benchmark-v1.
 POSIR_FOLDER = "PosIR-Benchmark-v1"
 
-#: Text, question and evidence; one query asks about the first document, two about the second, one about the third.
+#: Text, question and evidence; one query asks about the first document, two about the second, one
+#: about the third.
 TEXTS = {
     "doc_0": "The mill stood by the river. It burned down in 1901.",
     "doc_1": "Ada kept bees. Her brother kept the books. Neither kept secrets.",
@@ -35,19 +36,31 @@ ASKED = {
 }
 
 
-def build_squad(texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str, str, str]] = ASKED) -> dict[str, Any]:
-    """Build SQuAD-format JSON, an article for each text; a span is the first occurrence of the evidence."""
+def build_squad(
+    texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str, str, str]] = ASKED
+) -> dict[str, Any]:
+    """Build SQuAD-format JSON, an article for each text; a span is the first occurrence of the
+    evidence.
+    """
     questions: dict[str, list[dict[str, Any]]] = {name: [] for name in texts}
     for name, (question, document, evidence) in asked.items():
         answers = [{"text": evidence, "answer_start": texts[document].index(evidence)}]
         questions[document].append({"id": name, "question": question, "answers": answers})
     paragraphs = {name: [{"context": text, "qas": questions[name]}] for name, text in texts.items()}
-    return {"data": [{"title": name, "paragraphs": several} for name, several in paragraphs.items()]}
+    return {
+        "data": [{"title": name, "paragraphs": several} for name, several in paragraphs.items()]
+    }
 
 
-def posir_tables(texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str, str, str]] = ASKED) -> Tables:
-    """Build the tables of one domain; a span is the first occurrence of the evidence in its text."""
-    spans = [(texts[document].index(evidence), len(evidence)) for _, document, evidence in asked.values()]
+def posir_tables(
+    texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str, str, str]] = ASKED
+) -> Tables:
+    """Build the tables of one domain; a span is the first occurrence of the evidence in its
+    text.
+    """
+    spans = [
+        (texts[document].index(evidence), len(evidence)) for _, document, evidence in asked.values()
+    ]
     return {
         "corpus": pl.DataFrame({"_id": list(texts), "text": list(texts.values())}),
         "queries": pl.DataFrame(
@@ -60,12 +73,18 @@ def posir_tables(texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str
             }
         ),
         "qrels": pl.DataFrame(
-            {"query-id": list(asked), "corpus-id": [document for _, document, _ in asked.values()], "score": [1] * len(asked)}
+            {
+                "query-id": list(asked),
+                "corpus-id": [document for _, document, _ in asked.values()],
+                "score": [1] * len(asked),
+            }
         ),
     }
 
 
-def write_domain(root: Path, tables: Tables, *, language: str = "eng-Latn", domain: str = "sports") -> Path:
+def write_domain(
+    root: Path, tables: Tables, *, language: str = "eng-Latn", domain: str = "sports"
+) -> Path:
     """Write the given tables of a domain in the PosIR layout; return its folder."""
     folder = root / language / domain
     for name, table in tables.items():
@@ -75,17 +94,28 @@ def write_domain(root: Path, tables: Tables, *, language: str = "eng-Latn", doma
 
 
 def imported(
-    passages: Iterable[Item], output: Path, *, language: str = "eng-Latn", domain: str = "sports", repair: bool = False
+    passages: Iterable[Item],
+    output: Path,
+    *,
+    language: str = "eng-Latn",
+    domain: str = "sports",
+    repair: bool = False,
 ) -> ImportedData:
     """Import passages with the default token count."""
-    return import_passages(passages, Target(language, domain, output), count_tokens=estimate_tokens, repair=repair)
+    return import_passages(
+        passages, Target(language, domain, output), count_tokens=estimate_tokens, repair=repair
+    )
 
 
-def read_back(root: Path, *, language: str = "eng-Latn", domain: str = "sports") -> list[tuple[str, str, str]]:
+def read_back(
+    root: Path, *, language: str = "eng-Latn", domain: str = "sports"
+) -> list[tuple[str, str, str]]:
     """Return question, document and evidence of each query, as the loader reads them."""
     data = read_domain(LocalRepository(root), language, language, domain)
     text, evidence = dict(zip(data.corpus["id"], data.corpus["text"], strict=True)), data.evidence
-    rows = zip(data.queries["text"], evidence.document_ids, evidence.starts, evidence.ends, strict=True)
+    rows = zip(
+        data.queries["text"], evidence.document_ids, evidence.starts, evidence.ends, strict=True
+    )
     return [(asked, text[name], text[name][start:end]) for asked, name, start, end in rows]
 
 
@@ -96,11 +126,16 @@ def write_beir_folder(
     qrels: Iterable[tuple[str | int, ...]],
     further: Iterable[str] = (),
 ) -> Path:
-    """Write a BEIR folder with rows of corpus and queries as given, and query, document, grade and further columns."""
+    """Write a BEIR folder with rows of corpus and queries as given, and query, document, grade and
+    further columns.
+    """
     (folder / "qrels").mkdir(parents=True)
     for name, rows in (("corpus", corpus), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    lines = ["\t".join(("query-id", "corpus-id", "score", *further)), *("\t".join(map(str, row)) for row in qrels)]
+    lines = [
+        "\t".join(("query-id", "corpus-id", "score", *further)),
+        *("\t".join(map(str, row)) for row in qrels),
+    ]
     (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -110,7 +145,13 @@ def write_squad(folder: Path, starts: Iterable[int]) -> None:
     folder.mkdir(parents=True)
     answers = [{"text": ["x"], "answer_start": [start]} for start in starts]
     rows = [
-        {"id": f"q{row}", "title": "", "context": f"{'x' * 400}{row % 7}", "question": f"which {row}", "answers": answer}
+        {
+            "id": f"q{row}",
+            "title": "",
+            "context": f"{'x' * 400}{row % 7}",
+            "question": f"which {row}",
+            "answers": answer,
+        }
         for row, answer in enumerate(answers)
     ]
     for split, part in (("train", rows[:2]), ("validation", rows[2:])):

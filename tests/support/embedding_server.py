@@ -46,12 +46,20 @@ class Served:
 
     texts: str
     answer: Callable[[list[Any], int], Any]
-    """Makes the answer of the vectors, or of those of each document, and the number of tokens that were read."""
+    """Makes the answer of the vectors, or of those of each document, and the number of tokens that
+    were read.
+    """
 
 
 def answer_openai(vectors: list[Any], tokens: int) -> Any:
-    rows = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
-    return {"object": "list", "data": rows, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    rows = [
+        {"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)
+    ]
+    return {
+        "object": "list",
+        "data": rows,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
 
 
 def answer_billed(vectors: list[Any], tokens: int) -> Any:
@@ -60,7 +68,9 @@ def answer_billed(vectors: list[Any], tokens: int) -> Any:
 
 def answer_nested(vectors: list[Any], tokens: int) -> Any:
     """Return what Voyage and Perplexity do for lists of chunks, the last document first."""
-    rows = [{"index": i, "data": answer_openai(inner, 0)["data"]} for i, inner in enumerate(vectors)]
+    rows = [
+        {"index": i, "data": answer_openai(inner, 0)["data"]} for i, inner in enumerate(vectors)
+    ]
     return {"data": rows[::-1], "usage": {"total_tokens": 7 * tokens}}
 
 
@@ -68,23 +78,30 @@ def answer_nested(vectors: list[Any], tokens: int) -> Any:
 ROUTES: dict[str, dict[str, Served]] = {
     "openai": {"/v1/embeddings": Served("input", answer_openai)},
     "tei": {"/embed": Served("inputs", lambda vectors, _: vectors)},
-    "ollama": {"/api/embed": Served("input", lambda vectors, tokens: {"embeddings": vectors, "prompt_eval_count": tokens})},
+    "ollama": {
+        "/api/embed": Served(
+            "input", lambda vectors, tokens: {"embeddings": vectors, "prompt_eval_count": tokens}
+        )
+    },
     "cohere": {
         "/v2/embed": Served(
             "texts",
             lambda vectors, tokens: {
-                "embeddings": {"float": vectors}, "meta": {"billed_units": {"input_tokens": 7 * tokens}}
+                "embeddings": {"float": vectors},
+                "meta": {"billed_units": {"input_tokens": 7 * tokens}},
             },
         )
     },
     "voyage": {
-        "/v1/embeddings": Served("input", answer_billed), "/v1/contextualizedembeddings": Served("inputs", answer_nested)
+        "/v1/embeddings": Served("input", answer_billed),
+        "/v1/contextualizedembeddings": Served("inputs", answer_nested),
     },
     "jina": {"/v1/embeddings": Served("input", answer_billed)},
     "perplexity": {
-        "/v1/embeddings": Served("input", answer_openai), "/v1/contextualizedembeddings": Served("input", answer_nested)
+        "/v1/embeddings": Served("input", answer_openai),
+        "/v1/contextualizedembeddings": Served("input", answer_nested),
     },
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -114,7 +131,9 @@ class EmbeddingServer:
     window: Window = None
     pooling: Pooling = Pooling.COUNT
     noise: float = 0.0
-    """Standard deviation of a vector's entries between two answers, relative to the length of the vector."""
+    """Standard deviation of a vector's entries between two answers, relative to the length of the
+    vector.
+    """
     max_words: int | None = None
     refusal: str = "This model's maximum context length is {limit} tokens"
     """What it says of a text of more, of which `{sent}` is the number."""
@@ -130,7 +149,9 @@ class EmbeddingServer:
     times: list[float] = field(default_factory=list)
     most_in_flight: int = 0
     in_flight: int = 0
-    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False)
+    random: np.random.Generator = field(
+        default_factory=lambda: np.random.default_rng(0), repr=False
+    )
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: str = ""
 
@@ -153,17 +174,25 @@ def embed(text: str, window: Window = None) -> list[float]:
 
 @cache
 def word_vector(word: str) -> NDArray[np.float64]:
-    """Return a random vector for a word, with a component that all words share, as those of real models."""
+    """Return a random vector for a word, with a component that all words share, as those of real
+    models.
+    """
     return np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIMENSIONS) + 0.5
 
 
 def pool(text: str, pooling: Pooling, window: Window, noise: NDArray[np.float64]) -> list[float]:
-    """Return the vector of a text of which so many words are read, with noise relative to its length, shape (DIMENSIONS,)."""
+    """Return the vector of a text of which so many words are read, with noise relative to its
+    length, shape (DIMENSIONS,).
+    """
     if pooling is Pooling.COUNT:
         vector = np.array(embed(text, window))
     else:
         words = np.array([word_vector(word) for word in select(text.split(), window)])
-        weights = np.exp(words @ words[0] / np.sqrt(DIMENSIONS)) if pooling is Pooling.CLS else np.ones(len(words))
+        weights = (
+            np.exp(words @ words[0] / np.sqrt(DIMENSIONS))
+            if pooling is Pooling.CLS
+            else np.ones(len(words))
+        )
         mean = (weights / weights.sum()) @ words
         vector = np.tanh(words[0] + mean) if pooling is Pooling.CLS else mean
     return [float(entry) for entry in vector + noise * np.linalg.norm(vector) / np.sqrt(DIMENSIONS)]
@@ -171,8 +200,15 @@ def pool(text: str, pooling: Pooling, window: Window, noise: NDArray[np.float64]
 
 def add_context(documents: list[list[str]], vectors: list[list[float]]) -> list[list[float]]:
     """Return the vectors of chunks plus half of that of their document."""
-    whole = [pool(" ".join(chunks), Pooling.COUNT, None, np.zeros(DIMENSIONS)) for chunks in documents for _ in chunks]
-    return [list(np.array(vector) + 0.5 * np.array(context)) for vector, context in zip(vectors, whole, strict=True)]
+    whole = [
+        pool(" ".join(chunks), Pooling.COUNT, None, np.zeros(DIMENSIONS))
+        for chunks in documents
+        for _ in chunks
+    ]
+    return [
+        list(np.array(vector) + 0.5 * np.array(context))
+        for vector, context in zip(vectors, whole, strict=True)
+    ]
 
 
 class Server(ThreadingHTTPServer):
@@ -217,12 +253,24 @@ class Handler(BaseHTTPRequestHandler):
         texts = [text for chunks in documents for text in chunks]
         if state.key is not None and given != state.key:
             failure = failure or Failure(401, message=f"Incorrect API key provided: {given}")
-        elif not served or (state.kind != "tei" and request.get("model") != state.model) or sent is None:
-            failure = failure or Failure(404, message=f"The model {request.get('model')} does not exist at {self.path}")
+        elif (
+            not served
+            or (state.kind != "tei" and request.get("model") != state.model)
+            or sent is None
+        ):
+            failure = failure or Failure(
+                404, message=f"The model {request.get('model')} does not exist at {self.path}"
+            )
         elif refused := state.check(request):
             failure = failure or Failure(400, message=refused)
-        elif state.max_words and (longest := max(len(text.split()) + state.special for text in texts)) > state.max_words:
-            failure = failure or Failure(400, message=state.refusal.format(limit=state.max_words, sent=longest))
+        elif (
+            state.max_words
+            and (longest := max(len(text.split()) + state.special for text in texts))
+            > state.max_words
+        ):
+            failure = failure or Failure(
+                400, message=state.refusal.format(limit=state.max_words, sent=longest)
+            )
         failure = failure or state.fail(texts)
         if failure:
             self.fail(failure)
@@ -233,7 +281,9 @@ class Handler(BaseHTTPRequestHandler):
             state.requests.append(request)
             noise = state.noise * state.random.standard_normal((len(texts), DIMENSIONS))
         window = state.window - state.special if isinstance(state.window, int) else state.window
-        read = [pool(text, state.pooling, window, row) for text, row in zip(texts, noise, strict=True)]
+        read = [
+            pool(text, state.pooling, window, row) for text, row in zip(texts, noise, strict=True)
+        ]
         read = state.mix(texts, read)
         if request.get("late_chunking") or (sent is not texts and served.answer is answer_nested):
             read = add_context([texts] if request.get("late_chunking") else documents, read)
@@ -256,7 +306,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
         body = (content if isinstance(content, str) else json.dumps(content)).encode()
-        sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
+        sent = {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            **(headers or {}),
+        }
         if self.server.state.rewrite:
             status, sent, body = self.server.state.rewrite(status, sent, body)
         self.send_response(status)
@@ -268,7 +322,9 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serve(handler: type[BaseHTTPRequestHandler], state: Any = None) -> Iterator[str]:
-    """Run a server on a free port of this machine; yield its address, which the state is given as `url`."""
+    """Run a server on a free port of this machine; yield its address, which the state is given as
+    `url`.
+    """
     http = Server(("127.0.0.1", 0), handler)
     http.handle_error = lambda *_: None  # type: ignore[method-assign]
     address = f"http://127.0.0.1:{http.server_port}"

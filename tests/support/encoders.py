@@ -36,9 +36,13 @@ class RecordingTransformer(SentenceTransformer):
 
 
 class RecordingEncoder:
-    """An encoder unknown to mteb and posir: a text's vector counts the characters of the text and of the task's names."""
+    """An encoder unknown to mteb and posir: a text's vector counts the characters of the text and
+    of the task's names.
+    """
 
-    def __init__(self, model_name: str = "test/encoder", revision: str | None = "1", **_: Any) -> None:
+    def __init__(
+        self, model_name: str = "test/encoder", revision: str | None = "1", **_: Any
+    ) -> None:
         self.mteb_model_meta = ModelMeta.create_empty({"name": model_name, "revision": revision})
         self.prefix = ""
         self._encoded: list[str] = []
@@ -48,11 +52,18 @@ class RecordingEncoder:
         """All encoded texts, in order."""
         return self._encoded
 
-    def encode(self, inputs: Any, *, task_metadata: Any, hf_subset: str, prompt_type: Any = None, **_: Any) -> Any:
+    def encode(
+        self, inputs: Any, *, task_metadata: Any, hf_subset: str, prompt_type: Any = None, **_: Any
+    ) -> Any:
         texts = [text for batch in inputs for text in batch["text"]]
         self._encoded += texts
         context = f"{self.prefix}{task_metadata.name}{hf_subset}{prompt_type}"
-        return self.vectors([np.bincount(np.frombuffer((context + text).encode(), np.uint8), minlength=256) for text in texts])
+        return self.vectors(
+            [
+                np.bincount(np.frombuffer((context + text).encode(), np.uint8), minlength=256)
+                for text in texts
+            ]
+        )
 
     def vectors(self, counts: list[Any]) -> Any:
         """Convert character counts to embeddings."""
@@ -70,7 +81,9 @@ class RecordingEncoder:
 
 def damage(file: Path, row: int) -> None:
     """Corrupt one embedding of a file, as a failing disk does."""
-    offset = file.read_bytes().index(np.ascontiguousarray(read_embeddings(file).rows[row]).tobytes())
+    offset = file.read_bytes().index(
+        np.ascontiguousarray(read_embeddings(file).rows[row]).tobytes()
+    )
     with file.open("rb+") as opened:
         opened.seek(offset)
         opened.write(b"\xff")

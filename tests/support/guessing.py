@@ -1,4 +1,6 @@
-"""A search model with random scores, and its results as mteb writes them: real result files in half a second."""
+"""A search model with random scores, and its results as mteb writes them: real result files in half
+a second.
+"""
 
 import random
 from collections.abc import Iterable
@@ -12,10 +14,16 @@ MODEL, REVISION = "org/guessing", "f" * 40
 
 
 class GuessingModel:
-    """Retrieves random documents, mostly of the first third of the corpus; its metadata has a window of 256 tokens."""
+    """Retrieves random documents, mostly of the first third of the corpus; its metadata has a
+    window of 256 tokens.
+    """
 
-    def __init__(self, name: str = MODEL, revision: str = REVISION, window: int | None = 256, seed: int = 0) -> None:
-        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision, "max_tokens": window})
+    def __init__(
+        self, name: str = MODEL, revision: str = REVISION, window: int | None = 256, seed: int = 0
+    ) -> None:
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {"name": name, "revision": revision, "max_tokens": window}
+        )
         self.random = random.Random(seed)
 
     def index(self, corpus, **_):

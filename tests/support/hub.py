@@ -1,4 +1,5 @@
-"""A fake Hub: the part of the Hugging Face Hub's HTTP interface that reads and changes repositories.
+"""A fake Hub: the part of the Hugging Face Hub's HTTP interface that reads and changes
+repositories.
 
 It can be made to fail: `hub.failures.append(Failure("commit", status=503))`.
 """
@@ -20,8 +21,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.support import embedding_server
 
-API = re.compile(r"/api/(?P<kind>datasets|models|spaces)/(?P<repo>[^/]+/[^/]+)(?:/(?P<operation>[^/]+)(?:/(?P<rest>.+))?)?")
-FILE = re.compile(r"/(?:(?P<kind>datasets|spaces)/)?(?P<repo>[^/]+/[^/]+)/(?P<operation>resolve)/(?P<rest>.+)")
+API = re.compile(
+    r"/api/(?P<kind>datasets|models|spaces)/(?P<repo>[^/]+/[^/]+)(?:/(?P<operation>[^/]+)(?:/(?P<rest>.+))?)?"
+)
+FILE = re.compile(
+    r"/(?:(?P<kind>datasets|spaces)/)?(?P<repo>[^/]+/[^/]+)/(?P<operation>resolve)/(?P<rest>.+)"
+)
 #: Discussions per page.
 PAGE = 2
 
@@ -93,7 +98,9 @@ class Store:
         pull.status = "merged"
 
     def change(self, files: Mapping[str, bytes], deleted: Collection[str] = ()) -> str:
-        self.main = {path: content for path, content in self.main.items() if path not in deleted} | dict(files)
+        self.main = {
+            path: content for path, content in self.main.items() if path not in deleted
+        } | dict(files)
         self.commits.append(git_hash(repr((len(self.commits), sorted(files))).encode()))
         return self.commits[-1]
 
@@ -112,7 +119,9 @@ class Failure:
     """Respond with this status; the body echoes the client's Authorization header."""
     headers: Mapping[str, str] = field(default_factory=dict)
     drop: Literal["before", "after", "halfway", "late"] | None = None
-    """Close the connection before the operation, after it, within the response, or defer it to the next such request."""
+    """Close the connection before the operation, after it, within the response, or defer it to the
+    next such request.
+    """
     times: int = 1
     meeting: Callable[[], object] = lambda: None
     """Called first, such as a barrier's `wait`."""
@@ -147,7 +156,9 @@ class Answer:
 
 
 def as_json(value: object, status: int = 200, **headers: str) -> Answer:
-    return Answer(json.dumps(value).encode(), status, {"Content-Type": "application/json", **headers})
+    return Answer(
+        json.dumps(value).encode(), status, {"Content-Type": "application/json", **headers}
+    )
 
 
 def missing(what: str) -> Answer:
@@ -169,13 +180,21 @@ class Handler(BaseHTTPRequestHandler):
         self.hub.requests.append((self.command, operation))
         failure = self.hub.failure(operation) or Failure(operation)
         failure.meeting()
-        repository = self.hub.repositories.get((asked["kind"] or "models", asked["repo"])) if asked else None
+        repository = (
+            self.hub.repositories.get((asked["kind"] or "models", asked["repo"])) if asked else None
+        )
 
         def act():
             with self.hub.lock:
                 if operation == "create":
                     return self.create(json.loads(body))
-                return self.answer(repository, operation, unquote(asked["rest"] or "main"), parse_qs(parts.query), body)
+                return self.answer(
+                    repository,
+                    operation,
+                    unquote(asked["rest"] or "main"),
+                    parse_qs(parts.query),
+                    body,
+                )
 
         if failure.status:
             echo = {"error": f"asked with {self.headers.get('Authorization')}"}
@@ -218,7 +237,9 @@ class Handler(BaseHTTPRequestHandler):
         if operation == "resolve":
             if path not in files:
                 return missing("Entry")
-            return Answer(files[path], headers={"X-Repo-Commit": commit, "ETag": f'"{git_hash(files[path])}"'})
+            return Answer(
+                files[path], headers={"X-Repo-Commit": commit, "ETag": f'"{git_hash(files[path])}"'}
+            )
         if operation == "revision":
             siblings = [{"rfilename": path} for path in files]
             return as_json({"id": repository.repo_id, "sha": commit, "siblings": siblings})
@@ -242,20 +263,28 @@ class Handler(BaseHTTPRequestHandler):
         values = [line["value"] for line in lines[1:] if line["key"] == "file"]
         files = {value["path"]: base64.b64decode(value["content"]) for value in values}
         deleted = {line["value"]["path"] for line in lines[1:] if line["key"] == "deletedFile"}
-        page = f"{self.hub.url}/{'' if repository.kind == 'models' else repository.kind + '/'}{repository.repo_id}"
+        page = f"{self.hub.url}/{'' if repository.kind == 'models' else repository.kind + '/'}{repository.repo_id}"  # noqa: E501
         if create_pr:
             pull = repository.propose(header["summary"], header["description"], files)
             oid, where = pull.commit, {"pullRequestUrl": f"{page}/discussions/{pull.number}"}
         elif header.get("parentCommit", parent) != parent:
-            return Answer(b'{"error": "A commit has happened since. Please refresh and try again."}', 412)
+            return Answer(
+                b'{"error": "A commit has happened since. Please refresh and try again."}', 412
+            )
         else:
             oid, where = repository.change(files, deleted), {}
         return as_json({"commitUrl": f"{page}/commit/{oid}", "commitOid": oid, **where})
 
     def discuss(self, repository, rest, query, body):
         if rest == "main":
-            statuses = {"all": None, "open": ("open", "draft"), "closed": ("closed", "merged")}[query.get("status", ["all"])[0]]
-            shown = [pull for pull in reversed(repository.pulls) if statuses is None or pull.status in statuses]
+            statuses = {"all": None, "open": ("open", "draft"), "closed": ("closed", "merged")}[
+                query.get("status", ["all"])[0]
+            ]
+            shown = [
+                pull
+                for pull in reversed(repository.pulls)
+                if statuses is None or pull.status in statuses
+            ]
             start = int(query["p"][0]) * PAGE
             rows = [discussion(repository, pull) for pull in shown[start : start + PAGE]]
             return as_json({"discussions": rows, "count": len(shown), "start": start})
@@ -267,7 +296,13 @@ class Handler(BaseHTTPRequestHandler):
         assert operation == "status"
         pull.status = json.loads(body)["status"]
         data = {"status": pull.status}
-        event = {"id": "1", "type": "status-change", "createdAt": NOW, "author": {"name": "me"}, "data": data}
+        event = {
+            "id": "1",
+            "type": "status-change",
+            "createdAt": NOW,
+            "author": {"name": "me"},
+            "data": data,
+        }
         return as_json({"newStatus": event})
 
     def reply(self, answer, *, halfway=False):

@@ -1,4 +1,6 @@
-"""Documents made of paragraphs that people wrote questions about, and what people would answer: the truth for `posir build`."""
+"""Documents made of paragraphs that people wrote questions about, and what people would answer: the
+truth for `posir build`.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -49,26 +51,40 @@ class Truth:
         for document in self.documents:
             for question in document.questions:
                 for text in filter(None, {question.text, question.in_other_language}):
-                    self.by_question.setdefault(" ".join(text.split()), []).append((document, question))
+                    self.by_question.setdefault(" ".join(text.split()), []).append(
+                        (document, question)
+                    )
 
-    def find(self, text: str, document: str | None = None) -> tuple[HumanDocument, HumanQuestion] | None:
-        """Return the human question in a text, which may have words before it, about a document if there are several."""
+    def find(
+        self, text: str, document: str | None = None
+    ) -> tuple[HumanDocument, HumanQuestion] | None:
+        """Return the human question in a text, which may have words before it, about a document if
+        there are several.
+        """
         bare = " ".join(text.split())
         starts = (0, *(place + 2 for place in range(len(bare)) if bare.startswith(": ", place)))
         items = (item for start in starts for item in self.by_question.get(bare[start:], []))
         return next((item for item in items if document is None or item[0].id == document), None)
 
     def has_answer(self, question: str, document: str, evidence: str) -> bool:
-        """Return whether a question is a person's about this document, and a text has its answer, but for white space."""
+        """Return whether a question is a person's about this document, and a text has its answer,
+        but for white space.
+        """
         answers = [
-            about.text[entry.start : entry.end] for about, entry in self.by_question.get(question, []) if about.id == document
+            about.text[entry.start : entry.end]
+            for about, entry in self.by_question.get(question, [])
+            if about.id == document
         ]
         return any("".join(answer.split()) in "".join(evidence.split()) for answer in answers)
 
     def is_right(self, question: str, document: str, start: int, end: int) -> bool:
-        """Return whether a question is a person's about this document, and a span has its answer in the same third."""
+        """Return whether a question is a person's about this document, and a span has its answer in
+        the same third.
+        """
         return any(
-            start <= asked.start and asked.end <= end and made.third(HumanQuestion("", "", start, end)) == made.third(asked)
+            start <= asked.start
+            and asked.end <= end
+            and made.third(HumanQuestion("", "", start, end)) == made.third(asked)
             for made, asked in self.by_question.get(question, [])
             if made.id == document and asked.text.strip() == question
         )
@@ -82,7 +98,9 @@ def mini_documents(least: int = 600) -> list[HumanDocument]:
             document.text,
             tuple(
                 HumanQuestion(f"{document.id}-{row}", text, *span)
-                for row, (text, span) in enumerate(zip(document.questions, document.spans, strict=True))
+                for row, (text, span) in enumerate(
+                    zip(document.questions, document.spans, strict=True)
+                )
             ),
         )
         for document in read_documents()
@@ -90,20 +108,30 @@ def mini_documents(least: int = 600) -> list[HumanDocument]:
     ]
 
 
-def squad_documents(file: Path, paragraphs: int = 5, translated: Path | None = None) -> list[HumanDocument]:
+def squad_documents(
+    file: Path, paragraphs: int = 5, translated: Path | None = None
+) -> list[HumanDocument]:
     """Return documents of that many paragraphs of one article each, from a file in SQuAD format."""
-    others = {question["id"]: question["question"] for _, paragraph in _paragraphs(translated) for question in paragraph["qas"]}
+    others = {
+        question["id"]: question["question"]
+        for _, paragraph in _paragraphs(translated)
+        for question in paragraph["qas"]
+    }
     documents = []
     for article, members in _articles(file).items():
         count = max(1, len(members) // paragraphs)
         for number in range(count):
             stop = (number + 1) * paragraphs if number + 1 < count else len(members)
-            documents.append(_join(f"{article}-{number}", members[number * paragraphs : stop], others))
+            documents.append(
+                _join(f"{article}-{number}", members[number * paragraphs : stop], others)
+            )
     return documents
 
 
 def overlapping_documents(file: Path, articles: int) -> list[HumanDocument]:
-    """Return two documents per article of two paragraphs each, of which one is in both: its questions have two answers."""
+    """Return two documents per article of two paragraphs each, of which one is in both: its
+    questions have two answers.
+    """
     return [
         _join(f"{article}-{start}", members[start : start + 2], {})
         for article, members in _articles(file).items()
@@ -115,32 +143,45 @@ def overlapping_documents(file: Path, articles: int) -> list[HumanDocument]:
 def parallel_documents(
     file: Path, translated: Path, codes: tuple[str, str], paragraphs: int = 4
 ) -> tuple[list[HumanDocument], list[HumanDocument], dict[str, str]]:
-    """Return documents, their human translations, and the translation of each sentence and question.
+    """Return documents, their human translations, and the translation of each sentence and
+    question.
 
-    Only paragraphs whose translators kept the order of sentences are used: as many sentences, and each answer in the same one.
+    Only paragraphs whose translators kept the order of sentences are used: as many sentences, and
+    each answer in the same one.
     """
     both: tuple[list[dict], list[dict]] = [], []
     texts: dict[str, str] = {}
     for (_, here), (_, there) in zip(_paragraphs(file), _paragraphs(translated), strict=True):
-        spans = [find_sentences(value["context"], code) for value, code in zip((here, there), codes, strict=True)]
+        spans = [
+            find_sentences(value["context"], code)
+            for value, code in zip((here, there), codes, strict=True)
+        ]
         if _sentences_with_answers(here, spans[0]) == _sentences_with_answers(there, spans[1]):
             sentences = [
                 [" ".join(value["context"][span.start : span.end].split()) for span in result]
                 for value, result in zip((here, there), spans, strict=True)
             ]
             texts |= dict(zip(*sentences, strict=True))
-            texts |= {_question(question): _question(other) for question, other in zip(here["qas"], there["qas"], strict=True)}
+            texts |= {
+                _question(question): _question(other)
+                for question, other in zip(here["qas"], there["qas"], strict=True)
+            }
             both[0].append(here)
             both[1].append(there)
     documents, translations = (
-        [_join(f"p{start}", members[start : start + paragraphs], {}) for start in range(0, len(members), paragraphs)]
+        [
+            _join(f"p{start}", members[start : start + paragraphs], {})
+            for start in range(0, len(members), paragraphs)
+        ]
         for members in both
     )
     return documents, translations, texts
 
 
 def _sentences_with_answers(paragraph: dict, sentences: Sequence[Span]) -> tuple[int, list[int]]:
-    """Return the number of sentences, and for each question that of the sentence in which its answer begins."""
+    """Return the number of sentences, and for each question that of the sentence in which its
+    answer begins.
+    """
     starts = [question["answers"][0]["answer_start"] for question in paragraph["qas"]]
     return len(sentences), [sum(span.start <= start for span in sentences) for start in starts]
 
@@ -150,12 +191,16 @@ def _question(row: dict) -> str:
 
 
 def jaquad_documents(folder: Path, files: int = 3, paragraphs: int = 4) -> list[HumanDocument]:
-    """Return documents from the first files of a folder in SQuAD format, without questions that speak of the document."""
+    """Return documents from the first files of a folder in SQuAD format, without questions that
+    speak of the document.
+    """
     return [
         replace(
             document,
             id=f"{file.stem}-{document.id}",
-            questions=tuple(question for question in document.questions if "この文書" not in question.text),
+            questions=tuple(
+                question for question in document.questions if "この文書" not in question.text
+            ),
         )
         for file in sorted(folder.glob("*.json"))[:files]
         for document in squad_documents(file, paragraphs)
@@ -185,13 +230,17 @@ def _join(name: str, paragraphs: Sequence[dict], others: dict[str, str]) -> Huma
             answer = question["answers"][0]
             start = len(text) + answer["answer_start"]
             key, end = question["id"], start + len(answer["text"])
-            questions.append(HumanQuestion(str(key), _question(question), start, end, others.get(key, "")))
+            questions.append(
+                HumanQuestion(str(key), _question(question), start, end, others.get(key, ""))
+            )
         text += paragraph["context"]
     return HumanDocument(name, text, tuple(questions))
 
 
 def write_documents(folder: Path, documents: Iterable[HumanDocument]) -> Path:
-    """Write each document as a text file, with a byte-order mark: some texts begin with one of their own."""
+    """Write each document as a text file, with a byte-order mark: some texts begin with one of
+    their own.
+    """
     folder.mkdir(parents=True)
     for document in documents:
         (folder / f"{document.id}.txt").write_text(document.text, encoding="utf-8-sig")

@@ -1,7 +1,9 @@
-"""A server with the OpenAI-compatible chat API that answers with what people wrote, and fails as real models do.
+"""A server with the OpenAI-compatible chat API that answers with what people wrote, and fails as
+real models do.
 
-It knows the documents of a `Truth`, and gets them back in the prompts of `posir build`. How it fails with a request depends
-on the request alone, so a build that is killed and continued meets the same failures.
+It knows the documents of a `Truth`, and gets them back in the prompts of `posir build`. How it
+fails with a request depends on the request alone, so a build that is killed and continued meets the
+same failures.
 """
 
 import hashlib
@@ -19,16 +21,37 @@ from typing import Any
 from tests.support.embedding_server import Handler, serve
 from tests.support.human_answers import HumanDocument, HumanQuestion, Truth
 
-#: Rates of failures as of a good model; set others with `rates`. Those of transport are of requests that fail once.
+#: Rates of failures as of a good model; set others with `rates`. Those of transport are of requests
+#: that fail once.
 RATES = {
-    "rate limit": 0.03, "server error": 0.02, "dropped connection": 0.01, "time-out": 0.0, "prose around JSON": 0.06,
-    "cut JSON": 0.03, "refusal": 0.03, "wrong fields": 0.01, "names the position": 0.04, "refers to the text": 0.02,
-    "another language": 0.04, "duplicate": 0.03, "unanswerable question": 0.05, "question about another third": 0.04,
-    "paraphrased quote": 0.04, "doubled quote": 0.02, "changed number": 0.03, "changed negation": 0.01,
-    "answer from another part": 0.04, "wrong sentence number": 0.01, "evidence for the unanswerable": 0.2,
-    "wrong grade": 0.01, "wrong verdict": 0.01, "prefix": 0.05, "untranslated": 0.03, "missing sentence": 0.02,
+    "rate limit": 0.03,
+    "server error": 0.02,
+    "dropped connection": 0.01,
+    "time-out": 0.0,
+    "prose around JSON": 0.06,
+    "cut JSON": 0.03,
+    "refusal": 0.03,
+    "wrong fields": 0.01,
+    "names the position": 0.04,
+    "refers to the text": 0.02,
+    "another language": 0.04,
+    "duplicate": 0.03,
+    "unanswerable question": 0.05,
+    "question about another third": 0.04,
+    "paraphrased quote": 0.04,
+    "doubled quote": 0.02,
+    "changed number": 0.03,
+    "changed negation": 0.01,
+    "answer from another part": 0.04,
+    "wrong sentence number": 0.01,
+    "evidence for the unanswerable": 0.2,
+    "wrong grade": 0.01,
+    "wrong verdict": 0.01,
+    "prefix": 0.05,
+    "untranslated": 0.03,
+    "missing sentence": 0.02,
     "same words": 0.1,
-}  # fmt: skip
+}
 NO_FAILURES = dict.fromkeys(RATES, 0.0)
 #: Words of context on either side of an answer in a quote, and characters at most.
 CONTEXT_WORDS, LONGEST_CONTEXT = 4, 40
@@ -123,25 +146,37 @@ class Answers:
 
     def ask_positional(self, call: ChatCall) -> Any:
         document = self.state.truth.by_text[call.part("document")]
-        third = {"first": 0, "middle": 1, "last": 2}[call.line("Part that the questions are about").split()[1]]
+        third = {"first": 0, "middle": 1, "last": 2}[
+            call.line("Part that the questions are about").split()[1]
+        ]
         return self._questions(call, document, [third])
 
     def ask_chunk(self, call: ChatCall) -> Any:
         chunk = call.part("excerpt")
-        document = next(document for document in self.state.truth.documents if chunk in document.text)
+        document = next(
+            document for document in self.state.truth.documents if chunk in document.text
+        )
         inside = self._inside(document, chunk)[: self._limit(call)]
         return {"questions": [self._as_question(document, question) for question in inside]}
 
     def _inside(self, document: HumanDocument, part: str) -> list[HumanQuestion]:
         """Return the questions whose answers are in a part of a document."""
         place = document.text.find(part)
-        return [asked for asked in document.questions if place <= asked.start and asked.end <= place + len(part)]
+        return [
+            asked
+            for asked in document.questions
+            if place <= asked.start and asked.end <= place + len(part)
+        ]
 
     def summarize(self, call: ChatCall) -> Any:
         return {"summary": " ".join(call.part("document").split()[:60])}
 
     def choose_persona(self, call: ChatCall) -> Any:
-        return {"persona": call.random(0).randint(1, 5), "difficulty": "university", "query_length": "medium"}
+        return {
+            "persona": call.random(0).randint(1, 5),
+            "difficulty": "university",
+            "query_length": "medium",
+        }
 
     def ask_persona(self, call: ChatCall) -> Any:
         document = self.state.truth.by_text[call.part("document")]
@@ -149,13 +184,23 @@ class Answers:
         if not inside:
             return {"query": "", "answer": "", "reasoning": "Nothing is asked."}
         choice = call.random(0).choice(inside)
-        return {"query": choice.text, "answer": document.text[choice.start : choice.end], "reasoning": "The segment says so."}
+        return {
+            "query": choice.text,
+            "answer": document.text[choice.start : choice.end],
+            "reasoning": "The segment says so.",
+        }
 
     def _limit(self, call: ChatCall) -> int:
         return int(re.findall(r"\d+", call.line("Number of questions"))[0])
 
-    def _as_question(self, document: HumanDocument, first: HumanQuestion, text: str | None = None) -> dict[str, str]:
-        return {"question": text or first.text, "answer": document.text[first.start : first.end], "type": "other"}
+    def _as_question(
+        self, document: HumanDocument, first: HumanQuestion, text: str | None = None
+    ) -> dict[str, str]:
+        return {
+            "question": text or first.text,
+            "answer": document.text[first.start : first.end],
+            "type": "other",
+        }
 
     def _questions(self, call: ChatCall, document: HumanDocument, thirds: list[int]) -> Any:
         state, chosen = self.state, call.random(self.state.seed, "questions")
@@ -170,7 +215,9 @@ class Answers:
             elif choice.in_other_language and state.draw(call, "another language", choice.id):
                 text = choice.in_other_language
             elif state.draw(call, "unanswerable question", choice.id):
-                other = chosen.choice([other for other in state.truth.documents if other.id != document.id])
+                other = chosen.choice(
+                    [other for other in state.truth.documents if other.id != document.id]
+                )
                 values.append(self._as_question(other, chosen.choice(other.questions)))
                 continue
             elif state.draw(call, "question about another third", choice.id):
@@ -183,7 +230,9 @@ class Answers:
 
     def locate(self, call: ChatCall) -> Any:
         state = self.state
-        lines = [re.fullmatch(r"\[(\d+)\] (.*)", line) for line in call.part("document").split("\n")]
+        lines = [
+            re.fullmatch(r"\[(\d+)\] (.*)", line) for line in call.part("document").split("\n")
+        ]
         sentences = [line[2] for line in lines if line]
         shown = bare("".join(sentences))
         result = state.truth.find(call.line("Question"))
@@ -201,9 +250,16 @@ class Answers:
     def _evidence(self, number: int, quote: str) -> dict[str, Any]:
         return {"first_sentence": number, "last_sentence": number, "quote": quote}
 
-    def _quote(self, document: HumanDocument, question: HumanQuestion, sentences: list[str]) -> tuple[int, str]:
-        """Return the sentence where an answer begins, and the answer with some words around it, within the sentence."""
-        before, length = len(bare(document.text[: question.start])), len(bare(document.text[question.start : question.end]))
+    def _quote(
+        self, document: HumanDocument, question: HumanQuestion, sentences: list[str]
+    ) -> tuple[int, str]:
+        """Return the sentence where an answer begins, and the answer with some words around it,
+        within the sentence.
+        """
+        before, length = (
+            len(bare(document.text[: question.start])),
+            len(bare(document.text[question.start : question.end])),
+        )
         for row, sentence in enumerate(sentences):
             places = [place for place, character in enumerate(sentence) if not character.isspace()]
             if before < len(places):
@@ -211,30 +267,54 @@ class Answers:
                 left = " ".join(sentence[:start].split(" ")[-CONTEXT_WORDS - 1 :])
                 right = " ".join(sentence[end:].split(" ")[: CONTEXT_WORDS + 1])
                 # As much of a text without spaces; no model cuts a number.
-                left = left if len(left) <= LONGEST_CONTEXT else re.sub(r"^[\d.,]+", "", left[-LONGEST_CONTEXT:])
-                right = right if len(right) <= LONGEST_CONTEXT else re.sub(r"[\d.,]+$", "", right[:LONGEST_CONTEXT])
+                left = (
+                    left
+                    if len(left) <= LONGEST_CONTEXT
+                    else re.sub(r"^[\d.,]+", "", left[-LONGEST_CONTEXT:])
+                )
+                right = (
+                    right
+                    if len(right) <= LONGEST_CONTEXT
+                    else re.sub(r"[\d.,]+$", "", right[:LONGEST_CONTEXT])
+                )
                 return row, f"{left}{sentence[start:end]}{right}".strip()
             before -= len(places)
         raise AssertionError((question, sentences))
 
-    def _spoil(self, call: ChatCall, evidence: dict[str, Any], sentences: list[str], chosen: random.Random) -> list[dict]:
+    def _spoil(
+        self, call: ChatCall, evidence: dict[str, Any], sentences: list[str], chosen: random.Random
+    ) -> list[dict]:
         state, quote = self.state, evidence["quote"]
         digits = re.search(r"\d", quote)
         if state.draw(call, "paraphrased quote"):
-            return [evidence | {"quote": " ".join(sorted(quote.split(), key=str.lower, reverse=True)) + " indeed"}]
+            return [
+                evidence
+                | {
+                    "quote": " ".join(sorted(quote.split(), key=str.lower, reverse=True))
+                    + " indeed"
+                }
+            ]
         if state.draw(call, "doubled quote"):
             other = chosen.randrange(len(sentences))
             return [evidence, self._evidence(other + 1, sentences[other])]
         if digits and state.draw(call, "changed number"):
-            return [evidence | {"quote": quote.replace(digits[0], str((int(digits[0]) + 1) % 10), 1)}]
+            return [
+                evidence | {"quote": quote.replace(digits[0], str((int(digits[0]) + 1) % 10), 1)}
+            ]
         if state.draw(call, "changed negation"):
             words = quote.split()
-            return [evidence | {"quote": " ".join([*words[: len(words) // 2], "not", *words[len(words) // 2 :]])}]
+            return [
+                evidence
+                | {"quote": " ".join([*words[: len(words) // 2], "not", *words[len(words) // 2 :]])}
+            ]
         if state.draw(call, "answer from another part"):
             other = (evidence["first_sentence"] + len(sentences) // 2) % len(sentences)
             return [self._evidence(other + 1, sentences[other])]
         if state.draw(call, "wrong sentence number"):
-            return [evidence | {"first_sentence": len(sentences) + 7, "last_sentence": len(sentences) + 7}]
+            return [
+                evidence
+                | {"first_sentence": len(sentences) + 7, "last_sentence": len(sentences) + 7}
+            ]
         return [evidence]
 
     def _answers(self, call: ChatCall) -> bool:
@@ -252,17 +332,24 @@ class Answers:
     def relevance(self, call: ChatCall) -> Any:
         chosen = call.random(self.state.seed, "grade")
         answers = self._answers(call) != self.state.draw(call, "wrong grade")
-        return {"relevance": chosen.choice([4, 4, 4, 3]) if answers else chosen.choice([0, 1, 1, 2])}
+        return {
+            "relevance": chosen.choice([4, 4, 4, 3]) if answers else chosen.choice([0, 1, 1, 2])
+        }
 
     def answerable(self, call: ChatCall) -> Any:
         answers = self._answers(call) != self.state.draw(call, "wrong verdict")
-        return {"reasoning": "The text says so." if answers else "The text does not say.", "answer": "yes" if answers else "no"}
+        return {
+            "reasoning": "The text says so." if answers else "The text does not say.",
+            "answer": "yes" if answers else "no",
+        }
 
     def translate_sentences(self, call: ChatCall) -> Any:
         state = self.state
         assert state.translate
         numbered = re.findall(r"^\[(\d+)\] (.*)$", call.user, re.MULTILINE)
-        values = [{"number": int(number), "text": state.translate(text)} for number, text in numbered]
+        values = [
+            {"number": int(number), "text": state.translate(text)} for number, text in numbered
+        ]
         if state.draw(call, "untranslated"):
             values = [{"number": int(number), "text": text} for number, text in numbered]
         if state.draw(call, "prefix"):
@@ -280,13 +367,19 @@ class Answers:
     def other_words(self, call: ChatCall) -> Any:
         """Ask with every word written backward, or with the words themselves."""
         words = call.part("sentence").split()
-        return {"question": " ".join(words if self.state.draw(call, "same words") else [word[::-1] for word in words])}
+        return {
+            "question": " ".join(
+                words if self.state.draw(call, "same words") else [word[::-1] for word in words]
+            )
+        }
 
     def translate_question(self, call: ChatCall) -> Any:
         assert self.state.translate
         text = call.user.partition("\n\n")[2]
         translated = text if self.state.draw(call, "untranslated") else self.state.translate(text)
-        return {"text": f"Translation: {translated}" if self.state.draw(call, "prefix") else translated}
+        return {
+            "text": f"Translation: {translated}" if self.state.draw(call, "prefix") else translated
+        }
 
 
 def write_answer(state: LanguageModelServer, call: ChatCall) -> tuple[str, str]:
@@ -299,7 +392,10 @@ def write_answer(state: LanguageModelServer, call: ChatCall) -> tuple[str, str]:
     if state.draw(call, "cut JSON"):
         return text[: len(text) * 2 // 3], "length"
     if state.draw(call, "prose around JSON"):
-        return f"Sure! Here is the JSON:\n```json\n{text}\n```\nLet me know if you need more.", "stop"
+        return (
+            f"Sure! Here is the JSON:\n```json\n{text}\n```\nLet me know if you need more.",
+            "stop",
+        )
     return text, "stop"
 
 
@@ -321,7 +417,9 @@ class ChatHandler(Handler):
             self.end_flight()
 
     def end_flight(self) -> None:
-        """Count this request as answered: before the answer is sent, after which the client may send its next request."""
+        """Count this request as answered: before the answer is sent, after which the client may
+        send its next request.
+        """
         with self.server.state.lock:
             self.server.state.in_flight.discard(threading.get_ident())
 
@@ -348,13 +446,23 @@ class ChatHandler(Handler):
         time.sleep(state.seconds)
         text, finish = write_answer(state, call)
         usage = {"prompt_tokens": len(system + user) // 4, "completion_tokens": len(text) // 4}
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": finish,
+        }
         with state.lock:
             state.answered[self.headers.get("Idempotency-Key", digest)] += 1
             state.input_tokens += usage["prompt_tokens"]
             state.output_tokens += usage["completion_tokens"]
         model = state.snapshot or request["model"]
-        content = {"id": "1", "object": "chat.completion", "model": model, "choices": [choice], "usage": usage}
+        content = {
+            "id": "1",
+            "object": "chat.completion",
+            "model": model,
+            "choices": [choice],
+            "usage": usage,
+        }
         return self.answer(200, content)
 
     def fail_once(self, state: LanguageModelServer, call: ChatCall) -> bool:
@@ -387,8 +495,14 @@ class ChatHandler(Handler):
 
 def guess_prompt(system: str) -> str:
     """Return which prompt a system message is of, for requests without a schema."""
-    beginnings = {"You find the evidence": "locate", "You judge how": "relevance", "You test reading": "answerable"}
-    return next((name for start, name in beginnings.items() if system.startswith(start)), "ask_positional")
+    beginnings = {
+        "You find the evidence": "locate",
+        "You judge how": "relevance",
+        "You test reading": "answerable",
+    }
+    return next(
+        (name for start, name in beginnings.items() if system.startswith(start)), "ask_positional"
+    )
 
 
 @contextmanager

@@ -17,32 +17,97 @@ from hypothesis import strategies as st
 from tests.support.datasets import FILES, posir_tables
 
 FIELDS = [(name, column) for name, table in posir_tables().items() for column in table.columns]
-#: Fields whose cells are mutated; spans and judgments, which have the most rules, are drawn more often.
-CELL_FIELDS = [*FIELDS, *[("queries", "pos_char_span")] * 5, ("qrels", "score"), ("qrels", "corpus-id")]
+#: Fields whose cells are mutated; spans and judgments, which have the most rules, are drawn more
+#: often.
+CELL_FIELDS = [
+    *FIELDS,
+    *[("queries", "pos_char_span")] * 5,
+    ("qrels", "score"),
+    ("qrels", "corpus-id"),
+]
 INTEGERS = [0, -1, 1, 7, 10**6, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1, None]
 #: Values for a cell of a column: of its type, or of a type that a mistake could produce.
 CELLS: dict[str, list[Any]] = {
     "_id": ["", " ", "q0", "d0", "d1", None],
     "text": ["", " \n", "\u3000", None, "é", "e\u0301", "x" * 5_000, "\x00"],
     "pos_char_span": [
-        [], [1], [1, 2, 3], [2, 1], [1, 1], [5, 5], [9, 9], [0, 1], [0, 31], [0, 32], [7, 33], [0, 52], [40, 53], [-1, 2],
-        [-5, 1], [None, 3], [3, None], None, [2**62, 2**62 + 5], [0, 2**31], [0, 2**63 - 1], [0, 2**63], [2**64 - 2, 2**64 - 1],
+        [],
+        [1],
+        [1, 2, 3],
+        [2, 1],
+        [1, 1],
+        [5, 5],
+        [9, 9],
+        [0, 1],
+        [0, 31],
+        [0, 32],
+        [7, 33],
+        [0, 52],
+        [40, 53],
+        [-1, 2],
+        [-5, 1],
+        [None, 3],
+        [3, None],
+        None,
+        [2**62, 2**62 + 5],
+        [0, 2**31],
+        [0, 2**63 - 1],
+        [0, 2**63],
+        [2**64 - 2, 2**64 - 1],
     ],
     "pos_char_length": INTEGERS,
     "pos_token_length": INTEGERS,
     "query-id": ["", "q0", "q9", None],
     "corpus-id": ["", "d0", "d4", "d9", None],
     "score": [0, 1, 2, -1, None, float("nan"), float("inf"), 0.5, 1e-300],
-}  # fmt: skip
+}
 #: Values for all cells of a column.
 COLUMNS = [
-    *(None, "", "1", 1, -1, 2**63 - 1, 1.0, 1.5, float("nan"), True, b"\xff\xfe", Decimal("1.5"), [1, 2], ["a"], []),
+    *(
+        None,
+        "",
+        "1",
+        1,
+        -1,
+        2**63 - 1,
+        1.0,
+        1.5,
+        float("nan"),
+        True,
+        b"\xff\xfe",
+        Decimal("1.5"),
+        [1, 2],
+        ["a"],
+        [],
+    ),
     *([[1, 2]], {"start": 1, "end": 2}, [1.0, 2.0], pd.Timestamp("2020-01-01")),
 ]
 TYPES = [
-    *(pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64(), pa.string()),
-    *(pa.large_string(), pa.binary(), pa.bool_(), pa.decimal128(20, 0), pa.list_(pa.int32(), 2), pa.large_list(pa.int64())),
-    *(pa.list_(pa.uint64()), pa.list_(pa.float64()), pa.list_(pa.int8()), pa.dictionary(pa.int32(), pa.string())),
+    *(
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.uint8(),
+        pa.uint32(),
+        pa.uint64(),
+        pa.float32(),
+        pa.float64(),
+        pa.string(),
+    ),
+    *(
+        pa.large_string(),
+        pa.binary(),
+        pa.bool_(),
+        pa.decimal128(20, 0),
+        pa.list_(pa.int32(), 2),
+        pa.large_list(pa.int64()),
+    ),
+    *(
+        pa.list_(pa.uint64()),
+        pa.list_(pa.float64()),
+        pa.list_(pa.int8()),
+        pa.dictionary(pa.int32(), pa.string()),
+    ),
 ]
 
 
@@ -55,17 +120,24 @@ class Mutation:
     change: Callable[[Path], object] = field(repr=False)
 
     def __call__(self, folder: Path) -> None:
-        with suppress(OSError, pa.ArrowException, KeyError, ValueError, TypeError, ZeroDivisionError):
+        with suppress(
+            OSError, pa.ArrowException, KeyError, ValueError, TypeError, ZeroDivisionError
+        ):
             self.change(folder / FILES[self.name])
 
 
 def change_table(name: str, what: str, change: Callable[[pa.Table], pa.Table]) -> Mutation:
-    return Mutation(name, what, lambda file: pq.write_table(change(pq.ParquetFile(file).read()), file))
+    return Mutation(
+        name, what, lambda file: pq.write_table(change(pq.ParquetFile(file).read()), file)
+    )
 
 
 def swap_files(names: list[str], folder: Path) -> None:
     """Permute the contents of the files."""
-    contents = [(folder / file).read_bytes() if (folder / file).is_file() else b"" for file in FILES.values()]
+    contents = [
+        (folder / file).read_bytes() if (folder / file).is_file() else b""
+        for file in FILES.values()
+    ]
     for name, content in zip(names, contents, strict=True):
         if not (folder / FILES[name]).is_dir():
             (folder / FILES[name]).write_bytes(content)
@@ -115,7 +187,9 @@ def types(draw: st.DrawFn) -> Mutation:
     name, column = draw(st.sampled_from(FIELDS))
     kind = draw(st.sampled_from(TYPES))
     return change_table(
-        name, f"{column} as {kind}", lambda table: with_column(table, column, table[column].combine_chunks().cast(kind))
+        name,
+        f"{column} as {kind}",
+        lambda table: with_column(table, column, table[column].combine_chunks().cast(kind)),
     )
 
 
@@ -128,10 +202,14 @@ def names(draw: st.DrawFn) -> Mutation:
 
     def change(table: pa.Table) -> pa.Table:
         if how < 2:
-            return table.rename_columns([new_names.get(present, present) for present in table.column_names])
+            return table.rename_columns(
+                [new_names.get(present, present) for present in table.column_names]
+            )
         return table.drop_columns([column]) if how == 2 else table.select(table.column_names[::-1])
 
-    return change_table(name, f"{('rename', 'exchange', 'drop', 'reverse')[how]} {column}, {other}", change)
+    return change_table(
+        name, f"{('rename', 'exchange', 'drop', 'reverse')[how]} {column}, {other}", change
+    )
 
 
 @st.composite
@@ -139,13 +217,20 @@ def rows(draw: st.DrawFn) -> Mutation:
     """Rows shuffled, repeated, or removed."""
     name = draw(st.sampled_from([*FILES]))
     chosen = draw(st.permutations(range(7)) | st.lists(st.integers(0, 6), max_size=9))
-    return change_table(name, f"rows {chosen}", lambda table: table.take([row for row in chosen if row < table.num_rows]))
+    return change_table(
+        name,
+        f"rows {chosen}",
+        lambda table: table.take([row for row in chosen if row < table.num_rows]),
+    )
 
 
 @st.composite
 def judgments(draw: st.DrawFn) -> Mutation:
     """An additional judgment of a pair of query and document."""
-    query, document = draw(st.sampled_from(["q0", "q3", "q9"])), draw(st.sampled_from(["d0", "d1", "d4", "d9"]))
+    query, document = (
+        draw(st.sampled_from(["q0", "q3", "q9"])),
+        draw(st.sampled_from(["d0", "d1", "d4", "d9"])),
+    )
     score = draw(st.sampled_from([0, 1, 1, -1]))
 
     def change(table: pa.Table) -> pa.Table:
@@ -156,7 +241,9 @@ def judgments(draw: st.DrawFn) -> Mutation:
 
 
 def _as_json(file: Path) -> None:
-    file.write_text(json.dumps(pq.ParquetFile(file).read().to_pylist(), default=str), encoding="utf-16")
+    file.write_text(
+        json.dumps(pq.ParquetFile(file).read().to_pylist(), default=str), encoding="utf-16"
+    )
 
 
 def _as_csv(file: Path) -> None:
@@ -170,7 +257,10 @@ def _as_folder(file: Path) -> None:
 
 @st.composite
 def contents(draw: st.DrawFn) -> Mutation:
-    name, how = draw(st.sampled_from([*FILES])), draw(st.sampled_from(["cut", "bytes", "before", "after", "flip"]))
+    name, how = (
+        draw(st.sampled_from([*FILES])),
+        draw(st.sampled_from(["cut", "bytes", "before", "after", "flip"])),
+    )
     part, new = draw(st.floats(0, 1)), draw(st.binary(max_size=40))
 
     def change(file: Path) -> None:
@@ -186,19 +276,41 @@ def contents(draw: st.DrawFn) -> Mutation:
 @st.composite
 def formats(draw: st.DrawFn) -> Mutation:
     """The same content in another file format, or in a parquet file with other options."""
-    name, other = draw(st.sampled_from([*FILES])), draw(st.sampled_from([Path.unlink, _as_csv, _as_json, _as_folder, None]))
+    name, other = (
+        draw(st.sampled_from([*FILES])),
+        draw(st.sampled_from([Path.unlink, _as_csv, _as_json, _as_folder, None])),
+    )
     codecs = [{"compression": codec} for codec in ("gzip", "zstd", "brotli", "lz4", "none")]
-    layouts = [{"row_group_size": 2}, {"data_page_version": "2.0"}, {"use_dictionary": False}, {"version": "1.0"}]
+    layouts = [
+        {"row_group_size": 2},
+        {"data_page_version": "2.0"},
+        {"use_dictionary": False},
+        {"version": "1.0"},
+    ]
     options = draw(st.sampled_from([*codecs, *layouts]))
     if other is not None:
         return Mutation(name, other.__name__, other)
-    return Mutation(name, str(options), lambda file: pq.write_table(pq.ParquetFile(file).read(), file, **options))
+    return Mutation(
+        name,
+        str(options),
+        lambda file: pq.write_table(pq.ParquetFile(file).read(), file, **options),
+    )
 
 
 SWAPS = st.permutations([*FILES]).map(lambda names: partial(swap_files, names))
 #: One to three consecutive changes of the folder of a domain.
 MUTATIONS = st.lists(
-    st.one_of(*[cells()] * 5, judgments(), columns(), types(), names(), rows(), contents(), formats(), SWAPS),
+    st.one_of(
+        *[cells()] * 5,
+        judgments(),
+        columns(),
+        types(),
+        names(),
+        rows(),
+        contents(),
+        formats(),
+        SWAPS,
+    ),
     min_size=1,
     max_size=3,
 )

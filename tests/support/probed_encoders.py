@@ -21,9 +21,13 @@ decaying = WordMean(lambda words: np.exp(-3.0 * np.arange(words) / words))
 
 
 class FirstWords:
-    """Counts a text's first words, or characters, by hash; one of mteb's encoders, and an `Encoder` of the probes."""
+    """Counts a text's first words, or characters, by hash; one of mteb's encoders, and an `Encoder`
+    of the probes.
+    """
 
-    def __init__(self, words: int | None = None, characters: int | None = None, noise: float = 0.0) -> None:
+    def __init__(
+        self, words: int | None = None, characters: int | None = None, noise: float = 0.0
+    ) -> None:
         self.words, self.characters, self.noise = words, characters, noise
         self.encoded: list[str] = []
         self.mteb_model_meta = ModelMeta.create_empty({"name": "test/first-words", "revision": "1"})
@@ -35,13 +39,18 @@ class FirstWords:
         for row, text in enumerate(texts):
             for word in text[: self.characters].casefold().split()[: self.words]:
                 vectors[row, zlib.crc32(word.strip(".,").encode()) % DIMENSIONS] += 1
-        return vectors * (1 + self.noise * self.rng.standard_normal(vectors.shape)).astype(np.float32)
+        return vectors * (1 + self.noise * self.rng.standard_normal(vectors.shape)).astype(
+            np.float32
+        )
 
     def encode(self, inputs: Any, *, prompt_type: Any = None, **_: Any) -> Any:
         return self([text for batch in inputs for text in batch["text"]], prompt_type)
 
     def similarity(self, first: Any, other: Any) -> Any:
-        return torch.nn.functional.normalize(torch.as_tensor(first)) @ torch.nn.functional.normalize(torch.as_tensor(other)).T
+        return (
+            torch.nn.functional.normalize(torch.as_tensor(first))
+            @ torch.nn.functional.normalize(torch.as_tensor(other)).T
+        )
 
     def similarity_pairwise(self, first: Any, other: Any) -> Any:
         return torch.cosine_similarity(torch.as_tensor(first), torch.as_tensor(other))
@@ -62,7 +71,11 @@ def keep_samples(number: int, size: int) -> Callable[[list[str]], list[str]]:
 
     def keep(words: list[str]) -> list[str]:
         starts = np.linspace(0, len(words) - size, number).astype(int)
-        return words if len(words) <= number * size else [word for start in starts for word in words[start : start + size]]
+        return (
+            words
+            if len(words) <= number * size
+            else [word for start in starts for word in words[start : start + size]]
+        )
 
     return keep
 
@@ -95,13 +108,34 @@ class RefusesLong(FirstWords):
 def invent_texts(number: int, sentences: int, seed: int = 0) -> list[str]:
     """Return texts of distinct sentences of 12 invented words each."""
     rng = np.random.default_rng(seed)
-    syllables = ["ba", "do", "fe", "gi", "ku", "la", "me", "no", "pi", "ru", "sa", "to", "vu", "wi", "zo"]
+    syllables = [
+        "ba",
+        "do",
+        "fe",
+        "gi",
+        "ku",
+        "la",
+        "me",
+        "no",
+        "pi",
+        "ru",
+        "sa",
+        "to",
+        "vu",
+        "wi",
+        "zo",
+    ]
     words = ["".join(rng.choice(syllables, rng.integers(1, 6))) for _ in range(2000)]
-    return [" ".join(" ".join(rng.choice(words, 12)).capitalize() + "." for _ in range(sentences)) for _ in range(number)]
+    return [
+        " ".join(" ".join(rng.choice(words, 12)).capitalize() + "." for _ in range(sentences))
+        for _ in range(number)
+    ]
 
 
 def invent_questions(number: int) -> ProbeData:
-    """Return texts of eight sentences with a question about one, whose words other sentences share."""
+    """Return texts of eight sentences with a question about one, whose words other sentences
+    share.
+    """
     documents, questions = {}, []
     for row, text in enumerate(invent_texts(number, 8)):
         sentences = text.rstrip(".").split(". ")
@@ -111,5 +145,7 @@ def invent_questions(number: int) -> ProbeData:
         joined = ". ".join(sentences) + "."
         span = Span(joined.index(evidence), joined.index(evidence) + len(evidence))
         documents[f"d{row}"] = joined
-        questions.append(ProbeQuestion(f"{asked} {sentences[(row + 5) % 8].split()[4]}", f"d{row}", span))
+        questions.append(
+            ProbeQuestion(f"{asked} {sentences[(row + 5) % 8].split()[4]}", f"d{row}", span)
+        )
     return ProbeData(documents, tuple(questions))

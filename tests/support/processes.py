@@ -20,7 +20,9 @@ CONTEXT.set_forkserver_preload(
 
 
 def exit_codes(target: Callable[..., object], calls: Iterable[tuple[Any, ...]]) -> list[int | None]:
-    """Call a function once per tuple of arguments, each in its own process, all at the same time; return the exit codes."""
+    """Call a function once per tuple of arguments, each in its own process, all at the same time;
+    return the exit codes.
+    """
     processes = [CONTEXT.Process(target=target, args=arguments) for arguments in calls]
     for process in processes:
         process.start()

@@ -1,4 +1,6 @@
-"""A server with the rerank API of Cohere, Jina and vLLM, or that of Text Embeddings Inference, which can be told to fail."""
+"""A server with the rerank API of Cohere, Jina and vLLM, or that of Text Embeddings Inference,
+which can be told to fail.
+"""
 
 import json
 from collections import deque
@@ -44,7 +46,10 @@ class RerankHandler(Handler):
             self.answer(422, {"error": {"message": "missing field"}})
         else:
             name = "score" if state.fields_of_tei else "relevance_score"
-            rows = [{"index": index, name: state.score(request["query"], text)} for index, text in enumerate(texts)]
+            rows = [
+                {"index": index, name: state.score(request["query"], text)}
+                for index, text in enumerate(texts)
+            ]
             rows = state.damage(sorted(rows, key=lambda row: -row[name]))
             self.answer(200, rows if state.fields_of_tei else {"results": rows})
 

@@ -28,10 +28,11 @@ def write_result(
     hit_rates: tuple[float, float, float] | None = None,
     **scores: object,
 ) -> Path:
-    """Write one task's result as mteb lays it out: ranks for each subset, and further scores; return the file.
+    """Write one task's result as mteb lays it out: ranks for each subset, and further scores;
+    return the file.
 
-    A profile stands for ranks in which every query has a document of its own. With `hit_rates`, the documents are rotated, and
-    moved evidence is ranked first with that probability in each third.
+    A profile stands for ranks in which every query has a document of its own. With `hit_rates`, the
+    documents are rotated, and moved evidence is ranked first with that probability in each third.
     """
     ranks = {
         subset: replace(value, sets=tuple(replace(part, subset=subset) for part in value.sets))
@@ -50,19 +51,27 @@ def write_result(
             "languages": ["eng-Latn"],
             "main_score": round(value.profile.score(), 6),
             "ndcg_at_10": round(value.profile.score(), 6),
-            **ResultValues(value, read, rotations=rotate_ranks(value, hit_rates) if hit_rates else None).to_json(),
+            **ResultValues(
+                value, read, rotations=rotate_ranks(value, hit_rates) if hit_rates else None
+            ).to_json(),
             "position_run": {"schema": SCHEMA, "data_revision": "local", "missing_subsets": []},
             **scores,
         }
         for subset, value in ranks.items()
     ]
     file = folder / f"{task}.json"
-    file.write_text(json.dumps({"dataset_revision": "main", "task_name": task, "scores": {"test": entries}}, indent=2))
+    file.write_text(
+        json.dumps(
+            {"dataset_revision": "main", "task_name": task, "scores": {"test": entries}}, indent=2
+        )
+    )
     return file
 
 
 def score_groups(profile, ranks=None, read=UNKNOWN):
-    """Return the scores of each group of queries as the result file has them; without ranks, each query has a document."""
+    """Return the scores of each group of queries as the result file has them; without ranks, each
+    query has a document.
+    """
     scores = score_result(ResultValues(ranks or separate_documents(profile), read))
     return {name: scores_to_json(group, scores.declared) for name, group in scores.groups.items()}
 
@@ -70,7 +79,12 @@ def score_groups(profile, ranks=None, read=UNKNOWN):
 def describe_run(revision: str, corpus: str = "c0", queries: str = "q0") -> dict[str, object]:
     """Return what a result on some data records of its run."""
     digest = {"corpus": corpus, "queries": queries}
-    return {"schema": SCHEMA, "data_revision": revision, "data_digest": digest, "missing_subsets": []}
+    return {
+        "schema": SCHEMA,
+        "data_revision": revision,
+        "data_digest": digest,
+        "missing_subsets": [],
+    }
 
 
 def as_of_the_hub(file: Path, revision: str) -> Path:

@@ -7,7 +7,8 @@ from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.profile import NDCG_AT_10, PositionProfile
 from posir_tasks.schemes import Axes
 
-#: Rank distributions of a good and of a bad retriever; mixtures of the two have any mean between theirs.
+#: Rank distributions of a good and of a bad retriever; mixtures of the two have any mean between
+#: theirs.
 GOOD = np.array([0.86, 0.05, 0.03, 0.01, 0.01, 0.01, 0.01, 0.0, 0.01, 0.0, 0.01, 0.0])
 BAD = np.array([0.02, 0.03, 0.03, 0.02, 0.02, 0.02, 0.01, 0.02, 0.01, 0.02, 0.5, 0.3])
 
@@ -29,21 +30,39 @@ def build_profile(*buckets):
     """A profile with one length bucket for each (P, 12)."""
     counts = np.array(buckets, np.int64)
     lengths = tuple(f"Q{k + 1}" for k in range(len(counts)))
-    return PositionProfile(Axes("test", lengths, tuple(map(str, range(counts.shape[1])))), counts, counts.sum(axis=1))
+    return PositionProfile(
+        Axes("test", lengths, tuple(map(str, range(counts.shape[1])))), counts, counts.sum(axis=1)
+    )
 
 
 def separate_documents(profile, subset="default"):
     """The ranks of a profile whose queries are counted once, with a document for each query."""
     assert np.array_equal(profile.counts.sum(axis=1), profile.totals)
     length, position, rank = (
-        np.repeat(index, profile.counts.ravel()) for index in np.indices(profile.counts.shape).reshape(3, -1)
+        np.repeat(index, profile.counts.ravel())
+        for index in np.indices(profile.counts.shape).reshape(3, -1)
     )
-    keys = sorted({(row, (column,)) for row, column in zip(length.tolist(), position.tolist(), strict=True)})
-    cells = [keys.index((row, (column,))) for row, column in zip(length.tolist(), position.tolist(), strict=True)]
+    keys = sorted(
+        {(row, (column,)) for row, column in zip(length.tolist(), position.tolist(), strict=True)}
+    )
+    cells = [
+        keys.index((row, (column,)))
+        for row, column in zip(length.tolist(), position.tolist(), strict=True)
+    ]
     name, items = digest(profile.to_json()).hex(), np.ones_like(rank)
     nothing = np.zeros(0, np.int64)
     keys_of_documents = np.zeros((len(items), 3), np.int64)
     part = DocumentSet(
-        subset, name, name, items, np.array(cells, np.int64), rank, nothing, nothing, 0 * items, keys_of_documents, None
+        subset,
+        name,
+        name,
+        items,
+        np.array(cells, np.int64),
+        rank,
+        nothing,
+        nothing,
+        0 * items,
+        keys_of_documents,
+        None,
     )
     return DocumentRanks(profile.axes, tuple(keys), (part,) if len(rank) else ())

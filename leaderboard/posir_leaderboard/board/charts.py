@@ -1,7 +1,9 @@
-"""Specifications of the page's charts, without data, which the page adds: written in Vega-Lite, compiled to Vega.
+"""Specifications of the page's charts, without data, which the page adds: written in Vega-Lite,
+compiled to Vega.
 
-Each takes its rows from the named dataset `rows` and its colors from the page's theme. Scores are in [0, 1], printed x 100.
-A mark's tooltip is its row, which the page prints when it is pointed at: texts for every mark would take longer than the marks.
+Each takes its rows from the named dataset `rows` and its colors from the page's theme. Scores are
+in [0, 1], printed x 100. A mark's tooltip is its row, which the page prints when it is pointed at:
+texts for every mark would take longer than the marks.
 """
 
 from functools import cache
@@ -14,7 +16,8 @@ from posir_leaderboard.board.records import BM25, KINDS, UNKNOWN
 from posir_tasks.display import charts
 
 ROWS = alt.NamedData("rows")
-#: Set by the page: colors, the ends of the scale of scores, and the entries of the scatter's legends.
+#: Set by the page: colors, the ends of the scale of scores, and the entries of the scatter's
+#: legends.
 GIVEN = {
     "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1,
     "bottom": 0, "top": 1, "kinds": [], "sources": [],
@@ -22,11 +25,14 @@ GIVEN = {
 ROW = alt.value(alt.ExprRef("datum"))
 #: Pixels below which legends have columns.
 NARROW = 600
-#: Color and shape of each compared model; the page has the legend, and shapes are for readers who do not see colors.
+#: Color and shape of each compared model; the page has the legend, and shapes are for readers who
+#: do not see colors.
 PLACES = [0, 1, 2, 3]
 COLOR = alt.Color("place:N", legend=None, scale=alt.Scale(domain=PLACES))
 FILL = alt.Fill("place:N", legend=None, scale=alt.Scale(domain=PLACES))
-SHAPE = alt.Shape("place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(charts.SHAPES[: len(PLACES)])))
+SHAPE = alt.Shape(
+    "place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(charts.SHAPES[: len(PLACES)]))
+)
 #: The scale from `low` to `high`.
 RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
 
@@ -45,34 +51,55 @@ def build_specifications() -> dict[str, dict[str, Any]]:
     params = [alt.param(name=name, value=value) for name, value in GIVEN.items()]
     compiled = {}
     for name, chart in drawn.items():
-        # A chart has a label, and tables have its numbers; a description of every mark would only take time.
-        silent = chart.properties(width="container", autosize=fit).add_params(*params).configure(aria=False)
-        compiled[name] = vl_convert.vegalite_to_vega(silent.to_dict(), vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2]))
+        # A chart has a label, and tables have its numbers; a description of every mark would only
+        # take time.
+        silent = (
+            chart.properties(width="container", autosize=fit)
+            .add_params(*params)
+            .configure(aria=False)
+        )
+        compiled[name] = vl_convert.vegalite_to_vega(
+            silent.to_dict(), vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2])
+        )
         # White, which would hide the page's color.
         compiled[name].pop("background", None)
     return compiled
 
 
 def build_legend(entries: str, *, columns: int, **symbols: Any) -> alt.Legend:
-    """Return a legend of the given entries in one row, or in columns if the page is narrow; of a single one it is not seen."""
+    """Return a legend of the given entries in one row, or in columns if the page is narrow; of a
+    single one it is not seen.
+    """
     values, seen = alt.ExprRef(entries), alt.ExprRef(f"length({entries}) > 1 ? 1 : 0")
     symbols |= {"symbolSize": 80, "values": values, "symbolOpacity": seen, "labelOpacity": seen}
-    return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), **symbols)
+    return alt.Legend(
+        orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), **symbols
+    )
 
 
 def _draw_scatter() -> charts.LayeredChart:
-    """Return the difference of start and end against nDCG@10: a point for each model, and a line at 0.
+    """Return the difference of start and end against nDCG@10: a point for each model, and a line at
+    0.
 
-    The area of a point is given by the page. Models that are marked have intervals. The page places names next to their
-    points, with a line to those that are `led` away.
+    The area of a point is given by the page. Models that are marked have intervals. The page places
+    names next to their points, with a line to those that are `led` away.
     """
-    points_axis = alt.Axis(labelExpr="(datum.value > 0 ? '+' : '') + round(datum.value * 100)", tickMinStep=0.01, tickCount=8)
+    points_axis = alt.Axis(
+        labelExpr="(datum.value > 0 ? '+' : '') + round(datum.value * 100)",
+        tickMinStep=0.01,
+        tickCount=8,
+    )
     base = alt.Chart(ROWS).encode(
         x=alt.X("score:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT),
         y=alt.Y(
             "effect:Q",
-            title=["nDCG@10 at the start minus at the end", "← end scores higher · start scores higher →"],
-            scale=alt.Scale(domainMin=alt.ExprRef("bottom"), domainMax=alt.ExprRef("top"), nice=False),
+            title=[
+                "nDCG@10 at the start minus at the end",
+                "← end scores higher · start scores higher →",
+            ],
+            scale=alt.Scale(
+                domainMin=alt.ExprRef("bottom"), domainMax=alt.ExprRef("top"), nice=False
+            ),
             axis=points_axis,
         ),
     )
@@ -85,12 +112,19 @@ def _draw_scatter() -> charts.LayeredChart:
         scale=alt.Scale(domain=["evaluated with posir", "published"], range=["circle", "diamond"]),
         legend=build_legend("sources", columns=1, symbolFillColor=alt.ExprRef("ink")),
     )
-    points = base.mark_point(filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer").encode(
-        color=color, shape=shape, size=alt.Size("area:Q", scale=None), tooltip=ROW
+    points = base.mark_point(
+        filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer"
+    ).encode(color=color, shape=shape, size=alt.Size("area:Q", scale=None), tooltip=ROW)
+    zero = (
+        alt.Chart(ROWS)
+        .transform_aggregate(rows="count()")
+        .mark_rule(color=alt.ExprRef("faint"))
+        .encode(y=alt.datum(0))
     )
-    zero = alt.Chart(ROWS).transform_aggregate(rows="count()").mark_rule(color=alt.ExprRef("faint")).encode(y=alt.datum(0))
     named = base.transform_filter("datum.name")
-    leaders = named.transform_filter("datum.led").mark_rule(strokeWidth=0.7, color=alt.ExprRef("faint"))
+    leaders = named.transform_filter("datum.led").mark_rule(
+        strokeWidth=0.7, color=alt.ExprRef("faint")
+    )
     names = named.mark_text(align=alt.ExprRef("datum.name_align"), color=alt.ExprRef("ink"))
     place = {"x": "name_score:Q", "y": "name_effect:Q"}
     return alt.layer(
@@ -104,11 +138,15 @@ def _draw_scatter() -> charts.LayeredChart:
 
 
 def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
-    """Return nDCG@10 over position, a line for each model, with 95% intervals; the scale starts at `low`."""
+    """Return nDCG@10 over position, a line for each model, with 95% intervals; the scale starts at
+    `low`.
+    """
     title = "Position of the evidence, from start to end" if equal_bins else None
     base, positions = alt.Chart(ROWS), charts.Positions(title, None, equal_bins)
     marks = {"fill": FILL, "shape": SHAPE, "tooltip": ROW}
-    lines = charts.curve(base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks)
+    lines = charts.curve(
+        base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks
+    )
     ends = (
         base.transform_filter("datum.name")
         .mark_text(align="left", dx=9)
@@ -118,22 +156,33 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
 
 
 def draw_heat_map() -> charts.LayeredChart:
-    """Return nDCG@10 by position, a row for each language or other choice of a group; one without a result is hatched."""
+    """Return nDCG@10 by position, a row for each language or other choice of a group; one without a
+    result is hatched.
+    """
     # Sorted by number: those without a result are another set of marks, and would come last.
     base = alt.Chart(ROWS).encode(
         y=alt.Y(
-            "choice:N", sort=alt.EncodingSortField("row", op="min"), title=None, axis=alt.Axis(labelLimit=150, domain=False)
+            "choice:N",
+            sort=alt.EncodingSortField("row", op="min"),
+            title=None,
+            axis=alt.Axis(labelLimit=150, domain=False),
         )
     )
     missing = (
         base.transform_filter("datum.missing")
-        .mark_point(shape="M-1,1L1,-1", size=160, strokeWidth=1, opacity=0.6, color=alt.ExprRef("faint"))
+        .mark_point(
+            shape="M-1,1L1,-1", size=160, strokeWidth=1, opacity=0.6, color=alt.ExprRef("faint")
+        )
         .encode(x="middle:Q", tooltip=ROW)
     )
     cells = (
         base.transform_filter("!datum.missing")
         .mark_rect()
-        .encode(**charts.Positions(None, None, equal_bins=True).extent, color=charts.heat_color(RANGE), tooltip=ROW)
+        .encode(
+            **charts.Positions(None, None, equal_bins=True).extent,
+            color=charts.heat_color(RANGE),
+            tooltip=ROW,
+        )
     )
     return alt.layer(cells, missing).properties(height=alt.Step(22))
 
@@ -141,7 +190,12 @@ def draw_heat_map() -> charts.LayeredChart:
 def _draw_subsets() -> charts.LayeredChart:
     """Return nDCG@10 of every subset, a point for each model, with its interval."""
     base = alt.Chart(ROWS).encode(
-        y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),
+        y=alt.Y(
+            "subset:N",
+            sort=None,
+            title=None,
+            axis=alt.Axis(labelLimit=170, domain=False, ticks=False),
+        ),
         yOffset=alt.YOffset("place:N", sort=None),
     )
     score = alt.X("ndcg_at_10:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT)

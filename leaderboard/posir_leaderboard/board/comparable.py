@@ -1,8 +1,9 @@
 """Comparable results of a task: complete, and on the same data by content, whatever their revision.
 
-The data of a task are pinned, never elected: were they elected, by number or date of results, one forged file could remove all
-others from the ranking. The content of packaged data is known; a maintainer of submitted results pins that of other tasks. On a
-board of one's own results, several data of a task have a table each.
+The data of a task are pinned, never elected: were they elected, by number or date of results, one
+forged file could remove all others from the ranking. The content of packaged data is known; a
+maintainer of submitted results pins that of other tasks. On a board of one's own results, several
+data of a task have a table each.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ _PINS: TypeAdapter[dict[str, Pin]] = TypeAdapter(dict[str, Pin])
 
 
 def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | None:
-    """Return the pins of a folder of results, the copy of a repository if one is named; None if it has no file of them."""
+    """Return the pins of a folder of results, the copy of a repository if one is named; None if it
+    has no file of them.
+    """
     file = folder / PINS
     if not file.exists() and not file.is_symlink():
         return None
@@ -59,7 +62,11 @@ def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | N
     except (GateError, ValidationError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
         where = f"{PINS} of dataset {repository}" if repository else str(file)
-        removal = f"hf repos delete-files {repository} {PINS} --type dataset" if repository else f"rm {shlex.quote(str(file))}"
+        removal = (
+            f"hf repos delete-files {repository} {PINS} --type dataset"
+            if repository
+            else f"rm {shlex.quote(str(file))}"
+        )
         source = shlex.quote(repository or str(folder))
         raise PosirError(
             f"Cannot read {where}: {problem}. Remove the file and pin its tasks again:\n{removal}\n"
@@ -86,17 +93,22 @@ def compute_pin(task_name: str) -> Pin:
     task, versions = kind(), {}
     for subset in kind.metadata.hf_subsets:
         data = task.read_subset(subset)
-        versions[subset] = DataVersion(data.revision, **digest_data(data.corpus, data.queries, data.evidence))
+        versions[subset] = DataVersion(
+            data.revision, **digest_data(data.corpus, data.queries, data.evidence)
+        )
     revisions = sorted({version.revision for version in versions.values()})
     return Pin(revision=", ".join(revisions), digest=identify_data(versions))
 
 
-def separate_data(records: Sequence[BoardRecord], pins: Mapping[str, Pin], *, submitted: bool) -> list[BoardRecord]:
-    """Return records in which results on different data of a task are of tasks of their own, so that each has its own table.
+def separate_data(
+    records: Sequence[BoardRecord], pins: Mapping[str, Pin], *, submitted: bool
+) -> list[BoardRecord]:
+    """Return records in which results on different data of a task are of tasks of their own, so
+    that each has its own table.
 
-    The data of a pin keep the task's name, and so do the only data of a task without a pin. No number or date of results
-    decides between several data: then each is named by its revision, and by its content where revisions are equal.
-    Published results keep the task's name.
+    The data of a pin keep the task's name, and so do the only data of a task without a pin. No
+    number or date of results decides between several data: then each is named by its revision, and
+    by its content where revisions are equal. Published results keep the task's name.
 
     Args:
         records: Results and published results, at most one for each model and task.
@@ -108,7 +120,10 @@ def separate_data(records: Sequence[BoardRecord], pins: Mapping[str, Pin], *, su
         if not record.model.published:
             of_task.setdefault(record.task, []).append(record)
     tables = {task: TaskData.of_records(listed, pins.get(task)) for task, listed in of_task.items()}
-    return [_separate(record, tables.get(record.task), pins.get(record.task), submitted=submitted) for record in records]
+    return [
+        _separate(record, tables.get(record.task), pins.get(record.task), submitted=submitted)
+        for record in records
+    ]
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,9 @@ class TaskData:
     revisions: Mapping[str, Sequence[str]]
     """The revisions by the digest of the content, those of the Hub or a package first."""
     main: str | None
-    """Digest of the data that keep the task's name; None if it is unknown which of several are the task's."""
+    """Digest of the data that keep the task's name; None if it is unknown which of several are the
+    task's.
+    """
 
     @classmethod
     def of_records(cls, records: Sequence[BoardRecord], pin: Pin | None) -> TaskData:
@@ -146,32 +163,48 @@ class TaskData:
         return self.main is not None and self.revisions[self.main][0].startswith(LOCAL)
 
     def find(self, record: BoardRecord) -> str | None:
-        """Return the digest of a result's data; of a partial result that of the complete data of its revision."""
+        """Return the digest of a result's data; of a partial result that of the complete data of
+        its revision.
+        """
         if not record.partial or record.data in self.revisions:
             return record.data
         same = [data for data, of_data in self.revisions.items() if record.data_revision in of_data]
         return same[0] if len(same) == 1 else self.main
 
     def name(self, data: str) -> str:
-        """Return a name of data that no other data of the task has: the revision, with the content if revisions are equal."""
+        """Return a name of data that no other data of the task has: the revision, with the content
+        if revisions are equal.
+        """
         short = {known: shorten_revision(of_data[0]) for known, of_data in self.revisions.items()}
-        return short[data] if [*short.values()].count(short[data]) == 1 else f"{short[data]}, content {data[:8]}"
+        return (
+            short[data]
+            if [*short.values()].count(short[data]) == 1
+            else f"{short[data]}, content {data[:8]}"
+        )
 
 
 def shorten_revision(revision: str) -> str:
-    """Return the revision of data as it is shown: a commit as 12 digits, a digest of local files as 8."""
+    """Return the revision of data as it is shown: a commit as 12 digits, a digest of local files as
+    8.
+    """
     if revision.startswith(f"{LOCAL}-"):
         return revision[: len(LOCAL) + 9]
     return revision[:12]
 
 
-def _separate(record: BoardRecord, data: TaskData | None, pin: Pin | None, *, submitted: bool) -> BoardRecord:
-    """Return a record with the task and the mark that follow from the data of all results on its task."""
+def _separate(
+    record: BoardRecord, data: TaskData | None, pin: Pin | None, *, submitted: bool
+) -> BoardRecord:
+    """Return a record with the task and the mark that follow from the data of all results on its
+    task.
+    """
     if data is None or record.model.published:
         return replace(record, mark="the papers' data") if data and data.is_local else record
     own = data.find(record)
     if own is not None and own != data.main:
-        record = replace(record, task=f"{record.task} (data {data.name(own)})", base_task=record.task)
+        record = replace(
+            record, task=f"{record.task} (data {data.name(own)})", base_task=record.task
+        )
     if record.model.paper:
         return replace(record, mark=f"protocol {record.model.paper}")
     if submitted and (pin is None or own != pin.digest):

@@ -45,10 +45,12 @@ class SiteChange:
 
 
 def write_site(site: Site, folder: Path) -> SiteChange:
-    """Write the files of a site that differ from those in a folder, and remove files of an earlier site.
+    """Write the files of a site that differ from those in a folder, and remove files of an earlier
+    site.
 
-    Only files that the manifest of the folder lists are replaced or removed. One that was changed since posir wrote it is kept:
-    under its name, or under the name `NAME.replaced` if the site has another file there.
+    Only files that the manifest of the folder lists are replaced or removed. One that was changed
+    since posir wrote it is kept: under its name, or under the name `NAME.replaced` if the site has
+    another file there.
 
     Raises:
         PosirError: The folder has something else, at a path of the site or everywhere.
@@ -86,7 +88,9 @@ def _read_file(folder: Path, path: str) -> bytes | None:
 def _is_changed(folder: Path, path: str, manifest: Manifest) -> bool:
     """Return whether a file has another content than posir wrote."""
     content = _read_file(folder, path)
-    return (folder / path).exists() and not (content is not None and manifest.has_content(path, content))
+    return (folder / path).exists() and not (
+        content is not None and manifest.has_content(path, content)
+    )
 
 
 def _check_paths(site: Site, folder: Path, earlier: Manifest) -> None:
@@ -101,7 +105,8 @@ def _check_paths(site: Site, folder: Path, earlier: Manifest) -> None:
     if foreign:
         more = ", ..." if len(foreign) > MAX_NAMES else ""
         raise PosirError(
-            f"{', '.join(foreign[:MAX_NAMES])}{more}: not written by `posir leaderboard build`, or a link. "
+            f"{', '.join(foreign[:MAX_NAMES])}{more}: not written by `posir leaderboard build`, "
+            "or a link. "
             "Move it elsewhere, or give another folder as --output."
         )
 
@@ -120,18 +125,28 @@ def check_output_folder(folder: Path) -> None:
         return
     others = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     if any(not is_unfinished(path) for path in others):
-        raise PosirError(f"{folder}: contains something other than a leaderboard. Give an empty or new folder as --output.")
+        raise PosirError(
+            f"{folder}: contains something other than a leaderboard. Give an empty or new folder "
+            "as --output."
+        )
 
 
 def _check_site(folder: Path) -> None:
     if not (folder / INDEX).is_file():
-        raise PosirError(f"{folder}: no leaderboard. Build it: posir leaderboard build --results results --output {folder}")
+        raise PosirError(
+            f"{folder}: no leaderboard. Build it: posir leaderboard build --results results "
+            f"--output {folder}"
+        )
 
 
 #: Never another address: to show a leaderboard to others, push it.
 HOST = "127.0.0.1"
 #: Media types of a site's files, independent of the machine's own table.
-TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+}
 
 
 class RequestRefusedError(Exception):
@@ -147,7 +162,8 @@ CUT_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def find_file(folder: Path, target: str) -> Path:
-    """Return the file of a site that a request names: a regular file in the folder, not hidden, links resolved.
+    """Return the file of a site that a request names: a regular file in the folder, not hidden,
+    links resolved.
 
     Args:
         folder: The folder of the site.
@@ -236,19 +252,24 @@ def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
     try:
         return ThreadingHTTPServer((HOST, port), partial(SiteHandler, directory=str(folder)))
     except OSError as error:
-        raise PosirError(f"Port {port} of {HOST} is not available ({error.strerror}). Give another --port, or 0.") from error
+        raise PosirError(
+            f"Port {port} of {HOST} is not available ({error.strerror}). Give another --port, or 0."
+        ) from error
 
 
 def push_site(folder: Path, space: str) -> CommitInfo:
-    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed files.
+    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed
+    files.
 
-    Only files that posir wrote are uploaded, and of those in the Space only files that its manifest lists are removed.
+    Only files that posir wrote are uploaded, and of those in the Space only files that its manifest
+    lists are removed.
     """
     _check_site(folder)
     manifest = read_manifest(folder)
     if not manifest.digests:
         raise PosirError(
-            f"{folder}: has no {MANIFEST}, the list of its files. Build the leaderboard again, in an empty folder."
+            f"{folder}: has no {MANIFEST}, the list of its files. Build the leaderboard again, in "
+            "an empty folder."
         )
     hub = HuggingFaceHub()
     try:
@@ -256,14 +277,19 @@ def push_site(folder: Path, space: str) -> CommitInfo:
             hub.api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
             listed = set(hub.api.list_repo_files(space, repo_type="space"))
             earlier = _read_remote_manifest(hub, space) if MANIFEST in listed else Manifest()
-            paths = [path for path in sorted({*manifest.digests, MANIFEST}) if not has_link(folder, path)]
+            paths = [
+                path for path in sorted({*manifest.digests, MANIFEST}) if not has_link(folder, path)
+            ]
             files = {path: folder / path for path in paths if (folder / path).is_file()}
-            # Not `upload_folder`, which makes several commits of a large folder; visitors would see an inconsistent page.
+            # Not `upload_folder`, which makes several commits of a large folder; visitors would see
+            # an inconsistent page.
             added = [CommitOperationAdd(path, file) for path, file in files.items()]
             stale = sorted((earlier.digests.keys() & listed) - files.keys())
             gone = [CommitOperationDelete(path) for path in stale]
             message = "Update the leaderboard"
-            return hub.api.create_commit(space, [*added, *gone], commit_message=message, repo_type="space")
+            return hub.api.create_commit(
+                space, [*added, *gone], commit_message=message, repo_type="space"
+            )
     except RetryableError as error:
         raise PosirError(f"{space}: {error}. Repeating the command is safe.") from None
 

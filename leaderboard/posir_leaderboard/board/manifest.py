@@ -1,4 +1,6 @@
-"""The list of the files that posir wrote into a folder: only these are replaced and removed later."""
+"""The list of the files that posir wrote into a folder: only these are replaced and removed
+later.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,12 @@ class Manifest:
         """Return the manifest of a folder whose files are of either manifest."""
         paths = self.digests.keys() | other.digests.keys()
         nothing: frozenset[str] = frozenset()
-        return Manifest({path: self.digests.get(path, nothing) | other.digests.get(path, nothing) for path in paths})
+        return Manifest(
+            {
+                path: self.digests.get(path, nothing) | other.digests.get(path, nothing)
+                for path in paths
+            }
+        )
 
     def has_content(self, path: str, content: bytes) -> bool:
         """Return whether posir wrote this content at a path."""
@@ -49,11 +56,15 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write the manifest into a folder."""
         files = {path: sorted(digests) for path, digests in sorted(self.digests.items())}
-        write_text(folder / MANIFEST, json.dumps({"schema_version": SCHEMA, "files": files}, indent=1))
+        write_text(
+            folder / MANIFEST, json.dumps({"schema_version": SCHEMA, "files": files}, indent=1)
+        )
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a folder, an empty one if there is none; raise PosirError if it is invalid."""
+    """Return the manifest of a folder, an empty one if there is none; raise PosirError if it is
+    invalid.
+    """
     file = folder / MANIFEST
     if not file.is_file() or has_link(folder, MANIFEST):
         return Manifest()
@@ -69,7 +80,9 @@ def _parse_manifest(content: object, name: object) -> Manifest:
     files = content.get("files") if isinstance(content, dict) else None
     schema = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(files, dict) or not isinstance(schema, int):
-        raise GateError(name, "is not the list of files of a leaderboard. Build into another folder.")
+        raise GateError(
+            name, "is not the list of files of a leaderboard. Build into another folder."
+        )
     check_schema(schema, SCHEMA, f"{name}: this list of files")
     digests = {}
     for path, known in files.items():

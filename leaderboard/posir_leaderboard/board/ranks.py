@@ -1,4 +1,6 @@
-"""Changes between models, and the rank ranges that follow: the possible ranks of models whose scores are uncertain."""
+"""Changes between models, and the rank ranges that follow: the possible ranks of models whose
+scores are uncertain.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ METRICS = round(ALPHA / (1 - CHANGE_LEVEL))
 
 @dataclass(frozen=True)
 class MeanByCluster:
-    """nDCG@10 of a model, and what the queries of each cluster (article or document) contribute to its deviation."""
+    """nDCG@10 of a model, and what the queries of each cluster (article or document) contribute to
+    its deviation.
+    """
 
     queries: str
     """Digest of the queries and their documents: equal for the same ones in the same order."""
@@ -55,15 +59,21 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     means = [_mean_by_cluster(digest, observations.gains, observations.clusters)]
     for length in range(len(ranks.axes.lengths)) if len(ranks.axes.lengths) > 1 else ():
         members = observations.lengths == length
-        means.append(_mean_by_cluster(digest, observations.gains[members], observations.clusters[members]))
+        means.append(
+            _mean_by_cluster(digest, observations.gains[members], observations.clusters[members])
+        )
     return means
 
 
-def _mean_by_cluster(queries: str, gains: Floats, clusters: NDArray[np.int64]) -> MeanByCluster | None:
+def _mean_by_cluster(
+    queries: str, gains: Floats, clusters: NDArray[np.int64]
+) -> MeanByCluster | None:
     _, cluster = np.unique(clusters, return_inverse=True)
     if len(gains) == 0 or cluster.max() == 0:
         return None
-    deviations: Floats = np.bincount(cluster, weights=(gains - gains.mean()) / len(gains)).astype(np.float64)
+    deviations: Floats = np.bincount(cluster, weights=(gains - gains.mean()) / len(gains)).astype(
+        np.float64
+    )
     shares = np.bincount(cluster) / len(gains)
     freedom = max(1 / float(shares @ shares) - 1, 1.0)
     return MeanByCluster(queries, gains, deviations, freedom)
@@ -71,7 +81,9 @@ def _mean_by_cluster(queries: str, gains: Floats, clusters: NDArray[np.int64]) -
 
 @dataclass(frozen=True, eq=False)
 class PairedDifferences:
-    """Differences of nDCG@10 between k models on the same queries, with the intervals and states of `compare_groups`."""
+    """Differences of nDCG@10 between k models on the same queries, with the intervals and states of
+    `compare_groups`.
+    """
 
     values: Floats
     """Row minus column, shape (k, k); NaN where two models do not share all queries."""
@@ -82,7 +94,9 @@ class PairedDifferences:
     documents: Floats
     """Number of clusters, shape (k, k)."""
     comparisons: int = METRICS
-    """Comparisons that intervals are adjusted for: the metrics of a change, at each length bucket if they are of one."""
+    """Comparisons that intervals are adjusted for: the metrics of a change, at each length bucket
+    if they are of one.
+    """
 
     @property
     def paired(self) -> Mask:
@@ -97,16 +111,20 @@ class PairedDifferences:
         return widths
 
     def is_before(self) -> Mask:
-        """Return whether the row's model is better than the column's by intervals that hold for all pairs, too."""
+        """Return whether the row's model is better than the column's by intervals that hold for all
+        pairs, too.
+        """
         pairs = int(self.paired.sum()) // 2
         joint = replace(self, comparisons=max(self.comparisons, pairs))
         mask: Mask = (self.states() == ChangeState.BETTER) & (joint.states() == ChangeState.BETTER)
         return mask
 
     def states(self) -> NDArray[np.str_]:
-        """Return the change from the column's model to the row's, shape (k, k); empty where they are not paired.
+        """Return the change from the column's model to the row's, shape (k, k); empty where they
+        are not paired.
 
-        The rule of `decide_change`, whose states follow from the interval and the margin alone, for all pairs at once.
+        The rule of `decide_change`, whose states follow from the interval and the margin alone, for
+        all pairs at once.
         """
         half, margin, paired = self.half_widths(), DEFAULT_MARGINS.ndcg_at_10, self.paired
         low, high = self.values - half, self.values + half
@@ -118,20 +136,31 @@ class PairedDifferences:
             (high < 0, ChangeState.WORSE),
         )
         conditions = [rule for rule, _ in rules]
-        return np.select(conditions, [str(state) for _, state in rules], str(ChangeState.INCONCLUSIVE))
+        return np.select(
+            conditions, [str(state) for _, state in rules], str(ChangeState.INCONCLUSIVE)
+        )
 
 
 def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
-    """Compare models pairwise, as `estimate_difference` does: C / (C - 1) sum (d_1 - d_2)^2 over clusters."""
+    """Compare models pairwise, as `estimate_difference` does: C / (C - 1) sum (d_1 - d_2)^2 over
+    clusters.
+    """
     shape = (len(means), len(means))
-    values, errors, freedom, documents = np.full(shape, np.nan), np.full(shape, np.nan), np.ones(shape), np.zeros(shape)
+    values, errors, freedom, documents = (
+        np.full(shape, np.nan),
+        np.full(shape, np.nan),
+        np.ones(shape),
+        np.zeros(shape),
+    )
     same: Mapping[str, list[int]] = defaultdict(list)
     for index, mean in enumerate(means):
         if mean:
             same[mean.queries].append(index)
     for indices in same.values():
         group = [mean for index in indices if (mean := means[index])]
-        deviations, gains = (np.array([getattr(mean, name) for mean in group]) for name in ("deviations", "gains"))
+        deviations, gains = (
+            np.array([getattr(mean, name) for mean in group]) for name in ("deviations", "gains")
+        )
         level, queries = gains.mean(axis=1), gains.shape[1]
         products, clusters = deviations @ deviations.T, deviations.shape[1]
         squares = products.diagonal()[:, None] + products.diagonal() - 2 * products
@@ -148,11 +177,16 @@ def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferenc
 def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> PairedDifferences:
     """Return the differences of averages over tasks of the same models.
 
-    `power` is 2 if tasks are independent, so that errors add in quadrature; 1 for the error of fully correlated tasks.
+    `power` is 2 if tasks are independent, so that errors add in quadrature; 1 for the error of
+    fully correlated tasks.
     """
     errors = np.sum([task.errors**power for task in tasks], axis=0) ** (1 / power) / len(tasks)
-    freedom, documents = (np.min([getattr(task, name) for task in tasks], axis=0) for name in ("freedom", "documents"))
-    return PairedDifferences(np.mean([task.values for task in tasks], axis=0), errors, freedom, documents)
+    freedom, documents = (
+        np.min([getattr(task, name) for task in tasks], axis=0) for name in ("freedom", "documents")
+    )
+    return PairedDifferences(
+        np.mean([task.values for task in tasks], axis=0), errors, freedom, documents
+    )
 
 
 def rank_ranges(
@@ -161,13 +195,15 @@ def rank_ranges(
     *,
     differences: PairedDifferences | None = None,
 ) -> list[Range | None]:
-    """Return the possible ranks of each score: from 1 + those that are before it to all but those that are after it.
+    """Return the possible ranks of each score: from 1 + those that are before it to all but those
+    that are after it.
 
-    Of two models on the same queries, one is before the other as `PairedDifferences.is_before` says. Of two others, if their
-    intervals are disjoint: the rule of Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical Society C 69,
-    589-606, who give it for intervals of a joint level. With 95 % intervals of similar width, two models of equal true score
-    are separated in 0.6 % of comparisons if their errors are independent. A score without an interval is never separated by
-    it.
+    Of two models on the same queries, one is before the other as `PairedDifferences.is_before`
+    says. Of two others, if their intervals are disjoint: the rule of Klein, Wright & Wieczorek
+    2020, Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a
+    joint level. With 95 % intervals of similar width, two models of equal true score are separated
+    in 0.6 % of comparisons if their errors are independent. A score without an interval is never
+    separated by it.
 
     Args:
         scores: None if missing: unranked, and not counted in the ranks of others.
@@ -182,4 +218,7 @@ def rank_ranges(
         ahead = np.where(differences.paired, differences.is_before(), ahead)
     ahead = ahead & known[:, None] & known
     before, last = ahead.sum(axis=0), int(ranked.sum()) - ahead.sum(axis=1)
-    return [(int(first) + 1, int(final)) if some else None for first, final, some in zip(before, last, known, strict=True)]
+    return [
+        (int(first) + 1, int(final)) if some else None
+        for first, final, some in zip(before, last, known, strict=True)
+    ]

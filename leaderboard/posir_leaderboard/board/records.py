@@ -1,4 +1,6 @@
-"""Records: the scores of one model on one task, computed from its profiles, and what is known of the model."""
+"""Records: the scores of one model on one task, computed from its profiles, and what is known of
+the model.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
@@ -53,16 +63,23 @@ LAST_DATE = 253_402_300_799
 
 #: Columns that the table is drawn and ranked by, whatever score they are.
 DRAWN = ("score", "score_low", "score_high", "states", "state_label", "parts", "code")
-#: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a field.
+#: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a
+#: field.
 NAMED = (*ANSWER, *FURTHER, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
-#: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the submitter's run alone.
+#: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the
+#: submitter's run alone.
 REPRODUCED, AS_SUBMITTED = "reproduced", "as submitted"
 
 Columns = dict[str, list[Any]]
 
 #: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
 BM25, UNKNOWN = "BM25", "Unknown"
-KINDS = {"dense": "Dense", "sparse": "Sparse", "late-interaction": "Late interaction", "cross-encoder": "Cross-encoder"}
+KINDS = {
+    "dense": "Dense",
+    "sparse": "Sparse",
+    "late-interaction": "Late interaction",
+    "cross-encoder": "Cross-encoder",
+}
 #: Longest license and longest address that are shown.
 MAX_TEXT = 300
 
@@ -80,7 +97,9 @@ Known = Annotated[T | None, WrapValidator(_none_if_invalid)]
 #: mteb writes some counts as floats.
 Count = Annotated[
     int,
-    BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value),
+    BeforeValidator(
+        lambda value: int(value) if isinstance(value, float) and value.is_integer() else value
+    ),
     Field(gt=0, lt=2**53),
 ]
 
@@ -96,7 +115,9 @@ class Metadata(BaseModel):
     embed_dim: Known[Count | list[Known[Count]]] = None
     open_weights: Known[bool] = None
     license: Known[Annotated[str, Field(min_length=1)]] = None
-    reference: Known[Annotated[str, Field(max_length=MAX_TEXT, pattern=r"^https://[^\s<>\"'\\^`{|}\x00-\x20]+$")]] = None
+    reference: Known[
+        Annotated[str, Field(max_length=MAX_TEXT, pattern=r"^https://[^\s<>\"'\\^`{|}\x00-\x20]+$")]
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +145,9 @@ class BoardModel:
 
     @property
     def origin(self) -> str | None:
-        """`local` or `endpoint` for a model that visitors cannot run; such results are not submitted."""
+        """`local` or `endpoint` for a model that visitors cannot run; such results are not
+        submitted.
+        """
         return None if self.published else model_origin(self.name)
 
     @property
@@ -134,17 +157,26 @@ class BoardModel:
 
     @property
     def id(self) -> str:
-        """Identifier in files and links: twelve hexadecimal digits of a hash, so that a name cannot choose it.
+        """Identifier in files and links: twelve hexadecimal digits of a hash, so that a name cannot
+        choose it.
 
         The Hub's names differ in more than case, and the papers write one name in several cases.
         """
-        return digest("published" if self.published else "result", self.name.casefold(), self.revision, size=6).hex()
+        return digest(
+            "published" if self.published else "result", self.name.casefold(), self.revision, size=6
+        ).hex()
 
 
-def read_board_model(name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False) -> BoardModel:
-    """Return a model, perhaps published in a paper only, as mteb's `model_meta.json` describes it."""
+def read_board_model(
+    name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False
+) -> BoardModel:
+    """Return a model, perhaps published in a paper only, as mteb's `model_meta.json` describes
+    it.
+    """
     given = Metadata.model_validate(meta)
-    kinds = [KINDS[kind] for kind in given.model_type or () if isinstance(kind, str) and kind in KINDS]
+    kinds = [
+        KINDS[kind] for kind in given.model_type or () if isinstance(kind, str) and kind in KINDS
+    ]
     dimensions = given.embed_dim if isinstance(given.embed_dim, list) else [given.embed_dim]
     return BoardModel(
         name=name,
@@ -169,7 +201,9 @@ class BoardRow(ReportRow):
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states of the bias within the window, the most frequent of an average first; a published row is not tested."""
+        """The states of the bias within the window, the most frequent of an average first; a
+        published row is not tested.
+        """
         if self.findings is not None:
             return (self.findings.state,)
         counts = Counter(state for state, _ in self.task_states)
@@ -183,7 +217,10 @@ class BoardRow(ReportRow):
         if {*self.states} == {State.NOT_TESTED}:
             return name_state(State.NOT_TESTED, DEFAULT_MARGINS.position_effect)
         counts = Counter(label for _, label in self.task_states).most_common()
-        return ", ".join(f"{label} in {times}" for label, times in counts) + f" of {len(self.task_states)}"
+        return (
+            ", ".join(f"{label} in {times}" for label, times in counts)
+            + f" of {len(self.task_states)}"
+        )
 
     @property
     def parts(self) -> dict[str, str]:
@@ -196,18 +233,24 @@ class BoardRow(ReportRow):
         return "\n".join(build_commands(self.findings, self.reference)) if self.findings else ""
 
     def verdict_columns(self) -> dict[str, Any]:
-        """Return the columns of the verdict, as of a row of a report; a published row is not tested."""
+        """Return the columns of the verdict, as of a row of a report; a published row is not
+        tested.
+        """
         state = self.states[0] if len(self.states) == 1 else None
         return {**super().verdict_columns(), "state": state}
 
     @property
     def score(self) -> Estimate | None:
-        """nDCG@10, the mean over queries; of a published row in a length bucket that over positions, the only one it has."""
+        """nDCG@10, the mean over queries; of a published row in a length bucket that over
+        positions, the only one it has.
+        """
         return self.ndcg_at_10 or self.ndcg_at_10_as_published
 
     @property
     def difference(self) -> Estimate | None:
-        """Start minus end as the data lie; of a published row that of unweighted thirds, if it has no other."""
+        """Start minus end as the data lie; of a published row that of unweighted thirds, if it has
+        no other.
+        """
         return self.start_minus_end or self.estimate(START_TO_END_UNWEIGHTED.key)
 
     @property
@@ -217,12 +260,18 @@ class BoardRow(ReportRow):
         if shown is None:
             name, shown = "Start minus end", self.difference
         words = [f"{name} {format_estimate(shown, format_points)}"] if shown else []
-        return words + ([f"Bias within the window: {self.state_label}"] if self.findings or self.task_states else [])
+        return words + (
+            [f"Bias within the window: {self.state_label}"]
+            if self.findings or self.task_states
+            else []
+        )
 
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
         """Return a row of a report as plain JSON, with the reference that others can use."""
-        kept = {name: getattr(row, name) for name in ("model", "task", "revision", "length", "findings")}
+        kept = {
+            name: getattr(row, name) for name in ("model", "task", "revision", "length", "findings")
+        }
         return cls(**kept, scores=dict(row.scores), reference=row.reference.for_others())
 
 
@@ -235,17 +284,27 @@ class BoardRecord:
     rows: tuple[BoardRow, ...]
     """All lengths, then each length bucket; empty if the model lacks a task of the average."""
     detail: Mapping[str, Any]
-    """Further contents of the model's own page: plain JSON, numbers rounded as mteb rounds scores."""
+    """Further contents of the model's own page: plain JSON, numbers rounded as mteb rounds
+    scores.
+    """
     document_ranks: Mapping[str, Any] | None = None
-    """JSON of the axes and of the ranks by document of all subsets; None if published, or of an average."""
+    """JSON of the axes and of the ranks by document of all subsets; None if published, or of an
+    average.
+    """
     partial: str = ""
-    """Number of the subsets or tasks that have results, such as `2 of 32 subsets`; empty if all have."""
+    """Number of the subsets or tasks that have results, such as `2 of 32 subsets`; empty if all
+    have.
+    """
     standing: str = ""
     """The origin of a submitted result; empty of one's own and of published ones."""
     mark: str = ""
-    """The reason why it is not ranked, such as `data not pinned`; empty if it is. Set when a board is built."""
+    """The reason why it is not ranked, such as `data not pinned`; empty if it is. Set when a board
+    is built.
+    """
     base_task: str = ""
-    """The name without the data of a task that is named by its data; empty of others. Set when a board is built."""
+    """The name without the data of a task that is named by its data; empty of others. Set when a
+    board is built.
+    """
     members: tuple[BoardRecord, ...] = ()
 
     @property
@@ -260,7 +319,9 @@ class BoardRecord:
 
     @cached_property
     def means(self) -> dict[str, MeanByCluster]:
-        """nDCG@10 by cluster at each length where there is one, to compare models on the same queries."""
+        """nDCG@10 by cluster at each length where there is one, to compare models on the same
+        queries.
+        """
         if self.document_ranks is None:
             return {}
         axes = Axes.from_json(self.document_ranks["axes"])
@@ -278,18 +339,24 @@ class BoardRecord:
         return rounded(estimate.value) if estimate else None
 
     def find_detail(self, name: str, length: str) -> Any:
-        """Return the value of a length in a list of the detail, such as `panels`; None if unknown."""
+        """Return the value of a length in a list of the detail, such as `panels`; None if
+        unknown.
+        """
         values = zip(self.rows_by_length, self.detail.get(name) or (), strict=False)
         return dict(values).get(length)
 
     @property
     def local(self) -> bool:
-        """Whether its data are of a local folder, which need not be those of other results of the task."""
+        """Whether its data are of a local folder, which need not be those of other results of the
+        task.
+        """
         return self.data_revision.startswith(LOCAL)
 
     @property
     def data_revision(self) -> str:
-        """Revision of its data; several, separated by commas, if its subsets have different ones; empty if published."""
+        """Revision of its data; several, separated by commas, if its subsets have different ones;
+        empty if published.
+        """
         return str(self.detail["data_revision"])
 
     @property
@@ -299,7 +366,9 @@ class BoardRecord:
 
 
 def score_entry(entry: Entry) -> BoardRecord:
-    """Score an entry: pooled over its subsets, as `posir report` does, and each subset by itself."""
+    """Score an entry: pooled over its subsets, as `posir report` does, and each subset by
+    itself.
+    """
     (summary,) = summarize(entry.subsets)
     model = read_board_model(entry.model, entry.revision, entry.meta)
     if entry.paper is not None:
@@ -309,7 +378,9 @@ def score_entry(entry: Entry) -> BoardRecord:
     rows = tuple(map(BoardRow.of_report, reported))
     read, missing = len(summary.subsets), len(summary.missing)
     partial = f"{read} of {read + missing} subsets" if missing else ""
-    return BoardRecord(model, entry.task, rows, _build_detail(summary, reported, entry), ranks, partial)
+    return BoardRecord(
+        model, entry.task, rows, _build_detail(summary, reported, entry), ranks, partial
+    )
 
 
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
@@ -331,7 +402,9 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         "relative": axes.equal_bins,
         "panels": panels,
         "curves": merge_panels(summary),
-        "subsets": {"name": [subset.subset for subset in entry.subsets], **row_columns(subsets)} if subsets else None,
+        "subsets": {"name": [subset.subset for subset in entry.subsets], **row_columns(subsets)}
+        if subsets
+        else None,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
         "date": read_date(entry.data.get("date")),
@@ -347,17 +420,27 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
 
 
 def _write_place_note(places: Mapping[str, Any]) -> str:
-    """Return in a sentence what is known of queries with several places of evidence, which no other number here is of."""
-    left_out = f"; {format_count(places['left_out'])} more have too many places" if places["left_out"] else ""
+    """Return in a sentence what is known of queries with several places of evidence, which no other
+    number here is of.
+    """
+    left_out = (
+        f"; {format_count(places['left_out'])} more have too many places"
+        if places["left_out"]
+        else ""
+    )
     return (
-        f"{pluralize(places['queries'], 'query', 'queries')} with several places of evidence are in no other number here: "
-        f"each place with the rank of its own document and the weight 1/n, nDCG@10 is {format_percent(places['ndcg_at_10'])}, "
+        f"{pluralize(places['queries'], 'query', 'queries')} with several places of evidence are "
+        "in no other number here: "
+        "each place with the rank of its own document and the weight 1/n, nDCG@10 is "
+        f"{format_percent(places['ndcg_at_10'])}, "
         f"start minus end {format_points(places['start_minus_end'])}{left_out}."
     )
 
 
 def read_date(seconds: object) -> str | None:
-    """Return the day that a result file states, such as 2026-11-22; None if it is missing or cannot be one of a result."""
+    """Return the day that a result file states, such as 2026-11-22; None if it is missing or cannot
+    be one of a result.
+    """
     if not isinstance(seconds, int | float) or not FIRST_DATE <= seconds <= LAST_DATE:
         return None
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
@@ -375,7 +458,9 @@ def _cell_columns(cells: Iterable[ProfileCell], length: str | None = None) -> Co
 
 
 def merge_panels(summary: TaskSummary) -> list[Columns | None]:
-    """Return the columns of five merged bins for each panel with a sparse bin, merged as in the report; None for the others."""
+    """Return the columns of five merged bins for each panel with a sparse bin, merged as in the
+    report; None for the others.
+    """
     axes, counts = summary.profile.axes, summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.any()) and is_sparse(axes, queries) for queries in counts]
     cells = build_curve_cells(summary) if any(sparse) else ()
@@ -383,25 +468,42 @@ def merge_panels(summary: TaskSummary) -> list[Columns | None]:
     by_length = [_cell_columns(cells, length) if merged else None for length, merged in titles]
     if len(counts) == 1:
         return by_length
-    return [_cell_columns(pool_curve_cells([summary])[0]) if is_sparse(axes, counts.sum(axis=0)) else None, *by_length]
+    return [
+        _cell_columns(pool_curve_cells([summary])[0])
+        if is_sparse(axes, counts.sum(axis=0))
+        else None,
+        *by_length,
+    ]
 
 
 def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
     """Return rows as columns, named by their scores' keys; None where there is no row.
 
-    Next to the declared scores are the verdict and what the table is drawn and ranked by, `score` with its interval among it.
+    Next to the declared scores are the verdict and what the table is drawn and ranked by, `score`
+    with its interval among it.
     """
     cells = [_cells(row) if row else {} for row in scored]
     scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
-    return {name: rounded([row.get(name) for row in cells]) for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *DRAWN))}
+    return {
+        name: rounded([row.get(name) for row in cells])
+        for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *DRAWN))
+    }
 
 
 def _cells(row: BoardRow) -> dict[str, Any]:
     drawn = {name: getattr(row, name) for name in ("state_label", "parts", "code")}
     scores = {
-        name: cell for column in board_columns() for name, cell in flatten(page_key(column), row.scores.get(column.key)).items()
+        name: cell
+        for column in board_columns()
+        for name, cell in flatten(page_key(column), row.scores.get(column.key)).items()
     }
-    return {**scores, **row.verdict_columns(), **drawn, "states": list(row.states), **flatten("score", row.score)}
+    return {
+        **scores,
+        **row.verdict_columns(),
+        **drawn,
+        "states": list(row.states),
+        **flatten("score", row.score),
+    }
 
 
 def page_key(column: ScoreInfo) -> str:
@@ -416,18 +518,26 @@ RUN = ("model", "revision", "published", "task", "data_revision", "length")
 def scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Return every declared score of every model, task and length."""
     taken = (*RUN, *UNDECLARED)
-    names = prefix_scores({name: None for column in known_columns() for name in column_names(column, column.key)}, taken)
+    names = prefix_scores(
+        {name: None for column in known_columns() for name in column_names(column, column.key)},
+        taken,
+    )
     names |= dict.fromkeys(UNDECLARED)
     rows = ((record, row) for record in records for row in record.rows)
     cells = (
-        (_run(record, row.length), {**prefix_scores(row.score_columns(), taken), **row.verdict_columns()})
+        (
+            _run(record, row.length),
+            {**prefix_scores(row.score_columns(), taken), **row.verdict_columns()},
+        )
         for record, row in rows
     )
     return _compressed((*RUN, *names), ((*run, *map(columns.get, names)) for run, columns in cells))
 
 
 def positions_csv(records: Iterable[BoardRecord]) -> bytes:
-    """Return nDCG@10, its interval and the queries of every position bin of every model, task and length."""
+    """Return nDCG@10, its interval and the queries of every position bin of every model, task and
+    length.
+    """
     lines = (
         (*_run(record, row.length), position, *(panel[name][place] for name in CELL))
         for record in records
@@ -440,7 +550,14 @@ def positions_csv(records: Iterable[BoardRecord]) -> bytes:
 
 def _run(record: BoardRecord, length: str) -> tuple[Any, ...]:
     model = record.model
-    return (model.name, model.revision, model.published, record.task, record.detail["data_revision"], length)
+    return (
+        model.name,
+        model.revision,
+        model.published,
+        record.task,
+        record.detail["data_revision"],
+        length,
+    )
 
 
 def _compressed(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
@@ -454,5 +571,7 @@ def board_columns() -> tuple[ScoreInfo, ...]:
 
 
 def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
-    """Return the names of a score's columns under a key; one with an interval has three, as in `posir_tasks.scores.flatten`."""
+    """Return the names of a score's columns under a key; one with an interval has three, as in
+    `posir_tasks.scores.flatten`.
+    """
     return (key, f"{key}_low", f"{key}_high") if column.interval else (key,)

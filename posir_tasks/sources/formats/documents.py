@@ -1,4 +1,6 @@
-"""Readers of documents, one a file: plain text, and HTML and PDF by libraries that are imported when there is such a file."""
+"""Readers of documents, one a file: plain text, and HTML and PDF by libraries that are imported
+when there is such a file.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import read_decompressed
 from posir_tasks.gate import decode, find_encoding
-from posir_tasks.limits import MAX_BYTES, MAX_ROWS, LimitError, describe_bytes, limit_seconds, max_pages, max_unpacked
+from posir_tasks.limits import (
+    MAX_BYTES,
+    MAX_ROWS,
+    LimitError,
+    describe_bytes,
+    limit_seconds,
+    max_pages,
+    max_unpacked,
+)
 from posir_tasks.sources.formats.passages import Item, Passage, ReadOptions, SkippedText
 
 #: Bytes of a file in which a zero byte marks it as binary.
@@ -26,7 +36,8 @@ PDF = "PDF"
 
 
 def extract_pdf(content: bytes) -> tuple[str, list[int]]:
-    """Return the text of all pages, and the numbers, from 1, of those that have pictures and no text.
+    """Return the text of all pages, and the numbers, from 1, of those that have pictures and no
+    text.
 
     Raises:
         DataError: There is no library for it, or it cannot be read, or a part of it cannot.
@@ -48,11 +59,15 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
     except LimitError as error:
         raise DataError(error.problem) from error
     except Exception as error:  # a damaged or encrypted file may raise anything
-        raise DataError(f"cannot be read ({summarize_error(error)}); convert it: `pdftotext FILE.pdf`") from error
+        raise DataError(
+            f"cannot be read ({summarize_error(error)}); convert it: `pdftotext FILE.pdf`"
+        ) from error
     if isinstance(stated, int) and stated > len(texts):
         losses.append(f"{len(texts)} of its {stated} pages are found")
     if losses:
-        raise DataError(f"a part cannot be read ({sanitized(losses[0])}); convert it: `pdftotext FILE.pdf`")
+        raise DataError(
+            f"a part cannot be read ({sanitized(losses[0])}); convert it: `pdftotext FILE.pdf`"
+        )
     return "\n".join(texts), scanned
 
 
@@ -63,7 +78,9 @@ def _has_pictures(page: Any) -> bool:
 
 @contextmanager
 def _collect_losses() -> Iterator[list[str]]:
-    """Collect what pypdf logs of content that it cannot read and leaves out; its other irregularities are not shown."""
+    """Collect what pypdf logs of content that it cannot read and leaves out; its other
+    irregularities are not shown.
+    """
     losses = list[str]()
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: losses.append(record.getMessage())  # type: ignore[method-assign]
@@ -82,15 +99,21 @@ def _collect_losses() -> Iterator[list[str]]:
 
 
 def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
-    """Return the text of each page of a file of `size` bytes; raise LimitError if there are too many, or too much text."""
+    """Return the text of each page of a file of `size` bytes; raise LimitError if there are too
+    many, or too much text.
+    """
     if len(pages) > max_pages():
-        raise MAX_ROWS.refuse(PDF, f"has {len(pages):,} pages, and at most {max_pages():,} are read")
+        raise MAX_ROWS.refuse(
+            PDF, f"has {len(pages):,} pages, and at most {max_pages():,} are read"
+        )
     texts, limit = list[str](), max_unpacked(size)
     for page in pages:
         texts.append(page.extract_text())
         limit -= len(texts[-1])
         if limit < 0:
-            raise MAX_BYTES.refuse(PDF, f"unpacks to more than {describe_bytes(max_unpacked(size))} of text")
+            raise MAX_BYTES.refuse(
+                PDF, f"unpacks to more than {describe_bytes(max_unpacked(size))} of text"
+            )
     return texts
 
 
@@ -100,7 +123,9 @@ def is_binary(content: bytes) -> bool:
 
 
 def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
-    """Return what is not UTF-8: `byte 0xf6 at 17`, counted from 0 in the file, of which `offset` bytes come before."""
+    """Return what is not UTF-8: `byte 0xf6 at 17`, counted from 0 in the file, of which `offset`
+    bytes come before.
+    """
     return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 
@@ -122,7 +147,9 @@ def _read_text(file: Path, name: str, decode_file: Callable[[bytes], str]) -> It
 def _name_text(text: str, name: str) -> Item:
     """Return the text of a file, under its name without the suffix."""
     own = Path(name).with_suffix("").as_posix()
-    return Passage(name, "", text, id=own) if text.strip() else SkippedText(name, "empty", file=name)
+    return (
+        Passage(name, "", text, id=own) if text.strip() else SkippedText(name, "empty", file=name)
+    )
 
 
 def read_html_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
@@ -148,7 +175,10 @@ def read_pdf_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]
         text, scanned = extract_pdf(read_decompressed(file))
         yield _name_text(text, name)
         if scanned and text.strip():
-            pages = f"pages {', '.join(map(str, scanned))}; recognize their text, for example by `ocrmypdf`"
+            pages = (
+                f"pages {', '.join(map(str, scanned))}; recognize their text, for example by "
+                "`ocrmypdf`"
+            )
             yield SkippedText(name, "pages of PDF that are pictures", pages, name, len(scanned))
     except DataError as error:
         yield SkippedText(name, "of PDF", str(error), name)

@@ -1,4 +1,6 @@
-"""Readers of files (SQuAD-format JSON, JSON Lines and Parquet with a question or a text per row, text files) and of the Hub."""
+"""Readers of files (SQuAD-format JSON, JSON Lines and Parquet with a question or a text per row,
+text files) and of the Hub.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from posir_tasks.files import iterate_lines, open_decompressed, read_decompresse
 from posir_tasks.gate import GateError, decode, parse_json
 from posir_tasks.limits import LimitError
 from posir_tasks.sources.checks import iterate_rows, read_column_types, read_table
-from posir_tasks.sources.formats.documents import BINARY_BYTES, is_binary, read_html_file, read_pdf_file, read_text_file
+from posir_tasks.sources.formats.documents import (
+    BINARY_BYTES,
+    is_binary,
+    read_html_file,
+    read_pdf_file,
+    read_text_file,
+)
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
     Item,
@@ -45,7 +53,12 @@ from posir_tasks.sources.formats.records import (
     read_records,
     validate,
 )
-from posir_tasks.sources.formats.wikipedia import is_natural_questions, is_tydi, read_natural_questions, read_tydi
+from posir_tasks.sources.formats.wikipedia import (
+    is_natural_questions,
+    is_tydi,
+    read_natural_questions,
+    read_tydi,
+)
 from posir_tasks.sources.markers import is_token, states_no_answer
 from posir_tasks.table_files import read_delimited
 
@@ -54,23 +67,34 @@ HUB_SPLIT = "train"
 #: Columns that may hold the text, in order of preference.
 TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "passage")
 ID_COLUMNS = ("_id", "id")
-PLAIN_TEXT, JSON_LINES, PARQUET = (".txt", ".md", ".markdown", ".text"), (".jsonl", ".ndjson", ".json"), (".parquet",)
+PLAIN_TEXT, JSON_LINES, PARQUET = (
+    (".txt", ".md", ".markdown", ".text"),
+    (".jsonl", ".ndjson", ".json"),
+    (".parquet",),
+)
 #: Of published datasets with a question per line or row; a `.json` may be one line.
 TABLES, ROWS = (".csv", ".tsv"), (".jsonl", *PARQUET)
 
 
 def read_text_table(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
-    """Yield the text of every row of a file of comma-, semicolon- or tab-separated values, or why it has none."""
+    """Yield the text of every row of a file of comma-, semicolon- or tab-separated values, or why
+    it has none.
+    """
     frame = read_delimited(file)
     # A column of numbers is no text.
-    columns = {key: frame[key].cast(pl.Float64, strict=False).null_count() > frame[key].null_count() for key in frame.columns}
+    columns = {
+        key: frame[key].cast(pl.Float64, strict=False).null_count() > frame[key].null_count()
+        for key in frame.columns
+    }
     field = find_text_column(columns, options)
     if field is None:
         yield _without_text(name, name, columns)
         return
     chosen = replace(options, column=field)
     for number, row in enumerate(frame.iter_rows(named=True), start=1):
-        yield read_text_row(row | {field: row[field] or ""}, name, f"row {number}", f"{name}:{number}", chosen)
+        yield read_text_row(
+            row | {field: row[field] or ""}, name, f"row {number}", f"{name}:{number}", chosen
+        )
 
 
 def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
@@ -95,7 +119,10 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item
         if field is None:
             yield _without_text(name, name, schema)
             return
-        frame = read_table(file, list(dict.fromkeys([*(key for key in _id_columns(options) if key in schema), field])))
+        frame = read_table(
+            file,
+            list(dict.fromkeys([*(key for key in _id_columns(options) if key in schema), field])),
+        )
     except LimitError:
         raise
     except DataError as error:
@@ -106,22 +133,33 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item
 
 
 def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Item:
-    """Return the text of a row, a mapping at a place of a file, or why it has none; `name` is its file and number."""
+    """Return the text of a row, a mapping at a place of a file, or why it has none; `name` is its
+    file and number.
+    """
     if not isinstance(row, Mapping):
         return SkippedText(name, "not a JSON object", file=file)
     field = find_text_column({key: isinstance(value, str) for key, value in row.items()}, options)
     if field is None:
         return _without_text(name, file, row)
-    identifier = next((row[key] for key in _id_columns(options) if row.get(key) not in (None, "")), None)
+    identifier = next(
+        (row[key] for key in _id_columns(options) if row.get(key) not in (None, "")), None
+    )
     if not isinstance(identifier, str | int | None):
         return SkippedText(name, "with an id that is neither text nor an integer", file=file)
     text = str(row[field]).encode("utf-8", "replace").decode()
     own = None if identifier is None else str(identifier)
-    return Passage(file, where, text, id=own) if text.strip() else SkippedText(name, "empty", file=file)
+    return (
+        Passage(file, where, text, id=own)
+        if text.strip()
+        else SkippedText(name, "empty", file=file)
+    )
 
 
 def _without_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
-    detail = f"it has {sanitized(', '.join(map(str, columns)), 300)}; name one with --column, or text_field in `posir build`"
+    detail = (
+        f"it has {sanitized(', '.join(map(str, columns)), 300)}; name one with --column, or "
+        "text_field in `posir build`"
+    )
     return SkippedText(name, "without a text column", detail, file)
 
 
@@ -130,8 +168,12 @@ def _id_columns(options: ReadOptions) -> tuple[str, ...]:
 
 
 def find_text_column(columns: Mapping[str, bool], options: ReadOptions) -> str | None:
-    """Return the column with the text, given which columns hold text; None if there is none or it is not clear."""
-    textual = [name for name, is_text in columns.items() if is_text and name not in _id_columns(options)]
+    """Return the column with the text, given which columns hold text; None if there is none or it
+    is not clear.
+    """
+    textual = [
+        name for name, is_text in columns.items() if is_text and name not in _id_columns(options)
+    ]
     if options.column is not None:
         return options.column if options.column in textual else None
     preferred = [name for name in TEXT_COLUMNS if name in textual]
@@ -139,21 +181,31 @@ def find_text_column(columns: Mapping[str, bool], options: ReadOptions) -> str |
 
 
 def _parse_integer(value: object) -> object:
-    """Return the integer that a text or a number with nothing after its point states; anything else as it is."""
+    """Return the integer that a text or a number with nothing after its point states; anything else
+    as it is.
+    """
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value.strip()):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _list_stated(value: object) -> list[object]:
-    """Return each of several answers: a list of objects or of pairs (start and text), an object of lists, or one object."""
+    """Return each of several answers: a list of objects or of pairs (start and text), an object of
+    lists, or one object.
+    """
     if isinstance(value, dict):
         columns = {name: item if isinstance(item, list) else [item] for name, item in value.items()}
         rows = zip_longest(*columns.values())
-        objects = [{name: item for name, item in zip(columns, row, strict=True) if item is not None} for row in rows]
+        objects = [
+            {name: item for name, item in zip(columns, row, strict=True) if item is not None}
+            for row in rows
+        ]
         return [row for row in objects if row]
     values = value if isinstance(value, list) else [value]
-    pairs = ({"answer_start": row[0], "text": row[1]} if isinstance(row, list) and len(row) == 2 else row for row in values)
+    pairs = (
+        {"answer_start": row[0], "text": row[1]} if isinstance(row, list) and len(row) == 2 else row
+        for row in values
+    )
     return [row for row in pairs if row is not None]
 
 
@@ -162,7 +214,8 @@ class _AnswerField(StrictRecord):
     answer_start: Annotated[int, BeforeValidator(_parse_integer)]
 
 
-#: What the questions of CUAD's templates begin with (arXiv 2103.06268): each is about its contract alone.
+#: What the questions of CUAD's templates begin with (arXiv 2103.06268): each is about its contract
+#: alone.
 CUAD_TEMPLATE = "Highlight the parts (if any) of this contract"
 
 
@@ -171,11 +224,15 @@ class _AllAnswers(StrictRecord):
 
 
 def _list_all_answers(file: str, name: str, text: str, stated: object) -> Iterator[PassageQuestion]:
-    """Yield a question for each answer, all of which count in CUAD; raise ValueError if there is none."""
+    """Yield a question for each answer, all of which count in CUAD; raise ValueError if there is
+    none.
+    """
     answers = validate(_AllAnswers, stated).answers
     if not answers or (isinstance(stated, Mapping) and states_no_answer(stated)):
         raise ValueError(UNANSWERABLE)
-    yield from list_places(file, name, text, (StatedAnswer(answer.text, answer.answer_start) for answer in answers))
+    yield from list_places(
+        file, name, text, (StatedAnswer(answer.text, answer.answer_start) for answer in answers)
+    )
 
 
 class _AnswersField(StrictRecord):
@@ -183,8 +240,14 @@ class _AnswersField(StrictRecord):
 
 
 def _list_answers(stated: Mapping[str, Any]) -> list[StatedAnswer]:
-    """Return the answers that a question lists; raise ValueError if there is none, or with what is wrong with the first."""
-    rows, answers, problems = _list_stated(stated.get("answers")), list[StatedAnswer](), list[ValueError]()
+    """Return the answers that a question lists; raise ValueError if there is none, or with what is
+    wrong with the first.
+    """
+    rows, answers, problems = (
+        _list_stated(stated.get("answers")),
+        list[StatedAnswer](),
+        list[ValueError](),
+    )
     for row in rows:
         text = (row.get("text") or row.get("answer_text")) if isinstance(row, dict) else None
         try:
@@ -205,7 +268,8 @@ def _list_answers(stated: Mapping[str, Any]) -> list[StatedAnswer]:
 
 class _Line(StrictRecord, extra="allow"):
     expected: ClassVar = (
-        "one JSON object per line with 'context', 'question' and 'start' with 'end', 'answer' with 'start', or 'answer' alone; "
+        "one JSON object per line with 'context', 'question' and 'start' with 'end', 'answer' "
+        "with 'start', or 'answer' alone; "
         "'id' and 'document' may name question and document"
     )
 
@@ -223,7 +287,9 @@ class _LineAnswer(StrictRecord):
 
 
 def read_json_lines(file: Path) -> Iterator[Item]:
-    """Yield the document of each line, or row of Parquet, with its question if it has one; raise DataError if it is wrong."""
+    """Yield the document of each line, or row of Parquet, with its question if it has one; raise
+    DataError if it is wrong.
+    """
     for place, line in read_records(file, _Line):
         if isinstance(line, SkippedText):
             yield line
@@ -237,14 +303,18 @@ def has_question_rows(file: Path) -> bool:
 
 
 def read_row(row: object, file: str, place: str) -> Iterator[Item]:
-    """Yield a row's document, with its question if it has one; raise DataError if it is not as a line is expected to be."""
+    """Yield a row's document, with its question if it has one; raise DataError if it is not as a
+    line is expected to be.
+    """
     with error_context(file, place, _Line.expected):
         line = validate(_Line, row)
     yield from _read_line(line, file, place)
 
 
 def _list_line_answers(stated: Mapping[str, Any]) -> list[StatedAnswer]:
-    """Return the answers of a line, listed or in fields of its own; raise ValueError if there is none, or one is wrong."""
+    """Return the answers of a line, listed or in fields of its own; raise ValueError if there is
+    none, or one is wrong.
+    """
     if states_no_answer(stated):
         raise ValueError(UNANSWERABLE)
     answer = validate(_LineAnswer, stated)
@@ -262,7 +332,9 @@ def _read_line(line: _Line, file: str, place: str) -> Iterator[Item]:
         elif line.question is not None:
             # Checked here, since an invalid answer excludes this question only.
             first, *others = _list_line_answers(stated)
-            questions.append(PassageQuestion(file, name, line.question, first, line.id, others=tuple(others)))
+            questions.append(
+                PassageQuestion(file, name, line.question, first, line.id, others=tuple(others))
+            )
         elif any(stated.get(field) for field in ("answers", "answer", "end")):
             raise ValueError("has an answer but no 'question'")
     except ValueError as error:
@@ -286,7 +358,10 @@ class _Article(StrictRecord):
     paragraphs: list[Any]
 
 
-SQUAD = "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, answer_start"
+SQUAD = (
+    "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, "
+    "answer_start"
+)
 MALFORMED = "that are malformed"
 
 
@@ -301,7 +376,9 @@ class _Section:
 
 
 def _read_sections(file: str, place: str, stated: object) -> Iterator[_Section | SkippedText]:
-    """Yield the paragraphs of an article, and each article, paragraph or question that is malformed, for its reason."""
+    """Yield the paragraphs of an article, and each article, paragraph or question that is
+    malformed, for its reason.
+    """
     try:
         article = validate(_Article, stated, place)
     except ValueError as error:
@@ -330,15 +407,28 @@ def _skip_questions(file: str, place: str, article: object) -> Iterator[SkippedT
     for row, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else ()):
         questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
         for position, _ in enumerate(questions if isinstance(questions, list) else ()):
-            yield skip_question(file, f"{place}, question {position} of paragraph {row}", "its paragraph is malformed")
+            yield skip_question(
+                file,
+                f"{place}, question {position} of paragraph {row}",
+                "its paragraph is malformed",
+            )
 
 
 def read_squad_json(file: Path) -> Iterator[Item]:
-    """Yield contexts with questions, or rows, as `datasets` exports SQuAD: list, `data`, or lines; else raise DataError."""
+    """Yield contexts with questions, or rows, as `datasets` exports SQuAD: list, `data`, or lines;
+    else raise DataError.
+    """
     with error_context(file, "", SQUAD):
         content = _load(file)
         data = content.get("data") if isinstance(content, dict) else None
-        rows = data if isinstance(data, list) and data and isinstance(data[0], dict) and "context" in data[0] else []
+        rows = (
+            data
+            if isinstance(data, list)
+            and data
+            and isinstance(data[0], dict)
+            and "context" in data[0]
+            else []
+        )
         articles = [] if rows else _list_articles(content, str(file))
     for number, row in enumerate(rows):
         yield from read_row(row, str(file), f"data[{number}]")
@@ -358,15 +448,23 @@ def read_squad_json(file: Path) -> Iterator[Item]:
                     if states_no_answer(stated):
                         raise ValueError(UNANSWERABLE)
                     first, *others = _list_answers(stated)
-                    questions.append(PassageQuestion(str(file), name, qa.question, first, qa.id, others=tuple(others)))
+                    questions.append(
+                        PassageQuestion(
+                            str(file), name, qa.question, first, qa.id, others=tuple(others)
+                        )
+                    )
                 except ValueError as error:
                     yield skip_question(str(file), name, str(error))
             ids = [qa.id for qa in section.questions.values() if qa.id]
-            yield Passage(str(file), place, section.context, questions, title=section.title, question_ids=ids)
+            yield Passage(
+                str(file), place, section.context, questions, title=section.title, question_ids=ids
+            )
 
 
 def _list_articles(content: object, file: str) -> list[object]:
-    """Return the articles of a file; raise ValueError if it is not of SQuAD's form, or none of them is."""
+    """Return the articles of a file; raise ValueError if it is not of SQuAD's form, or none of them
+    is.
+    """
     articles = content.get("data") if isinstance(content, dict) else None
     seen = describe_fields(list_keys(content)).removesuffix(".")
     if not isinstance(articles, list) or not _has_paragraphs(articles):
@@ -388,7 +486,9 @@ def _has_paragraphs(articles: Sequence[object]) -> bool:
 
 
 def is_cuad(file: Path) -> bool:
-    """Return whether a file of SQuAD-format JSON, or of lines or rows with questions, begins with a question of CUAD."""
+    """Return whether a file of SQuAD-format JSON, or of lines or rows with questions, begins with a
+    question of CUAD.
+    """
     if split_suffix(file)[1] in PARQUET:
         return has_question_rows(file) and asks_about_contract(next(iterate_rows(file), None))
     with open_decompressed(file) as content:
@@ -401,12 +501,16 @@ def asks_about_contract(row: object) -> bool:
 
 
 def read_questions(file: Path) -> Iterator[Item]:
-    """Yield the documents of a file with their questions: SQuAD-format JSON, JSON Lines or Parquet."""
+    """Yield the documents of a file with their questions: SQuAD-format JSON, JSON Lines or
+    Parquet.
+    """
     return read_squad_json(file) if split_suffix(file)[1] == ".json" else read_json_lines(file)
 
 
 def is_squad_json(file: Path) -> bool:
-    """Return whether a file is meant to be SQuAD-format JSON: its first line is not one of a file of JSON Lines with texts."""
+    """Return whether a file is meant to be SQuAD-format JSON: its first line is not one of a file
+    of JSON Lines with texts.
+    """
     with open_decompressed(file) as content:
         try:
             first = parse_json(next(iterate_lines(content, file), b""), file)
@@ -416,7 +520,9 @@ def is_squad_json(file: Path) -> bool:
 
 
 def _load(file: Path) -> object:
-    """Return the content of a file of JSON, or of one JSON value per line; a list becomes the value of `data`."""
+    """Return the content of a file of JSON, or of one JSON value per line; a list becomes the value
+    of `data`.
+    """
     content = decode(read_decompressed(file))
     try:
         value = parse_json(content, file)
@@ -432,22 +538,33 @@ def _load_hub(reference: str, commit: str) -> Iterable[object]:
 
     name, _, configuration = reference.partition(":")
     try:
-        rows: Iterable[object] = load_dataset(name, configuration or None, split=HUB_SPLIT, revision=commit)
+        rows: Iterable[object] = load_dataset(
+            name, configuration or None, split=HUB_SPLIT, revision=commit
+        )
     except Exception as error:  # pyarrow has errors of its own, too
         raise DataError(
-            f"{reference}: split '{HUB_SPLIT}' cannot be loaded from the Hub ({summarize_error(error)}). Check the name and "
+            f"{reference}: split '{HUB_SPLIT}' cannot be loaded from the Hub "
+            f"({summarize_error(error)}). Check the name and "
             "the revision, or give a file or folder."
         ) from error
     return rows
 
 
 def find_hub_use(reference: str, commit: str) -> Use:
-    """Return the texts of which the questions of a dataset on the Hub can be asked; raise DataError as `read_hub`."""
-    return Use.WITHIN if asks_about_contract(next(iter(_load_hub(reference, commit)), None)) else Use.CORPUS
+    """Return the texts of which the questions of a dataset on the Hub can be asked; raise DataError
+    as `read_hub`.
+    """
+    return (
+        Use.WITHIN
+        if asks_about_contract(next(iter(_load_hub(reference, commit)), None))
+        else Use.CORPUS
+    )
 
 
 def read_hub(reference: str, commit: str, options: ReadOptions) -> Iterator[Item]:
-    """Yield the rows of a commit of `owner/name`, perhaps with `:configuration`; raise DataError if that fails."""
+    """Yield the rows of a commit of `owner/name`, perhaps with `:configuration`; raise DataError if
+    that fails.
+    """
     source = f"{reference}@{commit}"
     for number, row in enumerate(_load_hub(reference, commit)):
         if options.column is None and isinstance(row, dict) and {"context", "passage"} & row.keys():
@@ -463,16 +580,25 @@ class FileFormat:
     title: str
     suffixes: tuple[str, ...]
     read: Callable[[Path, str, ReadOptions], Iterator[Item]]
-    """Yields the content of a file, given its path, its name for messages, and what the user says."""
+    """Yields the content of a file, given its path, its name for messages, and what the user
+    says.
+    """
     accepts: Callable[[Path], bool] = lambda _: True
     """Whether a file with one of the suffixes is in the format."""
     use: Use | None = None
     """Texts of which its questions can be asked; None if it has texts alone."""
 
 
-#: In order of precedence: the first that accepts a file reads it; if the user names a column of texts, the rows are texts.
+#: In order of precedence: the first that accepts a file reads it; if the user names a column of
+#: texts, the rows are texts.
 FILE_FORMATS = (
-    FileFormat("TyDi QA", ROWS, lambda file, _, options: expect_skips(read_tydi([file], options)), is_tydi, Use.CORPUS),
+    FileFormat(
+        "TyDi QA",
+        ROWS,
+        lambda file, _, options: expect_skips(read_tydi([file], options)),
+        is_tydi,
+        Use.CORPUS,
+    ),
     FileFormat(
         "Natural Questions",
         ROWS,
@@ -480,9 +606,23 @@ FILE_FORMATS = (
         is_natural_questions,
         Use.CORPUS,
     ),
-    FileFormat("RepLiQA", PARQUET, lambda file, _, options: expect_skips(read_repliqa(file, options)), is_repliqa, Use.CORPUS),
-    FileFormat("CUAD", (".json", *ROWS), lambda file, *_: read_questions(file), is_cuad, Use.WITHIN),
-    FileFormat("SQuAD-format JSON", (".json",), lambda file, *_: read_squad_json(file), is_squad_json, Use.CORPUS),
+    FileFormat(
+        "RepLiQA",
+        PARQUET,
+        lambda file, _, options: expect_skips(read_repliqa(file, options)),
+        is_repliqa,
+        Use.CORPUS,
+    ),
+    FileFormat(
+        "CUAD", (".json", *ROWS), lambda file, *_: read_questions(file), is_cuad, Use.WITHIN
+    ),
+    FileFormat(
+        "SQuAD-format JSON",
+        (".json",),
+        lambda file, *_: read_squad_json(file),
+        is_squad_json,
+        Use.CORPUS,
+    ),
     FileFormat(
         "JSON Lines with questions",
         JSON_LINES,
@@ -490,7 +630,13 @@ FILE_FORMATS = (
         lambda file: has_fields(file, frozenset({"context"}), frozenset({"passage"})),
         Use.CORPUS,
     ),
-    FileFormat("Parquet with questions", PARQUET, lambda file, *_: read_json_lines(file), has_question_rows, Use.CORPUS),
+    FileFormat(
+        "Parquet with questions",
+        PARQUET,
+        lambda file, *_: read_json_lines(file),
+        has_question_rows,
+        Use.CORPUS,
+    ),
     FileFormat("JSON Lines with texts", JSON_LINES, read_text_lines),
     FileFormat("Parquet with texts", PARQUET, read_text_rows),
     FileFormat("CSV with texts", TABLES, read_text_table),
@@ -501,7 +647,9 @@ FILE_FORMATS = (
 
 
 def find_file_format(file: Path, options: ReadOptions) -> FileFormat | None:
-    """Return the format of a file, None if it is none of ours; raise DataError if it cannot be read."""
+    """Return the format of a file, None if it is none of ours; raise DataError if it cannot be
+    read.
+    """
     suffix = split_suffix(file)[1]
     formats = (format_ for format_ in FILE_FORMATS if suffix in format_.suffixes)
     with error_context(file, "", ", ".join(format_.title for format_ in FILE_FORMATS)):
@@ -510,11 +658,17 @@ def find_file_format(file: Path, options: ReadOptions) -> FileFormat | None:
 
 
 def read_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
-    """Yield the content of a file, or why it has none; raise DataError if it is not as its format is expected."""
+    """Yield the content of a file, or why it has none; raise DataError if it is not as its format
+    is expected.
+    """
     format_ = find_file_format(file, options)
     if format_ is not None:
         with error_context(file, "", format_.title):
             yield from format_.read(file, name, options)
         return
     with error_context(file, "", "text"), open_decompressed(file) as content:
-        yield SkippedText(name, "binary" if is_binary(content.read(BINARY_BYTES)) else "of another kind", file=name)
+        yield SkippedText(
+            name,
+            "binary" if is_binary(content.read(BINARY_BYTES)) else "of another kind",
+            file=name,
+        )

@@ -1,8 +1,9 @@
 """The text of HTML pages, to their end.
 
-libxml2 stops at its limits (255 open elements, an attribute of 10 MB) without an error, and inscriptis calls itself for each
-open element. Here the limits are libxml2's largest (2,047 elements), the walk needs no stack, and a mark that is put after the
-page shows whether the text has its end.
+libxml2 stops at its limits (255 open elements, an attribute of 10 MB) without an error, and
+inscriptis calls itself for each open element. Here the limits are libxml2's largest (2,047
+elements), the walk needs no stack, and a mark that is put after the page shows whether the text has
+its end.
 """
 
 from __future__ import annotations
@@ -22,9 +23,14 @@ from posir_tasks.gate import decode
 
 #: Bytes in which a page states its encoding.
 HEAD_BYTES = 4096
-ENCODING = re.compile(rb"""(?:<\?xml\b[^>]*?\sencoding|<meta\b[^>]*?[\s"';]charset)\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
+ENCODING = re.compile(
+    rb"""(?:<\?xml\b[^>]*?\sencoding|<meta\b[^>]*?[\s"';]charset)\s*=\s*["']?\s*([\w:.-]+)""",
+    re.IGNORECASE,
+)
 #: Encodings of pages, by Python's names, and those that browsers read in place of a smaller one.
-ENCODINGS = re.compile(r"ascii|iso8859-\d+|cp\d+|koi8-\w|gb\w+|hz|big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+|tis-620|mac-\w+")
+ENCODINGS = re.compile(
+    r"ascii|iso8859-\d+|cp\d+|koi8-\w|gb\w+|hz|big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+|tis-620|mac-\w+"
+)
 LARGER = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -37,14 +43,16 @@ LARGER = {
 SEVEN_BITS = ("iso2022_", "hz")
 #: The end of a page, and what is put after it.
 LAST_TAGS, END = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE), "\ue000 end of the page \ue000"
-#: XML that HTML reads otherwise: the first is a comment in HTML, the second an element that is left open.
+#: XML that HTML reads otherwise: the first is a comment in HTML, the second an element that is left
+#: open.
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noframes|xmp)\b([^<>]*)/>", re.IGNORECASE)
 LIMIT = "RESOURCE_LIMIT"
 
 
 def decode_page(content: bytes) -> str:
-    """Return a page as text: in UTF-8, in UTF-16 with a byte-order mark, or else in the encoding that it states.
+    """Return a page as text: in UTF-8, in UTF-16 with a byte-order mark, or else in the encoding
+    that it states.
 
     Raises:
         UnicodeDecodeError: It is in none of these.
@@ -74,8 +82,8 @@ def extract_text(page: str) -> str:
     """Return the text of a page, blocks on lines of their own, without scripts and what is hidden.
 
     Raises:
-        DataError: Its end is not in the text: it is beyond a limit of the parser, or in a comment, a tag or an element that is
-            left open or hidden.
+        DataError: Its end is not in the text: it is beyond a limit of the parser, or in a comment,
+            a tag or an element that is left open or hidden.
     """
     parser = HTMLParser(encoding="utf-8", huge_tree=True)
     # What follows these tags is part of the body for browsers, but of no element of the tree.
@@ -87,9 +95,12 @@ def extract_text(page: str) -> str:
         text = ""
     if END not in text:
         if any(LIMIT in entry.type_name for entry in parser.error_log):
-            raise DataError("has more nested elements, or longer ones, than can be read; convert it to text")
+            raise DataError(
+                "has more nested elements, or longer ones, than can be read; convert it to text"
+            )
         raise DataError(
-            "its end is in a comment, a tag or an element such as <script> that is left open or hidden; close it, or convert "
+            "its end is in a comment, a tag or an element such as <script> that is left open or "
+            "hidden; close it, or convert "
             "the page to text"
         )
     lines = text.replace(END, "").splitlines()
@@ -107,7 +118,9 @@ def _read_as_html(page: str) -> str:
 
 
 def _escape_section(section: str) -> str:
-    """Return what follows the begin of a CDATA section with its text as HTML has it; without an end, as a comment."""
+    """Return what follows the begin of a CDATA section with its text as HTML has it; without an
+    end, as a comment.
+    """
     text, end, rest = section.partition(CDATA_END)
     return html.escape(text) + rest if end else CDATA + section
 

@@ -1,4 +1,6 @@
-"""Passages with their questions, and problems: what every reader of a format yields; and the options that it takes."""
+"""Passages with their questions, and problems: what every reader of a format yields; and the
+options that it takes.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,30 @@ from posir_tasks.display.wording import pluralize
 
 
 class Use(Enum):
-    """Texts of which the questions of data can be asked; the value says why it is not the whole corpus."""
+    """Texts of which the questions of data can be asked; the value says why it is not the whole
+    corpus.
+    """
 
     CORPUS = ""
     """Each stands alone: any document may answer it."""
     WITHIN = (
-        "its questions are about one document and do not name it ('this contract'), so that other documents answer them, too"
+        "its questions are about one document and do not name it ('this contract'), so that other "
+        "documents answer them, too"
     )
-    NAMED = "its questions name their document, so that a search of the corpus finds its beginning, wherever the evidence is"
+    NAMED = (
+        "its questions name their document, so that a search of the corpus finds its beginning, "
+        "wherever the evidence is"
+    )
 
 
-#: Share of questions with a text that is asked of several documents from which data counts as of one document each. In
-#: PolicyQA, whose questions are about 'the website', it is 0.97; in sets whose questions stand alone it is below 0.01.
+#: Share of questions with a text that is asked of several documents from which data counts as of
+#: one document each. In PolicyQA, whose questions are about 'the website', it is 0.97; in sets
+#: whose questions stand alone it is below 0.01.
 WITHIN_SHARE = 0.5
 #: Share from which it is mentioned.
 MENTIONED_SHARE = 0.01
-#: Texts of which questions are asked, as a user says it: all of the corpus, or the question's own document.
+#: Texts of which questions are asked, as a user says it: all of the corpus, or the question's own
+#: document.
 Scope: TypeAlias = Literal["corpus", "document"]
 #: Why a question without an answer in its document is skipped.
 UNANSWERABLE = "has no answer"
@@ -46,7 +56,9 @@ class StatedAnswer:
     start: int | None = None
     end: int | None = None
     is_located: bool = field(default=False, kw_only=True)
-    """Whether the reader itself found the span, or its format says how spans count: without a text, it needs no check."""
+    """Whether the reader itself found the span, or its format says how spans count: without a text,
+    it needs no check.
+    """
 
     @classmethod
     def from_span(cls, span: tuple[int, int]) -> StatedAnswer:
@@ -67,12 +79,16 @@ class PassageQuestion:
     id: str | None = None
     """The id of its query; None to derive one from the content."""
     query: str | None = None
-    """The id of its query, if the evidence may have several places: each is yielded by itself, with an id of its own, and the
-    file and name of its query. If one is skipped, the query is left out; those that overlap are one."""
+    """The id of its query, if the evidence may have several places: each is yielded by itself, with
+    an id of its own, and the file and name of its query. If one is skipped, the query is left out;
+    those that overlap are one.
+    """
     grade: float = 1
     """Relevance of its document to the query, above 0; the highest of the places in it counts."""
     others: tuple[StatedAnswer, ...] = ()
-    """Other answers that the file lists, each as good; the first of all that is in the document counts."""
+    """Other answers that the file lists, each as good; the first of all that is in the document
+    counts.
+    """
 
 
 @dataclass(frozen=True)
@@ -87,7 +103,9 @@ class Passage:
     id: str | None = None
     """The id of its document; None to derive one: see `derive_document_ids`."""
     title: str = ""
-    """Title of the article that it is part of, "" if there is none; not part of `text`, in which spans count."""
+    """Title of the article that it is part of, "" if there is none; not part of `text`, in which
+    spans count.
+    """
     question_ids: Sequence[str] = ()
     """Ids that the file states for its questions, skipped ones included."""
 
@@ -115,7 +133,9 @@ class SkippedText:
     number: int = 1
     """The number of such items, if they are not named one by one."""
     is_expected: bool = False
-    """Whether the rules of its data leave it out, such as those of another split, so that it is no loss."""
+    """Whether the rules of its data leave it out, such as those of another split, so that it is no
+    loss.
+    """
 
     @property
     def is_question(self) -> bool:
@@ -136,25 +156,45 @@ def skip_question(file: str, name: str, reason: str) -> SkippedText:
 
 
 def expect_skips(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items of a reader that selects questions by the rules of its data: those that it leaves out are no loss."""
+    """Yield the items of a reader that selects questions by the rules of its data: those that it
+    leaves out are no loss.
+    """
     for item in items:
-        yield replace(item, is_expected=True) if isinstance(item, SkippedText) and item.is_question else item
+        yield (
+            replace(item, is_expected=True)
+            if isinstance(item, SkippedText) and item.is_question
+            else item
+        )
 
 
 def list_places(
-    file: str, query: str, text: str, answers: Iterable[StatedAnswer | None], first: int = 1, grade: float = 1
+    file: str,
+    query: str,
+    text: str,
+    answers: Iterable[StatedAnswer | None],
+    first: int = 1,
+    grade: float = 1,
 ) -> Iterator[PassageQuestion]:
-    """Yield a question for each place of a query's evidence, numbered from `first`; the first has the id of the query."""
+    """Yield a question for each place of a query's evidence, numbered from `first`; the first has
+    the id of the query.
+    """
     for number, answer in enumerate(answers, start=first):
-        yield PassageQuestion(file, query, text, answer, query if number == 1 else f"{query}#{number}", query, grade)
+        yield PassageQuestion(
+            file, query, text, answer, query if number == 1 else f"{query}#{number}", query, grade
+        )
 
 
 def add_places(
-    asked: dict[str, list[PassageQuestion]], file: str, query: str, text: str, placed: Iterable[tuple[str, StatedAnswer]]
+    asked: dict[str, list[PassageQuestion]],
+    file: str,
+    query: str,
+    text: str,
+    placed: Iterable[tuple[str, StatedAnswer]],
 ) -> Iterator[SkippedText]:
     """Add a question for each place of a query's evidence to those `asked` of its document.
 
-    Without a place, or if `placed`, pairs of document and place, raises ValueError, yield the query and why it is not used.
+    Without a place, or if `placed`, pairs of document and place, raises ValueError, yield the query
+    and why it is not used.
     """
     try:
         pairs = [*placed]
@@ -178,30 +218,46 @@ class RepeatedTexts:
     @property
     def use(self) -> Use:
         """Texts of which the questions can be asked, as far as their texts show."""
-        return Use.WITHIN if self.repeated and self.repeated >= WITHIN_SHARE * self.questions else Use.CORPUS
+        return (
+            Use.WITHIN
+            if self.repeated and self.repeated >= WITHIN_SHARE * self.questions
+            else Use.CORPUS
+        )
 
     @property
     def warning(self) -> str:
         """A sentence if there are so many that a reader should know; else empty."""
         is_mentioned = self.repeated and self.repeated >= MENTIONED_SHARE * self.questions
-        return f"{self.describe()}, of which one counts as relevant to each." if is_mentioned else ""
+        return (
+            f"{self.describe()}, of which one counts as relevant to each." if is_mentioned else ""
+        )
 
     def describe(self) -> str:
         """Return the counts."""
         verb = "has" if self.repeated == 1 else "have"
-        return f"{self.repeated:,} of {pluralize(self.questions, 'question')} {verb} a text that is asked of several documents"
+        return (
+            f"{self.repeated:,} of {pluralize(self.questions, 'question')} {verb} a text that is "
+            "asked of several documents"
+        )
 
 
 def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
-    """Return a sentence with the number of skipped texts by reason and a few names; empty if there are none."""
+    """Return a sentence with the number of skipped texts by reason and a few names; empty if there
+    are none.
+    """
     by_reason: dict[str, list[SkippedText]] = {}
     for item in sorted(skipped, key=lambda item: item.name):
         by_reason.setdefault(item.reason, []).append(item)
     parts = []
     counts = {reason: sum(item.number for item in group) for reason, group in by_reason.items()}
     for reason, group in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
-        names = [f"{item.name}: {item.detail}" if item.detail else item.name for item in group[:examples]]
-        parts.append(f"{counts[reason]:,} {reason} ({', '.join(names)}{', ...' if len(group) > examples else ''})")
+        names = [
+            f"{item.name}: {item.detail}" if item.detail else item.name for item in group[:examples]
+        ]
+        parts.append(
+            f"{counts[reason]:,} {reason} "
+            f"({', '.join(names)}{', ...' if len(group) > examples else ''})"
+        )
     return f"Skipped: {'; '.join(parts)}." if parts else ""
 
 
@@ -220,9 +276,10 @@ class ReadOptions:
 def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
     """Return an id for each text whose file states none.
 
-    It is the smallest id of its questions, which translations share, as those of XQuAD do. If a question lacks an id, or one id
-    is that of questions about different texts, ids cannot identify documents: all are digests of the texts, which no other
-    language has, so that cross-lingual tasks refuse the data.
+    It is the smallest id of its questions, which translations share, as those of XQuAD do. If a
+    question lacks an id, or one id is that of questions about different texts, ids cannot identify
+    documents: all are digests of the texts, which no other language has, so that cross-lingual
+    tasks refuse the data.
     """
     stated, questions, texts = set[str](), dict[str, set[str]](), dict[str, str]()
     for passage in passages:
@@ -230,25 +287,38 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
             stated.add(passage.id)
         else:
             questions.setdefault(passage.text, set()).update(passage.question_ids)
-    is_unique = all(texts.setdefault(question, text) == text for text, known in questions.items() for question in known)
+    is_unique = all(
+        texts.setdefault(question, text) == text
+        for text, known in questions.items()
+        for question in known
+    )
     ids = {}
     for text, known in questions.items():
         derived = f"{domain}_{min(known)}" if known and is_unique else ""
-        ids[text] = f"{domain}_{digest(text).hex()}" if not derived or derived in stated else derived
+        ids[text] = (
+            f"{domain}_{digest(text).hex()}" if not derived or derived in stated else derived
+        )
     return ids
 
 
 def name_documents(items: Iterator[Item], domain: str) -> Iterator[Item]:
-    """Yield documents under the ids by which their questions name them, each once; texts without questions as they are.
+    """Yield documents under the ids by which their questions name them, each once; texts without
+    questions as they are.
 
-    Whether there are questions follows from the first document, so that a large corpus of texts is not held in memory.
+    Whether there are questions follows from the first document, so that a large corpus of texts is
+    not held in memory.
     """
     first = list[Item]()
     for item in items:
         first.append(item)
         if isinstance(item, Passage):
             break
-    if not first or not isinstance(first[-1], Passage) or first[-1].id or not (first[-1].questions or first[-1].question_ids):
+    if (
+        not first
+        or not isinstance(first[-1], Passage)
+        or first[-1].id
+        or not (first[-1].questions or first[-1].question_ids)
+    ):
         yield from chain(first, items)
         return
     read = [*first, *items]

@@ -1,7 +1,9 @@
-"""Published questions with spans about contracts, news, web pages and books: their layouts, read as they are.
+"""Published questions with spans about contracts, news, web pages and books: their layouts, read as
+they are.
 
-LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. RepLiQA: Monteiro et al. 2024, arXiv 2406.11811. MS MARCO v2 with the
-qrels of TREC Deep Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883, its short passages in its long documents.
+LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. RepLiQA: Monteiro et al. 2024, arXiv
+2406.11811. MS MARCO v2 with the qrels of TREC Deep Learning 2021 to 2023. BRIGHT: Su et al. 2024,
+arXiv 2407.12883, its short passages in its long documents.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ def _fold(character: str) -> str:
 
 
 def locate_once(text: str, document: str) -> Span:
-    """Return the only place of a text, exactly, or else with white space, hyphens and quotes folded.
+    """Return the only place of a text, exactly, or else with white space, hyphens and quotes
+    folded.
 
     Raises:
         ValueError: It is not there, or several times.
@@ -74,7 +77,11 @@ def locate_once(text: str, document: str) -> Span:
         count, start = folded.text.count(asked), folded.text.find(asked)
         if count == 1:
             return folded.restore(Span(start, start + len(asked)))
-    raise ValueError("its evidence is several times in its document" if count else "its evidence is not in its document")
+    raise ValueError(
+        "its evidence is several times in its document"
+        if count
+        else "its evidence is not in its document"
+    )
 
 
 class _Snippet(StrictRecord):
@@ -89,7 +96,9 @@ class _Test(StrictRecord):
 
 
 class _Benchmark(StrictRecord):
-    expected: ClassVar = "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
+    expected: ClassVar = (
+        "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
+    )
 
     tests: list[_Test]
 
@@ -104,7 +113,8 @@ def is_legalbench(folder: Path) -> bool:
 
 
 def read_legalbench(folder: Path, options: ReadOptions) -> Iterator[Item]:
-    """Yield the documents with the queries of all benchmarks, or of one (`--split cuad`), without the name of the document.
+    """Yield the documents with the queries of all benchmarks, or of one (`--split cuad`), without
+    the name of the document.
 
     Spans count the text as Python reads it in text mode: a line ends with one character.
     """
@@ -112,7 +122,10 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Iterator[Item]:
     files = sorted((folder / "benchmarks").glob("*.json"))
     chosen = [file for file in files if options.split in (None, file.stem)]
     if not chosen:
-        raise DataError(f"{folder}: no benchmark {options.split}. It has {', '.join(file.stem for file in files)}.")
+        raise DataError(
+            f"{folder}: no benchmark {options.split}. It has "
+            f"{', '.join(file.stem for file in files)}."
+        )
     for file in chosen:
         with error_context(file, "", _Benchmark.expected):
             tests = validate(_Benchmark, read_json(file)).tests
@@ -125,14 +138,20 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Iterator[Item]:
         if options.split in (None, name.partition("/")[0]):
             with error_context(file, "", "text in UTF-8"):
                 text = io.StringIO(read_decompressed(file).decode(), newline=None).read()
-            yield Passage(name, "", text, asked.pop(name, ()), name) if text.strip() else SkippedText(name, "empty", file=name)
+            yield (
+                Passage(name, "", text, asked.pop(name, ()), name)
+                if text.strip()
+                else SkippedText(name, "empty", file=name)
+            )
     for document, places in asked.items():
         for lost in places:
             yield skip_question(lost.file, lost.name, f"its document {document} is not in corpus/")
 
 
 class _RepliqaRow(StrictRecord):
-    expected: ClassVar = "RepLiQA, a question with document_extracted, answer and long_answer per row"
+    expected: ClassVar = (
+        "RepLiQA, a question with document_extracted, answer and long_answer per row"
+    )
 
     document_id: Text
     document_extracted: Text
@@ -148,7 +167,9 @@ def is_repliqa(file: Path) -> bool:
 
 
 def read_repliqa(file: Path, options: ReadOptions) -> Iterator[Item]:
-    """Yield the documents of a split, which the file's name begins with, with the questions whose paragraph is in them once."""
+    """Yield the documents of a split, which the file's name begins with, with the questions whose
+    paragraph is in them once.
+    """
     split = file.name.partition("-")[0]
     if options.split not in (None, split):
         return
@@ -164,12 +185,15 @@ def read_repliqa(file: Path, options: ReadOptions) -> Iterator[Item]:
             yield skip_question(str(file), row.question_id, str(error))
             answers = []
         places = [*list_places(str(file), row.question_id, row.question, answers)]
-        yield Passage(str(file), place, row.document_extracted, places, f"{split}/{row.document_id}")
+        yield Passage(
+            str(file), place, row.document_extracted, places, f"{split}/{row.document_id}"
+        )
 
 
 #: From this rating, a passage of TREC Deep Learning is relevant.
 RELEVANT = 2
-#: Beside the judged documents of MS MARCO, one of so many is in the corpus, by the digest of its id.
+#: Beside the judged documents of MS MARCO, one of so many is in the corpus, by the digest of its
+#: id.
 MARCO_SAMPLED = 64
 #: Field of the id of a document and of a passage.
 MARCO_IDS = {"doc": b"docid", "passage": b"pid"}
@@ -193,7 +217,9 @@ class _MarcoDocument(StrictRecord):
 
 def _find_marco(folder: Path, kind: str) -> list[Path]:
     """Return the archive of documents or passages, or the files that are extracted from it."""
-    return sorted(folder.rglob(f"msmarco_v2_{kind}.tar")) or sorted(folder.rglob(f"msmarco*_{kind}_*.gz"))
+    return sorted(folder.rglob(f"msmarco_v2_{kind}.tar")) or sorted(
+        folder.rglob(f"msmarco*_{kind}_*.gz")
+    )
 
 
 def is_marco(folder: Path) -> bool:
@@ -202,7 +228,9 @@ def is_marco(folder: Path) -> bool:
 
 
 def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
-    """Yield place, id and line of each document or passage; an archive is read without being extracted."""
+    """Yield place, id and line of each document or passage; an archive is read without being
+    extracted.
+    """
     identify = re.compile(b'"%s": ?"([^"]+)"' % MARCO_IDS[kind])
     for source in _find_marco(folder, kind):
         with error_context(source, "", f"{kind}s of MS MARCO v2"):
@@ -239,22 +267,31 @@ class _Rated:
     ratings: Mapping[str, float]
 
 
-def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], CollectedGrades, str]:
+def _read_ratings(
+    folder: Path, options: ReadOptions
+) -> tuple[dict[str, str], CollectedGrades, str]:
     """Return queries, the ratings, and the qrels' names, of all years or one (`--split 2021`)."""
     year = options.split or ""
-    qrels = [file for file in sorted(folder.rglob("*qrels*")) if year in file.name and "doc" not in file.name.lower()]
+    qrels = [
+        file
+        for file in sorted(folder.rglob("*qrels*"))
+        if year in file.name and "doc" not in file.name.lower()
+    ]
     topics = [file for file in sorted(folder.rglob("*queries*.tsv")) if year in file.name]
     if not (qrels and topics):
         raise DataError(
-            f"{folder}: no qrels of passages, or no queries{f' of {year}' if year else ''}. Put TREC Deep Learning's "
-            "2021.qrels.pass.final.txt and 2021_queries.tsv, or those of another year, into the folder."
+            f"{folder}: no qrels of passages, or no queries{f' of {year}' if year else ''}. Put "
+            "TREC Deep Learning's "
+            "2021.qrels.pass.final.txt and 2021_queries.tsv, or those of another year, into the "
+            "folder."
         )
     queries = {name: text for file in topics for name, text in split_lines(file, 2, "\t")}
     return queries, read_qrels(*qrels), ", ".join(map(str, qrels))
 
 
 def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
-    """Yield judged documents and a sample of the others, with the queries whose rated passages are in them.
+    """Yield judged documents and a sample of the others, with the queries whose rated passages are
+    in them.
 
     Documents with the same body are one: the qrels of 2022 and 2023 are with duplicates.
     """
@@ -262,7 +299,12 @@ def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
     yield from grades.skip_contradictions(file)
     rated = grades.list_by_document()
     passages: dict[str, list[_Rated]] = defaultdict(list)
-    missing = {query for ratings in rated.values() for query, rating in ratings.items() if rating >= RELEVANT}
+    missing = {
+        query
+        for ratings in rated.values()
+        for query, rating in ratings.items()
+        if rating >= RELEVANT
+    }
     for name in {query for ratings in rated.values() for query in ratings} - missing:
         yield skip_question(file, name, f"has no passage rated {RELEVANT} or more")
     wanted, left_out = set(rated), 0
@@ -271,9 +313,16 @@ def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
             with error_context(place, "", _MarcoPassage.expected):
                 row = validate(_MarcoPassage, parse_json(line, place))
             pairs = [(int(start), int(end)) for start, end in PAIR.findall(row.spans)]
-            relevant = {query: rating for query, rating in rated.pop(name).items() if rating >= RELEVANT}
+            relevant = {
+                query: rating for query, rating in rated.pop(name).items() if rating >= RELEVANT
+            }
             passages[row.docid].append(_Rated(pairs[0][0], pairs[-1][1], relevant))
-    lost = {query for ratings in rated.values() for query, rating in ratings.items() if rating >= RELEVANT}
+    lost = {
+        query
+        for ratings in rated.values()
+        for query, rating in ratings.items()
+        if rating >= RELEVANT
+    }
     originals, used = dict[bytes, str](), Counter[str]()
     for place, name, line in _read_marco(folder, "doc"):
         if name not in passages and not is_sampled(name, MARCO_SAMPLED):
@@ -287,18 +336,26 @@ def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
         places = [*_place_ratings(passages.pop(name, ()), body, queries, used, file)]
         yield from (item for item in places if isinstance(item, SkippedText))
         asked = [item for item in places if isinstance(item, PassageQuestion)]
-        yield Passage(str(folder), name, body, asked, originals.setdefault(digest(body, size=16), name))
+        yield Passage(
+            str(folder), name, body, asked, originals.setdefault(digest(body, size=16), name)
+        )
     if left_out:
-        reason = f"documents that are neither judged nor in the seeded sample of 1 in {MARCO_SAMPLED}"
+        reason = (
+            f"documents that are neither judged nor in the seeded sample of 1 in {MARCO_SAMPLED}"
+        )
         yield SkippedText("corpus", reason, file=str(folder), number=left_out)
-    for query in lost | {query for rows in passages.values() for row in rows for query in row.ratings}:
+    for query in lost | {
+        query for rows in passages.values() for row in rows for query in row.ratings
+    }:
         yield skip_question(file, query, "has a relevant passage that is not in the collection")
 
 
 def _place_ratings(
     passages: Iterable[_Rated], body: str, queries: Mapping[str, str], used: Counter[str], file: str
 ) -> Iterator[PassageQuestion | SkippedText]:
-    """Yield a question for each rating of a passage in a document; `used` has how many places queries have before it."""
+    """Yield a question for each rating of a passage in a document; `used` has how many places
+    queries have before it.
+    """
     content = body.encode()
     for passage in passages:
         for query, rating in passage.ratings.items():
@@ -314,7 +371,9 @@ def _place_ratings(
 
 
 class _BrightExample(StrictRecord):
-    expected: ClassVar = "examples of BRIGHT: query, id, excluded_ids, gold_ids_long and gold_ids per row"
+    expected: ClassVar = (
+        "examples of BRIGHT: query, id, excluded_ids, gold_ids_long and gold_ids per row"
+    )
 
     id: Id
     query: Text
@@ -336,12 +395,22 @@ def is_bright(folder: Path) -> bool:
 
 
 def read_bright(folder: Path, options: ReadOptions) -> Iterator[Item]:
-    """Yield the long documents of a domain (`--split biology`), with the queries whose short passages are in them."""
-    domains = sorted({file.name.partition("-")[0] for file in folder.rglob("long_documents/*.parquet")})
+    """Yield the long documents of a domain (`--split biology`), with the queries whose short
+    passages are in them.
+    """
+    domains = sorted(
+        {file.name.partition("-")[0] for file in folder.rglob("long_documents/*.parquet")}
+    )
     domain = options.split or (domains[0] if len(domains) == 1 else "")
     if domain not in domains:
-        raise DataError(f"{folder}: BRIGHT has long documents of {', '.join(domains)}. Choose a domain with --split.")
-    parts = {part: sorted(folder.rglob(f"{part}/{domain}-*.parquet")) for part in ("examples", "documents", "long_documents")}
+        raise DataError(
+            f"{folder}: BRIGHT has long documents of {', '.join(domains)}. Choose a domain with "
+            "--split."
+        )
+    parts = {
+        part: sorted(folder.rglob(f"{part}/{domain}-*.parquet"))
+        for part in ("examples", "documents", "long_documents")
+    }
     short = {row.id: row.content for row in _read_bright(parts["documents"], _BrightText)}
     long = {row.id: row.content for row in _read_bright(parts["long_documents"], _BrightText)}
     asked: dict[str, list[PassageQuestion]] = defaultdict(list)
@@ -349,17 +418,32 @@ def read_bright(folder: Path, options: ReadOptions) -> Iterator[Item]:
     for row in _read_bright(parts["examples"], _BrightExample):
         yield from add_places(asked, file, row.id, row.query, _place_gold(row, short, long))
     for name, text in long.items():
-        yield Passage(file, name, text, asked.get(name, ()), name) if text.strip() else SkippedText(name, "empty", file=file)
+        yield (
+            Passage(file, name, text, asked.get(name, ()), name)
+            if text.strip()
+            else SkippedText(name, "empty", file=file)
+        )
 
 
 def _read_bright(files: Iterable[Path], model: type[AnyRecord]) -> Iterator[AnyRecord]:
-    return (row for file in files for _, row in read_records(file, model) if not isinstance(row, SkippedText))
+    return (
+        row
+        for file in files
+        for _, row in read_records(file, model)
+        if not isinstance(row, SkippedText)
+    )
 
 
-def _place_gold(row: _BrightExample, short: Mapping[str, str], long: Mapping[str, str]) -> Iterator[tuple[str, StatedAnswer]]:
-    """Yield long document and place of each gold passage, whose id is that of its document with a number behind."""
+def _place_gold(
+    row: _BrightExample, short: Mapping[str, str], long: Mapping[str, str]
+) -> Iterator[tuple[str, StatedAnswer]]:
+    """Yield long document and place of each gold passage, whose id is that of its document with a
+    number behind.
+    """
     if not {*row.excluded_ids} <= {"N/A"}:
-        raise ValueError("leaves documents out of its own search, which a corpus for all queries cannot")
+        raise ValueError(
+            "leaves documents out of its own search, which a corpus for all queries cannot"
+        )
     for name in row.gold_ids:
         document = name.rpartition("_")[0]
         if name not in short or document not in long or document not in row.gold_ids_long:

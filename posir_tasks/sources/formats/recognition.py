@@ -1,4 +1,6 @@
-"""Descriptions of data in no form that is read: its fields or first line, and the form that is nearest to it."""
+"""Descriptions of data in no form that is read: its fields or first line, and the form that is
+nearest to it.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,14 @@ MAX_COMPARED, MAX_NAME = 64, 40
 #: How alike two names are from which one may be meant by the other, as `difflib` counts it.
 MIN_ALIKE = 0.8
 READ_FORMS = (
-    "Forms that are read: questions in SQuAD-format JSON, JSON Lines, Parquet or a BEIR folder; judgments in TREC qrels; "
+    "Forms that are read: questions in SQuAD-format JSON, JSON Lines, Parquet or a BEIR folder; "
+    "judgments in TREC qrels; "
     "texts in JSON Lines, Parquet, CSV, TSV, HTML, PDF or plain text; see docs/data.md."
 )
-AS_BEIR = "Write corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/test.tsv (query-id, corpus-id, score) from it."
+AS_BEIR = (
+    "Write corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/test.tsv (query-id, "
+    "corpus-id, score) from it."
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,8 @@ def _build_form(title: str, fields: str, advice: str) -> DataForm:
 FORMS = (
     _build_form(
         "SQuAD-format JSON",
-        "data version title paragraphs context qas id question answers answer_start text is_impossible",
+        "data version title paragraphs context qas id question answers answer_start text "
+        "is_impossible",
         "It has data > paragraphs > context and qas > id, question, answers > text, answer_start.",
     ),
     _build_form(
@@ -55,13 +62,24 @@ FORMS = (
     ),
     _build_form("texts", "_id id title text content contents body document passage", ""),
     _build_form("the corpus of a BEIR folder", "_id title text metadata", "Give its folder."),
-    _build_form("the qrels of a BEIR folder", "query-id corpus-id score", "Give the folder that has qrels/, not the file."),
+    _build_form(
+        "the qrels of a BEIR folder",
+        "query-id corpus-id score",
+        "Give the folder that has qrels/, not the file.",
+    ),
     # Forms of others that are not read.
-    _build_form("AutoRAG's questions", "qid query retrieval_gt generation_gt", f"It is not read. {AS_BEIR}"),
-    _build_form("AutoRAG's corpus", "doc_id contents path start_end_idx metadata", f"It is not read. {AS_BEIR}"),
+    _build_form(
+        "AutoRAG's questions", "qid query retrieval_gt generation_gt", f"It is not read. {AS_BEIR}"
+    ),
+    _build_form(
+        "AutoRAG's corpus",
+        "doc_id contents path start_end_idx metadata",
+        f"It is not read. {AS_BEIR}",
+    ),
     _build_form(
         "a data set of ragas",
-        "user_input retrieved_contexts reference_contexts reference response question contexts ground_truth",
+        "user_input retrieved_contexts reference_contexts reference response question contexts "
+        "ground_truth",
         f"It is not read. {AS_BEIR}",
     ),
     _build_form(
@@ -78,7 +96,9 @@ FORMS = (
 
 
 def describe_fields(fields: Iterable[str], what: str = "fields") -> str:
-    """Return sentences with the fields that data has, the nearest form, what to do, and the forms that are read."""
+    """Return sentences with the fields that data has, the nearest form, what to do, and the forms
+    that are read.
+    """
     stated = list(dict.fromkeys(fields))
     more = ", ..." if len(stated) > MAX_FIELDS else ""
     listed = ", ".join(sanitized(field) for field in stated[:MAX_FIELDS]) or "none"
@@ -88,7 +108,9 @@ def describe_fields(fields: Iterable[str], what: str = "fields") -> str:
 
 
 def describe_form(path: Path) -> str:
-    """Return sentences as `describe_fields` does, of a file by its columns, keys or first line, or of the files of a folder."""
+    """Return sentences as `describe_fields` does, of a file by its columns, keys or first line, or
+    of the files of a folder.
+    """
     if path.is_dir():
         return _describe_folder(path)
     fields, what = list_fields(path)
@@ -103,14 +125,20 @@ def _describe_folder(folder: Path) -> str:
     listed = list[str]()
     for file in files[:MAX_FILES]:
         nearest = find_nearest_form(list_fields(file)[0])
-        listed.append(sanitized(file.name) + (f" (nearest form: {nearest.title})" if nearest else ""))
+        listed.append(
+            sanitized(file.name) + (f" (nearest form: {nearest.title})" if nearest else "")
+        )
         advice += [nearest.advice] if nearest and nearest.advice else []
     more = ", ..." if len(files) > MAX_FILES else ""
-    return " ".join([f"It has {', '.join(listed) or 'no files'}{more}.", *dict.fromkeys(advice), READ_FORMS])
+    return " ".join(
+        [f"It has {', '.join(listed) or 'no files'}{more}.", *dict.fromkeys(advice), READ_FORMS]
+    )
 
 
 def find_nearest_form(fields: Collection[str]) -> DataForm | None:
-    """Return the form that shares most of its fields, by names that are alike; None if no form shares any."""
+    """Return the form that shares most of its fields, by names that are alike; None if no form
+    shares any.
+    """
     shares = {form: _count_alike(fields, form) / len(form.fields | {*fields}) for form in FORMS}
     nearest = max(FORMS, key=shares.__getitem__)
     return nearest if shares[nearest] else None
@@ -122,7 +150,9 @@ def _count_alike(fields: Iterable[str], form: DataForm) -> int:
 
 
 def list_fields(file: Path) -> tuple[list[str], str]:
-    """Return the columns of a table or the fields of the first object of JSON, and which these are; none if unreadable."""
+    """Return the columns of a table or the fields of the first object of JSON, and which these are;
+    none if unreadable.
+    """
     suffix = split_suffix(file)[1]
     try:
         if suffix == ".parquet":
@@ -138,7 +168,9 @@ def list_fields(file: Path) -> tuple[list[str], str]:
 
 
 def list_keys(value: object) -> list[str]:
-    """Return the keys of an object, with those of the first of its list `data`; or of the first object of a list."""
+    """Return the keys of an object, with those of the first of its list `data`; or of the first
+    object of a list.
+    """
     if isinstance(value, list):
         return list_keys(value[0]) if value else []
     if not isinstance(value, dict):

@@ -1,4 +1,6 @@
-"""Records of files from outside: lines, TREC qrels, JSON objects, rows of Parquet, and errors that name the place."""
+"""Records of files from outside: lines, TREC qrels, JSON objects, rows of Parquet, and errors that
+name the place.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from posir_tasks.display.progress import track_reading
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import GZIP_ERRORS, iterate_lines, open_decompressed, read_decompressed, split_suffix
+from posir_tasks.files import (
+    GZIP_ERRORS,
+    iterate_lines,
+    open_decompressed,
+    read_decompressed,
+    split_suffix,
+)
 from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.checks import iterate_rows, read_column_types
 from posir_tasks.sources.formats.documents import NOT_UTF8, describe_bad_byte
@@ -25,13 +33,20 @@ from posir_tasks.sources.grades import CollectedGrades, collect_grades, read_gra
 #: A line of TREC qrels, and how many decide whether a file has them.
 QRELS_LINE, QRELS_LINES = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*"), 20
 #: A line that lacks its grade, and the name of a file that is meant to have qrels.
-QRELS_WITHOUT_GRADE, QRELS_NAME = re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*"), re.compile(r"qrels?($|[^a-z])", re.IGNORECASE)
-QRELS_CELLS, FORMS_OF_OTHERS = 4, (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".md", ".html", ".pdf")
+QRELS_WITHOUT_GRADE, QRELS_NAME = (
+    re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*"),
+    re.compile(r"qrels?($|[^a-z])", re.IGNORECASE),
+)
+QRELS_CELLS, FORMS_OF_OTHERS = (
+    4,
+    (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".md", ".html", ".pdf"),
+)
 QRELS_FORM, COMMENT = "query, iteration, document and grade, a number", b"#"
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
-    """Yield number from 1 and text of each line that is not blank; if it cannot be decoded, the byte is named instead.
+    """Yield number from 1 and text of each line that is not blank; if it cannot be decoded, the
+    byte is named instead.
 
     Raises:
         OSError: The file cannot be read. `GZIP_ERRORS`: It is not a complete compressed file.
@@ -49,7 +64,15 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]
             if line.strip():
                 yield number, line
         except UnicodeDecodeError as error:
-            yield number, SkippedText(f"{where}{number}", NOT_UTF8, describe_bad_byte(error, offset), where.rpartition(":")[0])
+            yield (
+                number,
+                SkippedText(
+                    f"{where}{number}",
+                    NOT_UTF8,
+                    describe_bad_byte(error, offset),
+                    where.rpartition(":")[0],
+                ),
+            )
         offset += len(raw_line)
 
 
@@ -62,7 +85,11 @@ def _check_id(text: str) -> str:
 #: A lone surrogate, which JSON can escape, is refused.
 Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
 #: An id is a string or an integer, which becomes a string.
-Id = Annotated[Text, AfterValidator(_check_id), BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+Id = Annotated[
+    Text,
+    AfterValidator(_check_id),
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+]
 
 
 class StrictRecord(BaseModel):
@@ -78,7 +105,9 @@ AnyRecord = TypeVar("AnyRecord", bound=StrictRecord)
 
 
 def validate(model: type[AnyRecord], value: object, place: str = "") -> AnyRecord:
-    """Check the shape of a JSON value at a place of a file; raise ValueError with the first wrong field and what is allowed."""
+    """Check the shape of a JSON value at a place of a file; raise ValueError with the first wrong
+    field and what is allowed.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -96,7 +125,9 @@ def validate(model: type[AnyRecord], value: object, place: str = "") -> AnyRecor
 
 @contextmanager
 def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]:
-    """Turn an error about a place in a file into a DataError that names the place and the expected format."""
+    """Turn an error about a place in a file into a DataError that names the place and the expected
+    format.
+    """
     where = f"{file}: {place}: " if place else f"{file}: "
     try:
         yield
@@ -107,13 +138,20 @@ def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]
     except OSError as error:
         raise DataError(f"{where}cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}{error}; convert the file to UTF-8, for example by `iconv`. Expected: {expected}.") from error
+        raise DataError(
+            f"{where}{error}; convert the file to UTF-8, for example by `iconv`. Expected: "
+            f"{expected}."
+        ) from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}{error}. Expected: {expected}.") from error
 
 
-def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord | SkippedText]]:
-    """Yield place and record of each line of JSON Lines that is not blank, or row of Parquet; raise DataError if wrong."""
+def read_records(
+    file: Path, model: type[AnyRecord]
+) -> Iterator[tuple[str, AnyRecord | SkippedText]]:
+    """Yield place and record of each line of JSON Lines that is not blank, or row of Parquet; raise
+    DataError if wrong.
+    """
     if split_suffix(file)[1] == ".parquet":
         for number, row in enumerate(iterate_rows(file)):
             with error_context(file, f"row {number}", model.expected):
@@ -132,7 +170,9 @@ def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyR
 
 
 def has_fields(file: Path, *groups: frozenset[str]) -> bool:
-    """Return whether the first row of a file of JSON Lines, or the columns of one of Parquet, include a group of names."""
+    """Return whether the first row of a file of JSON Lines, or the columns of one of Parquet,
+    include a group of names.
+    """
     try:
         if split_suffix(file)[1] == ".parquet":
             names = read_column_types(file).keys()
@@ -147,7 +187,9 @@ def has_fields(file: Path, *groups: frozenset[str]) -> bool:
 
 
 def list_rows(value: object) -> object:
-    """Return the rows of an object of columns, as the Hub has lists of objects; anything else as it is."""
+    """Return the rows of an object of columns, as the Hub has lists of objects; anything else as it
+    is.
+    """
     if not isinstance(value, dict):
         return value
     if any(not isinstance(column, list) for column in value.values()):
@@ -156,7 +198,9 @@ def list_rows(value: object) -> object:
 
 
 def split_lines(file: Path, columns: int, separator: str | None = None) -> Iterator[list[str]]:
-    """Yield the cells of each line of topics or qrels; raise DataError if a line has another number of them."""
+    """Yield the cells of each line of topics or qrels; raise DataError if a line has another number
+    of them.
+    """
     with error_context(file, "", f"lines of {columns} cells"):
         for number, line in read_lines(file, f"{file.name}:"):
             if isinstance(line, SkippedText):
@@ -164,15 +208,21 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
             cells = line.strip().split(separator)
             if len(cells) != columns:
                 shown = sanitized(line.strip())
-                raise DataError(f"{file}: line {number}: has {len(cells)} cells ({shown}); expected {columns}.")
+                raise DataError(
+                    f"{file}: line {number}: has {len(cells)} cells ({shown}); expected {columns}."
+                )
             yield cells
 
 
 def is_qrels(file: Path) -> bool:
-    """Return whether a file is meant to be TREC qrels, by most of its first lines or by its name; see `check_qrels`."""
+    """Return whether a file is meant to be TREC qrels, by most of its first lines or by its name;
+    see `check_qrels`.
+    """
     with error_context(file, "", "lines of text"), open_decompressed(file) as content:
         lines = [line for line in islice(iterate_lines(content, file), QRELS_LINES) if line.strip()]
-    rows = [line for line in lines if QRELS_LINE.fullmatch(line) or QRELS_WITHOUT_GRADE.fullmatch(line)]
+    rows = [
+        line for line in lines if QRELS_LINE.fullmatch(line) or QRELS_WITHOUT_GRADE.fullmatch(line)
+    ]
     others = [line for line in lines if line not in rows and not line.startswith(COMMENT)]
     if rows and len(rows) > len(others):
         return True
@@ -180,7 +230,9 @@ def is_qrels(file: Path) -> bool:
 
 
 def check_qrels(file: Path) -> None:
-    """Raise DataError with the line if a file of TREC qrels has no judgment, or a line that is none."""
+    """Raise DataError with the line if a file of TREC qrels has no judgment, or a line that is
+    none.
+    """
     number = 0
     with error_context(file, "", QRELS_FORM):
         for number, line in read_lines(file, f"{file.name}:"):
@@ -190,8 +242,15 @@ def check_qrels(file: Path) -> None:
                 continue
             shown = sanitized(line.strip())
             if line.startswith(COMMENT.decode()):
-                raise DataError(f"{file}: line {number}: is a comment ({shown}), which qrels do not have. Remove it.")
-            cells = f"has {len(line.split())} cells" if len(line.split()) != QRELS_CELLS else "has no number as its grade"
+                raise DataError(
+                    f"{file}: line {number}: is a comment ({shown}), which qrels do not have. "
+                    "Remove it."
+                )
+            cells = (
+                f"has {len(line.split())} cells"
+                if len(line.split()) != QRELS_CELLS
+                else "has no number as its grade"
+            )
             raise DataError(f"{file}: line {number}: {cells} ({shown}). Expected: {QRELS_FORM}.")
     if not number:
         raise DataError(f"{file}: has no judgment. Expected lines of {QRELS_FORM}.")

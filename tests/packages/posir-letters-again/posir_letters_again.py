@@ -1,4 +1,6 @@
-"""Gives four tasks, three of them under names that others have: another package, posir, and mteb."""
+"""Gives four tasks, three of them under names that others have: another package, posir, and
+mteb.
+"""
 
 from posir_tasks.plugin_api import hookimpl
 
@@ -12,10 +14,14 @@ def posir_task_classes():
 
     class Bells(PositionTask):
         scheme = RelativePositions()
-        metadata = build_metadata("HarbourBells", dataset="posir-letters-again", revision="1", languages=["eng-Latn"])
+        metadata = build_metadata(
+            "HarbourBells", dataset="posir-letters-again", revision="1", languages=["eng-Latn"]
+        )
 
         def read_subset(self, subset):
-            return build_position_data({"bell": "A bell of copper."}, [("What metal?", "bell", "copper")], revision="1")
+            return build_position_data(
+                {"bell": "A bell of copper."}, [("What metal?", "bell", "copper")], revision="1"
+            )
 
     def renamed(name):
         metadata = Bells.metadata.model_copy(update={"name": name})

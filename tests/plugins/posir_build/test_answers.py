@@ -17,10 +17,14 @@ def parse(text, answer=Relevance, finish="stop"):
 @pytest.mark.parametrize(
     "text",
     [
-        RELEVANT, f"```json\n{RELEVANT}\n```", f"Sure! Here it is: {RELEVANT} I hope {{this}} helps.",
-        f"{{not json}} {RELEVANT}", '{"relevance": 3, "why": "because"}', f'{{"thought": "none"}}\n{RELEVANT}',
+        RELEVANT,
+        f"```json\n{RELEVANT}\n```",
+        f"Sure! Here it is: {RELEVANT} I hope {{this}} helps.",
+        f"{{not json}} {RELEVANT}",
+        '{"relevance": 3, "why": "because"}',
+        f'{{"thought": "none"}}\n{RELEVANT}',
     ],
-)  # fmt: skip
+)
 def test_json_is_found_in_prose(text):
     assert parse(text).relevance == 3
 
@@ -28,21 +32,29 @@ def test_json_is_found_in_prose(text):
 @pytest.mark.parametrize(
     ("text", "finish", "reason"),
     [
-        ("3", "stop", "the answer has no JSON"), ("", "stop", "the answer has no JSON"),
-        ('{"relevance": 7}', "stop", "other fields .*relevance"), ('{"grade": 3}', "stop", "other fields .*relevance"),
-        ('{"relevance": ', "stop", "JSON is incomplete"), ('{"relevance": ', "length", "was cut off"),
-        ("I'm sorry, but I can't help with that.", "stop", "refused"), ("抱歉,我无法回答", "stop", "refused"),
-        ("", "content_filter", "refused"), ("{" * 3000, "stop", "JSON is incomplete"),
-        ('{"a":' * 3000, "stop", "JSON is incomplete"), ('{"relevance": ' + "1" * 5000 + "}", "stop", "JSON"),
+        ("3", "stop", "the answer has no JSON"),
+        ("", "stop", "the answer has no JSON"),
+        ('{"relevance": 7}', "stop", "other fields .*relevance"),
+        ('{"grade": 3}', "stop", "other fields .*relevance"),
+        ('{"relevance": ', "stop", "JSON is incomplete"),
+        ('{"relevance": ', "length", "was cut off"),
+        ("I'm sorry, but I can't help with that.", "stop", "refused"),
+        ("抱歉,我无法回答", "stop", "refused"),
+        ("", "content_filter", "refused"),
+        ("{" * 3000, "stop", "JSON is incomplete"),
+        ('{"a":' * 3000, "stop", "JSON is incomplete"),
+        ('{"relevance": ' + "1" * 5000 + "}", "stop", "JSON"),
     ],
-)  # fmt: skip
+)
 def test_an_answer_without_the_json_is_unusable(text, finish, reason):
     with pytest.raises(UnusableAnswerError, match=reason):
         parse(text, finish=finish)
 
 
 def test_surrogates_are_replaced():
-    (asked,) = parse('{"questions": [{"question": "a\\ud800?", "answer": "b", "type": "x"}]}', AskedQuestions).questions
+    (asked,) = parse(
+        '{"questions": [{"question": "a\\ud800?", "answer": "b", "type": "x"}]}', AskedQuestions
+    ).questions
     assert asked.question == "a??"
 
 

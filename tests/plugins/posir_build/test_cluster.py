@@ -1,4 +1,6 @@
-"""Reranking and recall as jobs: the same scores and documents as in one process, whatever the batches."""
+"""Reranking and recall as jobs: the same scores and documents as in one process, whatever the
+batches.
+"""
 
 from concurrent.futures import Future
 from functools import partial
@@ -19,7 +21,9 @@ from tests.support.models import write_tiny_model
 
 TOPICS = ("bees", "mills", "wheels", "roofs")
 DOCUMENTS = [document(f"d{row}", f"Number {row} is about {TOPICS[row % 4]}.") for row in range(9)]
-QUESTIONS = [question(document, f"What is number {row} about?") for row, document in enumerate(DOCUMENTS)]
+QUESTIONS = [
+    question(document, f"What is number {row} about?") for row, document in enumerate(DOCUMENTS)
+]
 PAIRS = [(asked.text, other.text) for asked in QUESTIONS for other in DOCUMENTS]
 
 
@@ -32,7 +36,11 @@ class InProcess:
 
     def start(self, location):
         assert location == "here"
-        return SimpleNamespace(started=done(None), submit=lambda job: done(self.evaluator.evaluate(job)), stop=lambda: None)
+        return SimpleNamespace(
+            started=done(None),
+            submit=lambda job: done(self.evaluator.evaluate(job)),
+            stop=lambda: None,
+        )
 
     def close(self):
         pass
@@ -75,13 +83,18 @@ def test_a_failed_job_ends_the_build(tmp_path):
     folder = str(write_tiny_model(tmp_path / "cross", "cross-encoder"))
     with pytest.raises(PosirError, match=r"documents 0: .*not an embedder"):
         Recall(ModelReference(folder), "eng-Latn", InProcess).find(DOCUMENTS, QUESTIONS, 3)
-    unscaled = Reranker(ModelReranker(ModelReference(folder), "eng-Latn"), CallLog(tmp_path / "log.sqlite"), InProcess)
+    unscaled = Reranker(
+        ModelReranker(ModelReference(folder), "eng-Latn"),
+        CallLog(tmp_path / "log.sqlite"),
+        InProcess,
+    )
     assert [number for number, _ in unscaled.score_batches([PAIRS[:3], PAIRS[3:5]])] == [0, 1]
 
 
 def test_equal_scores_are_in_the_order_of_the_corpus():
     parts = [
-        ([names], np.array([scores], np.float32)) for names, scores in ((["a", "b"], [0.9, 0.5]), (["c", "d"], [0.9, 0.7]))
+        ([names], np.array([scores], np.float32))
+        for names, scores in ((["a", "b"], [0.9, 0.5]), (["c", "d"], [0.9, 0.7]))
     ]
     assert merge_recalled(parts, 3) == [["a", "c", "d"]]
 
@@ -93,7 +106,9 @@ def test_a_real_cluster_has_the_same_scores_and_documents(model, tmp_path, monke
     start = partial(RayEngine, None, Settings({"batch_size": 32}))
     reranker, batches = ModelReranker(ModelReference(model), "eng-Latn"), [PAIRS[:40], PAIRS[40:]]
     expected = dict(reranker.score_batches(batches))
-    result = dict(Reranker(reranker, CallLog(tmp_path / "log.sqlite"), start).score_batches(batches))
+    result = dict(
+        Reranker(reranker, CallLog(tmp_path / "log.sqlite"), start).score_batches(batches)
+    )
     assert result.keys() == expected.keys()
     for number, scores in expected.items():
         np.testing.assert_allclose(result[number], scores, atol=1e-6)

@@ -26,17 +26,35 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
         config = tmp_path / "build.yaml"
         values = {
-            "documents": "texts", "language": "eng-Latn", "domain": "harbour", "output": "data/made",
-            "llm": {"model": "human", "endpoints": [server.url], "in_flight": 4, "prices": {"input": 1, "output": 2}},
+            "documents": "texts",
+            "language": "eng-Latn",
+            "domain": "harbour",
+            "output": "data/made",
+            "llm": {
+                "model": "human",
+                "endpoints": [server.url],
+                "in_flight": 4,
+                "prices": {"input": 1, "output": 2},
+            },
             "sample": {"lengths": "any"},
-        }  # fmt: skip
+        }
         config.write_text(yaml.safe_dump(values))
         plan = json.loads(call(config, "--plan", "--format", "json"))
-        assert [item["stage"] for item in plan] == ["ask", "locate", "verify", "false-negatives", "translate"]
+        assert [item["stage"] for item in plan] == [
+            "ask",
+            "locate",
+            "verify",
+            "false-negatives",
+            "translate",
+        ]
         assert plan[0]["calls"] == 3 * len(MADE)
         assert not server.answered
-        first, _, heading = call(config, "--plan", "--set", "llm.prices.currency=EUR").splitlines()[:3]
-        assert re.fullmatch(r"At most (under )?0\.\d\d EUR for [\d,]+ calls of human: [\d,]+ input and .*", first)
+        first, _, heading = call(config, "--plan", "--set", "llm.prices.currency=EUR").splitlines()[
+            :3
+        ]
+        assert re.fullmatch(
+            r"At most (under )?0\.\d\d EUR for [\d,]+ calls of human: [\d,]+ input and .*", first
+        )
         assert heading.split("  ")[-1].strip() == "Cost (EUR)"
         call("sample", "5", config, fails="is not finished")
         report = json.loads(call(config, "--stage", "ask", "--format", "json"))
@@ -44,21 +62,35 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
         assert not (tmp_path / "data").exists()
         printed, calls = call("run", config), sum(server.answered.values())
         assert printed.startswith(f"{len(MADE)} of {len(MADE)} documents sampled; ")
-        for said in ("data/made/eng-Latn/harbour: ", "false negatives", f"human, total: {calls} calls"):
+        for said in (
+            "data/made/eng-Latn/harbour: ",
+            "false negatives",
+            f"human, total: {calls} calls",
+        ):
             assert said in printed
         assert "97.8" not in printed
         assert "\nsample: 4 of 4 documents; 1,000 wanted\n" in printed
-        assert f"Answered before, and not paid again: human, total: {calls} calls" in call(config, "--plan")
-        assert "| verify: leave-span-out |" in (tmp_path / "harbour-build" / "report.md").read_text()
+        assert f"Answered before, and not paid again: human, total: {calls} calls" in call(
+            config, "--plan"
+        )
+        assert (
+            "| verify: leave-span-out |" in (tmp_path / "harbour-build" / "report.md").read_text()
+        )
         call(config)
         assert sum(server.answered.values()) == calls
         assert "human-check.csv: 5 questions" in call("sample", 5, config)
         call("sample", 5, config, fails="already exists")
-        sheet, domain = tmp_path / "harbour-build" / "human-check.csv", tmp_path / "data" / "made" / "eng-Latn" / "harbour"
+        sheet, domain = (
+            tmp_path / "harbour-build" / "human-check.csv",
+            tmp_path / "data" / "made" / "eng-Latn" / "harbour",
+        )
         assert "all of these" in call("agreement", sheet)
         call("agreement", sheet, sheet, fails="named twice")
         call("agreement", sheet, "--data", domain, fails="0 judged questions")
-        sheet.write_text(sheet.read_text(encoding="utf-8-sig").replace(",,,,\n", ",yes,yes,no,\n"), encoding="utf-8")
+        sheet.write_text(
+            sheet.read_text(encoding="utf-8-sig").replace(",,,,\n", ",yes,yes,no,\n"),
+            encoding="utf-8",
+        )
         call("agreement", sheet, "--data", domain)
         card = (tmp_path / "data" / "made" / "README.md").read_text()
         assert "| nothing else in the document answers it | 0 | 5 | 0.0 | [0.0, 43.4] |" in card
@@ -68,7 +100,16 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
 
 def test_mistakes_are_one_message(tmp_path):
     call(tmp_path / "missing.yaml", fails="no such file")
-    needed = ["--set", "language=eng-Latn", "--set", "domain=a", "--set", "output=o", "--set", "llm.model=m"]
+    needed = [
+        "--set",
+        "language=eng-Latn",
+        "--set",
+        "domain=a",
+        "--set",
+        "output=o",
+        "--set",
+        "llm.model=m",
+    ]
     work = ["--set", f"work={tmp_path}/work"]
     call("run", *needed, fails="field 'documents'")
     call("run", *needed, "--set", "documents=d", "--stage", "x", fails="--stage x: ")

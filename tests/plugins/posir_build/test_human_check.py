@@ -7,20 +7,32 @@ import pytest
 from scipy.stats import binomtest
 
 from posir_build.balance import CELLS
-from posir_build.dataset_files import JUDGMENTS, choose_questions, count_agreement, read_judgments, write_sheet
+from posir_build.dataset_files import (
+    JUDGMENTS,
+    choose_questions,
+    count_agreement,
+    read_judgments,
+    write_sheet,
+)
 from posir_build.records import StageResult
 from posir_tasks.errors import DataError
 from tests.support.construction import document, fill_sheet, question
 
-TEXT = document("d", "First the bell. Then, in the middle, the boat. At last the barn is sold to Ada.")
-SHORT = [question(TEXT, f"=What {row}?", "the bell" if row < 18 else "the barn") for row in range(20)]
+TEXT = document(
+    "d", "First the bell. Then, in the middle, the boat. At last the barn is sold to Ada."
+)
+SHORT = [
+    question(TEXT, f"=What {row}?", "the bell" if row < 18 else "the barn") for row in range(20)
+]
 RESULT = StageResult((TEXT,), tuple(SHORT))
 
 
 def test_the_sample_has_every_cell(tmp_path):
     chosen = choose_questions(RESULT, 4, seed=1, scheme=CELLS["posir"])
     assert sorted(question.evidence.start > 40 for question in chosen) == [False, False, True, True]
-    assert chosen == choose_questions(replace(RESULT, questions=tuple(SHORT[::-1])), 4, seed=1, scheme=CELLS["posir"])
+    assert chosen == choose_questions(
+        replace(RESULT, questions=tuple(SHORT[::-1])), 4, seed=1, scheme=CELLS["posir"]
+    )
     write_sheet(tmp_path / "sheet.csv", RESULT, chosen)
     rows = list(csv.DictReader((tmp_path / "sheet.csv").open(encoding="utf-8-sig")))
     assert len(rows) == 4
@@ -33,10 +45,18 @@ def test_judgments_are_read_back_with_an_interval(tmp_path):
         ("a.csv", [("yes", "Y", "1"), ("yes", "no", ""), ("", "", "")], ","),
         ("b.csv", [("yes", "yes", "ja"), ("no", "no", "nein")], ";"),
     ):
-        write_sheet(tmp_path / name, RESULT, choose_questions(RESULT, 3, seed=1, scheme=CELLS["posir"]))
+        write_sheet(
+            tmp_path / name, RESULT, choose_questions(RESULT, 3, seed=1, scheme=CELLS["posir"])
+        )
         fill_sheet(tmp_path / name, JUDGMENTS, *rows, delimiter=delimiter)
     counted = count_agreement([read_judgments(tmp_path / name) for name in ("a.csv", "b.csv")])
-    assert [(row["yes"], row["judged"]) for row in counted] == [(3, 4), (2, 4), (2, 3), (2, 3), (4, 5)]
+    assert [(row["yes"], row["judged"]) for row in counted] == [
+        (3, 4),
+        (2, 4),
+        (2, 3),
+        (2, 3),
+        (4, 5),
+    ]
     # Wilson's interval of 3 in 4, of two questions, from the formula.
     assert counted[0]["rate"].interval == pytest.approx((0.1979, 0.9733), abs=1e-4)
     assert count_agreement([{}])[0]["rate"] is None
@@ -45,11 +65,15 @@ def test_judgments_are_read_back_with_an_interval(tmp_path):
 def test_a_second_person_who_judges_alike_makes_no_interval_narrower():
     sheet = {str(row): dict.fromkeys(JUDGMENTS, row % 4 != 0) for row in range(40)}
     first, second = count_agreement([sheet]), count_agreement([sheet, sheet])
-    assert first[0]["rate"].interval == pytest.approx(tuple(binomtest(30, 40).proportion_ci(0.95, "wilson")))
+    assert first[0]["rate"].interval == pytest.approx(
+        tuple(binomtest(30, 40).proportion_ci(0.95, "wilson"))
+    )
     assert [row["rate"] for row in second[:4]] == [row["rate"] for row in first]
     assert [row["judged"] for row in second] == [80, 80, 80, 80, 120]
     # The three judgments of a question are not independent either.
-    assert second[4]["rate"].interval == pytest.approx(tuple(binomtest(40, 40).proportion_ci(0.95, "wilson")))
+    assert second[4]["rate"].interval == pytest.approx(
+        tuple(binomtest(40, 40).proportion_ci(0.95, "wilson"))
+    )
 
 
 def test_what_is_no_sheet_is_refused(tmp_path):

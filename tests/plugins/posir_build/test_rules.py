@@ -1,4 +1,6 @@
-"""The papers' rules of acceptance on made scores: PosQ (arXiv 2505.13950), of Built-in or Learned and PosIR."""
+"""The papers' rules of acceptance on made scores: PosQ (arXiv 2505.13950), of Built-in or Learned
+and PosIR.
+"""
 
 import numpy as np
 import pytest
@@ -36,22 +38,36 @@ def follow_algorithm_1(z: int, m: int, n: int) -> str:
 
 
 def test_chunks_are_tagged_by_algorithm_1_of_posq():
-    # Chunks that overlap two thirds are in the middle (appendix A.2), also those that start at 0 or end with the text.
-    assert [tag_chunk(Span(*chunk), 900) for chunk in ((0, 299), (0, 300), (0, 450), (450, 900), (599, 900), (600, 900))] == [
-        "beginning", "middle", "middle", "middle", "middle", "end",
-    ]  # fmt: skip
+    # Chunks that overlap two thirds are in the middle (appendix A.2), also those that start at 0 or
+    # end with the text.
+    assert [
+        tag_chunk(Span(*chunk), 900)
+        for chunk in ((0, 299), (0, 300), (0, 450), (450, 900), (599, 900), (600, 900))
+    ] == [
+        "beginning",
+        "middle",
+        "middle",
+        "middle",
+        "middle",
+        "end",
+    ]
     # A first chunk of 256 is the beginning from a length of 771 on.
     assert [tag_chunk(Span(0, 256), length) for length in (770, 771)] == ["middle", "beginning"]
     chunks = [(start, end) for start in range(50) for end in range(start + 1, 51)]
     for z in (48, 49, 50):
-        assert [tag_chunk(Span(*chunk), z) for chunk in chunks] == [follow_algorithm_1(z, *chunk) for chunk in chunks]
+        assert [tag_chunk(Span(*chunk), z) for chunk in chunks] == [
+            follow_algorithm_1(z, *chunk) for chunk in chunks
+        ]
 
 
 def test_chunks_cover_the_text_and_end_at_the_largest_unit():
     text = "One two three.\n\nFour five six seven. Eight nine.\nTen " + "x" * 50
     chunks = split_chunks(text, 4)
     assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == text
-    assert [text[chunk.start : chunk.end].strip() for chunk in chunks][:2] == ["One two three.", "Four five six seven."]
+    assert [text[chunk.start : chunk.end].strip() for chunk in chunks][:2] == [
+        "One two three.",
+        "Four five six seven.",
+    ]
 
 
 def test_outliers_of_length_are_outside_the_quartiles():

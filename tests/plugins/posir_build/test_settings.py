@@ -11,7 +11,13 @@ from posir_build.settings import BuildSettings
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
 
-MINIMAL = {"documents": "notes", "language": "eng-Latn", "domain": "harbour", "output": "out", "llm": {"model": "m"}}
+MINIMAL = {
+    "documents": "notes",
+    "language": "eng-Latn",
+    "domain": "harbour",
+    "output": "out",
+    "llm": {"model": "m"},
+}
 NINE, PRICED = {"minimum": 1, "maximum": 9, "share": 1}, {"model": "m", "prices": {"input": 1}}
 
 
@@ -24,7 +30,10 @@ def write(tmp_path, values):
 def test_minimal_settings_have_the_papers_lengths(tmp_path):
     settings = load_settings(BuildSettings, write(tmp_path, MINIMAL))
     assert [bucket.share for bucket in settings.sample.buckets()] == [3, 3, 3, 3, 2, 2, 2, 2]
-    assert [(bucket.minimum, bucket.maximum) for bucket in settings.sample.buckets()][::7] == [(1, 256), (1793, 2048)]
+    assert [(bucket.minimum, bucket.maximum) for bucket in settings.sample.buckets()][::7] == [
+        (1, 256),
+        (1793, 2048),
+    ]
     assert str(settings.work_folder) == "harbour-build"
     assert list(map(str, settings.llm.endpoints)) == ["https://api.openai.com/v1"]
 
@@ -32,30 +41,64 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"language": "deutsch"}, r"build.yaml: field 'language': language deutsch: ISO 639-3 has no"),
+        (
+            {"language": "deutsch"},
+            r"build.yaml: field 'language': language deutsch: ISO 639-3 has no",
+        ),
         ({"domain": "My Notes"}, r"field 'domain': 'My Notes' is not a folder name"),
-        ({"ask": {"question": 3}}, r"field 'ask.question': unknown field; did you mean questions\? Fields here: llm, method"),
-        ({"false_negatives": {"panel": [{"model": "m", "modle": "x"}]}}, r"panel.0.modle': unknown field; did you mean model"),
+        (
+            {"ask": {"question": 3}},
+            r"field 'ask.question': unknown field; did you mean questions\? Fields here: llm, "
+            r"method",
+        ),
+        (
+            {"false_negatives": {"panel": [{"model": "m", "modle": "x"}]}},
+            r"panel.0.modle': unknown field; did you mean model",
+        ),
         ({"llm": "m"}, r"field 'llm': Input should be a section with fields: model, endpoints"),
-        ({"llm": {"model": "m", "endpoints": "http://x"}}, r"field 'llm.endpoints': Input should be a valid list, in brackets"),
+        (
+            {"llm": {"model": "m", "endpoints": "http://x"}},
+            r"field 'llm.endpoints': Input should be a valid list, in brackets",
+        ),
         ({"domain": 12}, r"field 'domain': Input should be a valid string; put quotes around"),
-        ({"sample": {"lengths": [{"minimum": 1, "maximum": 9}]}}, r"field 'sample.lengths.0.share': Field required"),
-        ({"sample": {"lengths": "six"}}, r"field 'sample.lengths': Input should be posir, five, any, or a list of"),
+        (
+            {"sample": {"lengths": [{"minimum": 1, "maximum": 9}]}},
+            r"field 'sample.lengths.0.share': Field required",
+        ),
+        (
+            {"sample": {"lengths": "six"}},
+            r"field 'sample.lengths': Input should be posir, five, any, or a list of",
+        ),
         ({"ask": {"draws": 4}}, r"field 'ask.draws': must be at most 3"),
         ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget needs prices"),
         (
-            {"llm": PRICED, "verify": {"llm": {"model": "judge", "prices": {"input": 1, "currency": "EUR"}}}},
+            {
+                "llm": PRICED,
+                "verify": {"llm": {"model": "judge", "prices": {"input": 1, "currency": "EUR"}}},
+            },
             r"prices in EUR and USD cannot be added up",
         ),
-        ({"llm": {"model": "m", "endpoints": ["http://me:secret@host/v1"]}}, r"field 'llm.endpoints'.*must not contain a user"),
+        (
+            {"llm": {"model": "m", "endpoints": ["http://me:secret@host/v1"]}},
+            r"field 'llm.endpoints'.*must not contain a user",
+        ),
         ({"llm": {"model": "m", "endpoints": []}}, r"at least one address"),
-        ({"sample": {"lengths": [{"minimum": 9, "maximum": 2, "share": 1}]}}, r"minimum 9 is greater than maximum 2"),
+        (
+            {"sample": {"lengths": [{"minimum": 9, "maximum": 2, "share": 1}]}},
+            r"minimum 9 is greater than maximum 2",
+        ),
         ({"false_negatives": {"embedder": "e"}}, r"need at least one reranker"),
         ({"translate": {"languages": ["German"]}}, r"field 'translate.languages.0'"),
-        ({"translate": {"languages": ["deu-Latn", "deu-Latn"]}}, r"deu-Latn is the language of the documents, or named twice"),
+        (
+            {"translate": {"languages": ["deu-Latn", "deu-Latn"]}},
+            r"deu-Latn is the language of the documents, or named twice",
+        ),
         ({"balance": {"held_out_output": "out"}}, r"held_out_output: out is the output too"),
         ({"sample": {"lengths": []}}, r"at least one bucket"),
-        ({"sample": {"lengths": [NINE, NINE | {"minimum": 9, "maximum": 12}]}}, r"1 to 9 and 9 to 12 tokens overlap"),
+        (
+            {"sample": {"lengths": [NINE, NINE | {"minimum": 9, "maximum": 12}]}},
+            r"1 to 9 and 9 to 12 tokens overlap",
+        ),
     ],
 )
 def test_an_error_names_file_and_field(tmp_path, change, message):
@@ -65,7 +108,12 @@ def test_an_error_names_file_and_field(tmp_path, change, message):
 
 
 def test_a_file_that_is_no_mapping_and_an_override_that_is_none_are_refused(tmp_path):
-    for text, message in (("a: [", "YAML"), ("- 1", "has no fields"), ("", "has no fields"), ("\x00", "YAML")):
+    for text, message in (
+        ("a: [", "YAML"),
+        ("- 1", "has no fields"),
+        ("", "has no fields"),
+        ("\x00", "YAML"),
+    ):
         with pytest.raises(PosirError, match=message):
             load_settings(BuildSettings, write(tmp_path, text))
     file = write(tmp_path, MINIMAL)

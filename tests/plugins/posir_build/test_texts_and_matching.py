@@ -12,7 +12,10 @@ from posir_tasks.languages import detect_other_language, two_letter_code
 from posir_tasks.text.sentences import MAX_SENTENCE, find_sentences
 from posir_tasks.text.spans import Span, find_third
 
-TEXT = "The mill stood by the river. It burned down in 1901, not 1902. The mill was rebuilt, but never “opened” again."
+TEXT = (
+    "The mill stood by the river. It burned down in 1901, not 1902. The mill was rebuilt, but "
+    "never “opened” again."
+)
 TEXTS = st.text(st.sampled_from("aB1 .!?\n\t。\u3000é😀ก\u0e33"), max_size=900)
 
 
@@ -24,11 +27,16 @@ def match(quote, text=TEXT, similarity=0.8):
 @pytest.mark.parametrize(
     ("quote", "expected"),
     [
-        ("by the river", "by the river"), (" BY  THE river ".replace("  ", " "), "by the river"),
-        ('never "opened" again', "never “opened” again"), ("burned down in 1901 not 1902", "burned down in 1901, not 1902"),
-        ("The mill was re-built but never opened again", "The mill was rebuilt, but never “opened” again"),
+        ("by the river", "by the river"),
+        (" BY  THE river ".replace("  ", " "), "by the river"),
+        ('never "opened" again', "never “opened” again"),
+        ("burned down in 1901 not 1902", "burned down in 1901, not 1902"),
+        (
+            "The mill was re-built but never opened again",
+            "The mill was rebuilt, but never “opened” again",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_quote_with_small_differences_is_found(quote, expected):
     assert match(quote) == expected
 
@@ -36,11 +44,14 @@ def test_a_quote_with_small_differences_is_found(quote, expected):
 @pytest.mark.parametrize(
     ("quote", "reason"),
     [
-        ("burned down in 1903", "changes a number"), ("It burned down in 1901, and 1902", "changes a negation"),
-        ("The mill was rebuilt, but “opened” again", "changes a negation"), ("The mill", "occurs several times"),
-        ("a windmill on a hill", "is not in the text"), ("x" * 500, "is not in the text"),
+        ("burned down in 1903", "changes a number"),
+        ("It burned down in 1901, and 1902", "changes a negation"),
+        ("The mill was rebuilt, but “opened” again", "changes a negation"),
+        ("The mill", "occurs several times"),
+        ("a windmill on a hill", "is not in the text"),
+        ("x" * 500, "is not in the text"),
     ],
-)  # fmt: skip
+)
 def test_a_quote_without_a_certain_place_is_refused(quote, reason):
     with pytest.raises(QuoteError, match=reason):
         match(quote)
@@ -48,7 +59,10 @@ def test_a_quote_without_a_certain_place_is_refused(quote, reason):
 
 def test_a_similar_passage_elsewhere_makes_a_quote_ambiguous():
     with pytest.raises(QuoteError, match="resembles several passages"):
-        match("Ada keeps a dozen of bees", "Ada keeps a dozen bees. Today Ada keeps a dozen bees there.")
+        match(
+            "Ada keeps a dozen of bees",
+            "Ada keeps a dozen bees. Today Ada keeps a dozen bees there.",
+        )
 
 
 def test_digits_of_any_script_are_the_same():
@@ -58,14 +72,17 @@ def test_digits_of_any_script_are_the_same():
 @pytest.mark.parametrize(
     ("quote", "text"),
     [
-        ("1 million", "He paid 21 million for it."), ("12", "It has 12,500 rooms."), ("5 percent", "It rose 3.5 percent."),
-        ("It cost 3", "It cost 3.5 dollars."), ("5 degrees", "It was −5 degrees."),
+        ("1 million", "He paid 21 million for it."),
+        ("12", "It has 12,500 rooms."),
+        ("5 percent", "It rose 3.5 percent."),
+        ("It cost 3", "It cost 3.5 dollars."),
+        ("5 degrees", "It was −5 degrees."),
         ("open from 1990 to 1980", "open from 1980 to 1990"),
         ("10³ people lived in the town", "10² people lived in the town"),
         ("其中三个村庄位于河的北岸附近", "其中五个村庄位于河的北岸附近。"),
         ("五人住在桥上", "三十五人住在桥上"),
     ],
-)  # fmt: skip
+)
 def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
     with pytest.raises(QuoteError, match="changes a number"):
         match(quote, text)
@@ -77,7 +94,10 @@ def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
         ("Das Haus wurde nicht gebaut", "Das Haus wurde neu gebaut, sagt Anna."),
         ("彼はその橋を渡らなかったと言った", "彼はその橋を渡ったと言った。"),
         ("able to fly", "The bird was unable to fly."),
-        ("unhappy people of the old town came here", "Some happy people of the old town came here."),
+        (
+            "unhappy people of the old town came here",
+            "Some happy people of the old town came here.",
+        ),
         ("they can", "And they cannot go."),
         ("do", "They don’t know."),
         ("the king didnt cross the bridge", "the king did cross the bridge"),
@@ -98,14 +118,26 @@ def test_a_match_neither_changes_nor_cuts_a_negation(quote, text):
     ("quote", "text", "expected"),
     [
         ("New York", "He went to New\n    York.", "New\n    York"),
-        ("한국의 오래된 다리", normalize("NFD", "그는 한국의 오래된 다리를"), normalize("NFD", "한국의 오래된 다리")),
+        (
+            "한국의 오래된 다리",
+            normalize("NFD", "그는 한국의 오래된 다리를"),
+            normalize("NFD", "한국의 오래된 다리"),
+        ),
         (normalize("NFD", "à Zürich"), "Er ging à Zürich.", "à Zürich"),
         ("the official flag", "It is the oﬃcial ﬂag.", "the oﬃcial ﬂag"),
         ("STRASSE", "Die Straße ist alt.", "Straße"),
         ("१२ लोग", "पुल पर 12 लोग थे", "12 लोग"),
-        ("It was important to the village", "It was im-\nportant to the village.", "It was im-\nportant to the village"),
+        (
+            "It was important to the village",
+            "It was im-\nportant to the village.",
+            "It was im-\nportant to the village",
+        ),
         ("其中三個村莊位於河的北岸", "其中三個村莊，位於河的北岸。", "其中三個村莊，位於河的北岸"),
-        ("他在桥上看到了很多的人，", "据说他在桥上看到了很多人，然后离开了。", "他在桥上看到了很多人，"),
+        (
+            "他在桥上看到了很多的人，",
+            "据说他在桥上看到了很多人，然后离开了。",
+            "他在桥上看到了很多人，",
+        ),
         ("何も知らず", "彼は何も知らず、帰った。", "何も知らず"),
         ("1990", "Am 12.10.1990 kam er.", "1990"),
     ],
@@ -124,7 +156,12 @@ def test_sentences_are_short_enough_to_be_numbered(text, code):
 @given(TEXTS, st.integers(0, 899), st.integers(1, 50))
 def test_thirds_cover_the_text(text, start, length):
     parts = split_thirds(text, find_sentences(text, "en"))
-    assert [part.start for part in parts] + [parts[-1].end] == [0, parts[0].end, parts[1].end, len(text)]
+    assert [part.start for part in parts] + [parts[-1].end] == [
+        0,
+        parts[0].end,
+        parts[1].end,
+        len(text),
+    ]
     span = Span(start, min(start + length, len(text)))
     if span.start < span.end:
         part = parts[find_part(parts, span)]
@@ -132,11 +169,21 @@ def test_thirds_cover_the_text(text, start, length):
 
 
 def test_the_third_is_that_of_the_midpoint():
-    assert [find_third(Span(start, start + 10), 90) for start in (0, 24, 25, 54, 55, 80)] == [0, 0, 1, 1, 2, 2]
+    assert [find_third(Span(start, start + 10), 90) for start in (0, 24, 25, 54, 55, 80)] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
 
 
 def test_a_document_without_its_span_has_one_space_at_the_seam():
-    assert remove_span("The mill stood.  It burned. It fell.", Span(17, 27)) == "The mill stood. It fell."
+    assert (
+        remove_span("The mill stood.  It burned. It fell.", Span(17, 27))
+        == "The mill stood. It fell."
+    )
     assert remove_span("only", Span(0, 4)) == ""
 
 
@@ -153,7 +200,12 @@ def test_a_found_quote_is_within_its_window(text, quote):
 
 
 def test_languages():
-    assert [two_letter_code(code) for code in ("deu-Latn", "cmn-Hans", "arb-Arab", "pes-Arab")] == ["de", "zh", "ar", "fa"]
+    assert [two_letter_code(code) for code in ("deu-Latn", "cmn-Hans", "arb-Arab", "pes-Arab")] == [
+        "de",
+        "zh",
+        "ar",
+        "fa",
+    ]
     assert detect_other_language("Wo stand die alte Mühle?", "eng-Latn") == "de"
     assert detect_other_language("Where was the old mill?", "eng-Latn") is None
     assert detect_other_language("1901?", "eng-Latn") is None

@@ -1,4 +1,6 @@
-"""Rated translations: which are drawn, what a judge and people say about them, and how well they agree."""
+"""Rated translations: which are drawn, what a judge and people say about them, and how well they
+agree.
+"""
 
 import json
 from collections import Counter
@@ -37,15 +39,27 @@ def data(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
     for domain in ("sports", "law"):
         write_domain(root / "a", posir_tables(TEXTS, QUERIES), domain=domain)
-        for system, language, word in (("a", "deu-Latn", "Boot"), ("a", "fra-Latn", "bateau"), ("b", "deu-Latn", "Kahn")):
-            kept = {name: text.replace("boat", word) for name, text in TEXTS.items() if name != "d1" or system == "a"}
+        for system, language, word in (
+            ("a", "deu-Latn", "Boot"),
+            ("a", "fra-Latn", "bateau"),
+            ("b", "deu-Latn", "Kahn"),
+        ):
+            kept = {
+                name: text.replace("boat", word)
+                for name, text in TEXTS.items()
+                if name != "d1" or system == "a"
+            }
             asked = {"q": ("What lies there?", "d0", f"A {word}")}
             write_domain(root / system, posir_tables(kept, asked), language=language, domain=domain)
     return root
 
 
 def settings(data, **fields):
-    given = {"source": f"{data}/a", "translations": {"a": f"{data}/a", "b": f"{data}/b"}, "edges": (0, 20, 40, 60)}
+    given = {
+        "source": f"{data}/a",
+        "translations": {"a": f"{data}/a", "b": f"{data}/b"},
+        "edges": (0, 20, 40, 60),
+    }
     return RatingSettings.model_validate({**given, "llm": {"model": "m"}, **fields})
 
 
@@ -58,10 +72,14 @@ def test_the_sample_has_the_same_documents_of_each_bucket_for_every_system_and_l
     sample, _ = sample_translations(settings(data), estimate_tokens)
     drawn = {}
     for translation in sample:
-        drawn.setdefault((translation.system, translation.language), set()).add((translation.domain, translation.document))
+        drawn.setdefault((translation.system, translation.language), set()).add(
+            (translation.domain, translation.document)
+        )
     assert set(drawn) == {("a", "deu-Latn"), ("b", "deu-Latn")}
     assert drawn["a", "deu-Latn"] == drawn["b", "deu-Latn"]
-    buckets = Counter((row.domain, -(-estimate_tokens(row.original) // 20)) for row in sample if row.system == "a")
+    buckets = Counter(
+        (row.domain, -(-estimate_tokens(row.original) // 20)) for row in sample if row.system == "a"
+    )
     assert buckets == {(domain, bucket): 3 for domain in ("sports", "law") for bucket in (1, 2, 3)}
     assert ("sports", "d1") not in drawn["a", "deu-Latn"]
     assert {translation.text.split()[1] for translation in sample} == {"Boot", "Kahn"}
@@ -93,7 +111,9 @@ def test_the_judge_reads_both_texts_and_what_it_leaves_out_is_counted(data):
     rows, problems = ask_judge(sample, settings(data), model)
     assert ({translation.system for translation, _ in rows}, sum(problems.values())) == ({"a"}, 18)
     assert [model.asked[0][1][side] for side in ("source", "target")] == ["English", "German"]
-    assert {score.scale: score.mean.value for score in score_ratings("judge", rows)}["overall"] == pytest.approx(4.75)
+    assert {score.scale: score.mean.value for score in score_ratings("judge", rows)}[
+        "overall"
+    ] == pytest.approx(4.75)
     with pytest.raises(PosirError, match="the model refused"):
         ask_judge(sample, settings(data), ScriptedModel(lambda *_: "I'm sorry, no."))
 
@@ -131,7 +151,9 @@ def test_agreement_is_that_of_the_pairs():
     assert by_scale["fluency"].confusion[3][4] == pairs.count((4, 5))
     agreed = int((abs(differences[:, 0]) <= 1).sum())
     interval = by_scale["fluency"].within_one.interval
-    assert interval == pytest.approx(tuple(binomtest(agreed, 60).proportion_ci(0.95, "wilson")), abs=0.01)
+    assert interval == pytest.approx(
+        tuple(binomtest(agreed, 60).proportion_ci(0.95, "wilson")), abs=0.01
+    )
     # A second person of the same opinion does not make the interval narrower.
     twice = compare_ratings(
         2 * [rated(ratings[:1], document=str(row)) for row, ratings in enumerate(people)],
@@ -150,8 +172,13 @@ def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
     with pytest.raises(DataError, match="no rating"):
         read_rating_sheet(sheet, sample)
     read = read_rating_sheet(fill_sheet(sheet, SCALES, "5435", ["", "2", "", ""]), sample)
-    assert [dict(ratings) for _, ratings in read[0]] == [dict(zip(SCALES, (5, 4, 3, 5), strict=True)), {"accuracy": 2}]
-    other, _ = sample_translations(settings(data, domains=("sports", "law"), per_bucket=1), estimate_tokens)
+    assert [dict(ratings) for _, ratings in read[0]] == [
+        dict(zip(SCALES, (5, 4, 3, 5), strict=True)),
+        {"accuracy": 2},
+    ]
+    other, _ = sample_translations(
+        settings(data, domains=("sports", "law"), per_bucket=1), estimate_tokens
+    )
     assert read_rating_sheet(fill_sheet(sheet, SCALES, *["5555"] * 18), other)[1] == 12
     with pytest.raises(DataError, match="row 2: field 'fluency': '6'"):
         read_rating_sheet(fill_sheet(sheet, SCALES, "6435"), sample)
@@ -165,31 +192,57 @@ def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
 
     with serve_language_model(Truth([]), rates=NO_FAILURES | {"prose around JSON": 0.2}) as server:
         given = {
-            "source": data / "a", "translations.mine": data / "a", "edges": "[0, 20, 60]", "per_bucket": 2,
-            "llm.model": "human", "llm.endpoints": f"[{server.url}]",
-        }  # fmt: skip
+            "source": data / "a",
+            "translations.mine": data / "a",
+            "edges": "[0, 20, 60]",
+            "per_bucket": 2,
+            "llm.model": "human",
+            "llm.endpoints": f"[{server.url}]",
+        }
         options = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
         (plan,) = json.loads(call(*options, "--plan", "--format", "json"))
         assert plan["calls"] == 16
-        assert call(*options, "--sheets", "sheets").split() == ["sheets/deu-Latn.csv", "sheets/fra-Latn.csv"]
+        assert call(*options, "--sheets", "sheets").split() == [
+            "sheets/deu-Latn.csv",
+            "sheets/fra-Latn.csv",
+        ]
         assert not server.answered
         fill_sheet(tmp_path / "sheets" / "fra-Latn.csv", SCALES, "5555", "4444", "3333")
         people = ["--people", "sheets/fra-Latn.csv"]
         document = json.loads(call(*options, *people, "--format", "json"))
         assert sum(server.answered.values()) == 16
         printed = call(*options, *people)
-        nested = {"translations": {"mine": f"{data}/a"}, "llm": {"model": "human", "endpoints": [server.url]}}
+        nested = {
+            "translations": {"mine": f"{data}/a"},
+            "llm": {"model": "human", "endpoints": [server.url]},
+        }
         chosen = {"source": f"{data}/a", "edges": (0, 20, 60), "per_bucket": 2, **nested}
         figures = rate_translations(people="sheets/fra-Latn.csv", **chosen).figures()
         assert "fra-Latn" in call(*options, "--format", "csv")
         assert sum(server.answered.values()) == 16
     assert document["translations"] == 16
-    judge = {(row["language"], row["scale"]): row for row in document["scores"] if row["rater"] == "judge"}
+    judge = {
+        (row["language"], row["scale"]): row
+        for row in document["scores"]
+        if row["rater"] == "judge"
+    }
     assert judge["all", "completeness"]["counts"] == {"5": 16}
     assert 1 <= judge["all", "overall"]["mean_interval"][0] < judge["all", "overall"]["mean"] <= 5
-    assert [row["scale"] for row in document["agreement"] if row["language"] == "all"] == [*SCALES, "all"]
+    assert [row["scale"] for row in document["agreement"] if row["language"] == "all"] == [
+        *SCALES,
+        "all",
+    ]
     assert sum(map(sum, document["agreement"][-1]["confusion"])) == 12
     drawn = [(figure.kind, figure.model) for figure in figures if figure.chart.to_dict()]
-    assert drawn == [("ratings-overall", None), ("ratings-scales", "mine"), ("ratings-pairs", "mine")]
-    for title in ("Ratings by the judge", "Ratings by people", "Agreement of the judge", "Pairs of ratings"):
+    assert drawn == [
+        ("ratings-overall", None),
+        ("ratings-scales", "mine"),
+        ("ratings-pairs", "mine"),
+    ]
+    for title in (
+        "Ratings by the judge",
+        "Ratings by people",
+        "Agreement of the judge",
+        "Pairs of ratings",
+    ):
         assert title in printed

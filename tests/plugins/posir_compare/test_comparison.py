@@ -31,7 +31,9 @@ def test_the_intervals_of_lengths_hold_at_the_same_time(tmp_path):
     assert [row.length for row in rows] == ["all", "Q1", "Q2", "Q4"]
     levels = [1 - 0.05 / 3, *[1 - 0.05 / 9] * 3]
     assert [row.change.level for row in rows] == pytest.approx(levels)
-    (alone,) = (row for row in compare_pairs(pair_runs(tmp_path), ["Q4"]).rows if row.metric is Metric.NDCG)
+    (alone,) = (
+        row for row in compare_pairs(pair_runs(tmp_path), ["Q4"]).rows if row.metric is Metric.NDCG
+    )
     assert alone.change.level == pytest.approx(1 - 0.05 / 3)
     assert alone.difference.low > rows[-1].difference.low
 
@@ -72,7 +74,9 @@ def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tm
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1)
     write_run(tmp_path / "old", "org/b", 1, by_document=False)
-    unpaired, paired = (compare_pair(pair, find_common_results(pair))[0] for pair in pair_runs(tmp_path))
+    unpaired, paired = (
+        compare_pair(pair, find_common_results(pair))[0] for pair in pair_runs(tmp_path)
+    )
     assert (paired.method, unpaired.method) == ("paired by query", "unpaired")
     assert paired.difference.high < 0.5 * unpaired.difference.high
 
@@ -81,19 +85,34 @@ def test_two_folders_and_one_folder_give_the_same(tmp_path):
     for model, seed, hit_rates in (("org/a", 1, EVEN), ("org/b", 5, FALLING)):
         write_run(tmp_path / "both", model, seed, hit_rates=hit_rates)
         write_run(tmp_path / model[-1], model, seed, hit_rates=hit_rates)
-    first, second = (compare_pairs(pair_runs(*f)) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
+    first, second = (
+        compare_pairs(pair_runs(*f))
+        for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"])
+    )
     assert first == second
-    assert [row.length for row in first.rows if row.metric is Metric.IN_WINDOW] == ["all", "Q1", "Q2", "Q3", "Q4"]
+    assert [row.length for row in first.rows if row.metric is Metric.IN_WINDOW] == [
+        "all",
+        "Q1",
+        "Q2",
+        "Q3",
+        "Q4",
+    ]
     assert {row.method for row in first.rows} == {"paired by query"}
     turned = compare_pairs(pair_runs(tmp_path / "b", tmp_path / "a"))
-    assert [row.difference.value for row in turned.rows] == pytest.approx([-row.difference.value for row in first.rows])
+    assert [row.difference.value for row in turned.rows] == pytest.approx(
+        [-row.difference.value for row in first.rows]
+    )
     opposite = {ChangeState.BETTER: ChangeState.WORSE, ChangeState.WORSE: ChangeState.BETTER}
     states = [row.metric_change.state for row in first.rows]
-    assert [row.metric_change.state for row in turned.rows] == [opposite.get(state, state) for state in states]
+    assert [row.metric_change.state for row in turned.rows] == [
+        opposite.get(state, state) for state in states
+    ]
 
 
 def test_models_that_find_nothing_do_not_differ(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.support.comparison.draw_ranks", lambda queries, _: np.zeros(queries, np.int64))
+    monkeypatch.setattr(
+        "tests.support.comparison.draw_ranks", lambda queries, _: np.zeros(queries, np.int64)
+    )
     for model in ("org/a", "org/b"):
         write_run(tmp_path, model, 1, hit_rates=(0, 0, 0))
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
@@ -106,5 +125,8 @@ def test_effects_are_not_tested_without_rotated_versions_of_both(tmp_path):
     write_run(tmp_path, "org/b", 5)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
         if row.metric is not Metric.NDCG:
-            assert (row.metric_change.state, row.metric_change.reason) == (ChangeState.NOT_TESTED, Reason.NOT_STORED)
+            assert (row.metric_change.state, row.metric_change.reason) == (
+                ChangeState.NOT_TESTED,
+                Reason.NOT_STORED,
+            )
             assert row.difference is None

@@ -23,12 +23,16 @@ def common(tmp_path):
 def test_paired_differences_are_those_of_the_models_scores(common):
     for first, second in zip(analyze(common.a).groups, analyze(common.b).groups, strict=True):
         change = compare_groups(first, second, paired=True)
-        assert change.ndcg_at_10.difference.value == pytest.approx(second.ndcg.value - first.ndcg.value)
+        assert change.ndcg_at_10.difference.value == pytest.approx(
+            second.ndcg.value - first.ndcg.value
+        )
         for of_metric, tests in (
             (change.position_effect, (first.whole, second.whole)),
             (change.position_effect_in_window, (first.within, second.within)),
         ):
-            assert of_metric.difference.value == pytest.approx(tests[1].effect.value - tests[0].effect.value)
+            assert of_metric.difference.value == pytest.approx(
+                tests[1].effect.value - tests[0].effect.value
+            )
 
 
 def test_unpaired_intervals_are_wider_than_those_of_the_models(common):

@@ -36,7 +36,10 @@ def folder(tmp_path_factory):
     write_run(output / "base", "org/a", 1, hit_rates=EVEN)
     write_run(output / "same", "org/a", 1, hit_rates=EVEN)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.support.comparison.draw_ranks", lambda count, seed: np.arange(count) % 7 + 3 + seed % 2)
+        patch.setattr(
+            "tests.support.comparison.draw_ranks",
+            lambda count, seed: np.arange(count) % 7 + 3 + seed % 2,
+        )
         write_run(output / "worse", "org/b", 1, hit_rates=FALLING)
     return output
 
@@ -51,14 +54,27 @@ def invoke(*arguments):
 
 
 def check(comparison, limits, lengths=("all",), **options):
-    return gates.check_limits(map(LimitedValue.of_change, comparison.rows), limits, lengths, gaps=comparison.gaps, **options)
+    return gates.check_limits(
+        map(LimitedValue.of_change, comparison.rows),
+        limits,
+        lengths,
+        gaps=comparison.gaps,
+        **options,
+    )
 
 
 def with_interval(comparison, metric, low, high):
-    """Return the comparison of all lengths with a change whose interval is given, whatever its level."""
+    """Return the comparison of all lengths with a change whose interval is given, whatever its
+    level.
+    """
     change = Difference((low + high) / 2, (low, high), interval_at=lambda _: (low, high))
     rows = [
-        replace(row, change=replace(row.change, **{metric.key: replace(row.metric_change, difference=change)}))
+        replace(
+            row,
+            change=replace(
+                row.change, **{metric.key: replace(row.metric_change, difference=change)}
+            ),
+        )
         for row in comparison.rows
         if row.metric is metric and row.length == "all"
     ]
@@ -67,9 +83,16 @@ def with_interval(comparison, metric, low, high):
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict", "strict_verdict"),
-    [(0.06, 0.1, FAILS, FAILS), (0.04, 0.1, PASSES, FAILS), (-0.1, 0.04, PASSES, PASSES), (0.05, 0.06, PASSES, FAILS)],
+    [
+        (0.06, 0.1, FAILS, FAILS),
+        (0.04, 0.1, PASSES, FAILS),
+        (-0.1, 0.04, PASSES, PASSES),
+        (0.05, 0.06, PASSES, FAILS),
+    ],
 )
-def test_a_limit_fails_if_the_whole_interval_is_beyond_it(comparison, low, high, verdict, strict_verdict):
+def test_a_limit_fails_if_the_whole_interval_is_beyond_it(
+    comparison, low, high, verdict, strict_verdict
+):
     above = with_interval(comparison, Metric.POSITION_EFFECT, low, high)
     assert check(above, ["position_effect > 5"]).verdict is verdict
     assert check(above, ["position_effect > 5"], strict=True).verdict is strict_verdict
@@ -97,24 +120,42 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     lengths = ["all", "Q1", "Q2", "Q3", "Q4"]
     gate = check(comparison, ["ndcg_at_10 < -1", "position_effect > 10"], lengths)
     assert gate.level == pytest.approx(1 - 2 * 0.05 / 10)
-    assert check(comparison, ["ndcg_at_10 < -1", "ndcg_at_10 < -2"], lengths).level == pytest.approx(1 - 2 * 0.05 / 5)
-    (wide,) = (limit.change for limit in gate.limits if limit.length == "all" and limit.metric is Metric.NDCG)
+    assert check(
+        comparison, ["ndcg_at_10 < -1", "ndcg_at_10 < -2"], lengths
+    ).level == pytest.approx(1 - 2 * 0.05 / 5)
+    (wide,) = (
+        limit.change
+        for limit in gate.limits
+        if limit.length == "all" and limit.metric is Metric.NDCG
+    )
     degrees = 1 / sum((size / 500) ** 2 for size in [5] * 100) - 1
     ratio = stdtrit(degrees, 1 - 0.005) / stdtrit(degrees, 0.975)
-    assert wide.high - wide.low == pytest.approx(ratio * float(np.diff(row.difference.interval_at(0.95))[0]))
-    narrow, wider = (tested.limits[-1].change for tested in (check(comparison, ["position_effect > 10"], ["Q4"]), gate))
+    assert wide.high - wide.low == pytest.approx(
+        ratio * float(np.diff(row.difference.interval_at(0.95))[0])
+    )
+    narrow, wider = (
+        tested.limits[-1].change
+        for tested in (check(comparison, ["position_effect > 10"], ["Q4"]), gate)
+    )
     assert wider.low < narrow.low < narrow.high < wider.high
 
 
-def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command_and_in_python(folder):
+def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command_and_in_python(
+    folder,
+):
     limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "position_effect > 5")
     same = invoke(folder / "base", folder / "same", *limits, "--strict")
     assert (same.exit_code, same.stdout.startswith("The gate passes · ")) == (0, True)
     worse = invoke(folder / "base", folder / "worse", *limits)
-    assert (worse.exit_code, worse.stdout.startswith("The gate fails · org/b against org/a")) == (1, True)
+    assert (worse.exit_code, worse.stdout.startswith("The gate fails · org/b against org/a")) == (
+        1,
+        True,
+    )
     comparison = posir.compare([folder / "base", folder / "worse"])
     assert comparison.check(["ndcg_at_10 < -1"]).verdict is FAILS
-    assert comparison.check(["ndcg_at_10 < -99"], lengths=["all", "Q4"], strict=True).verdict is PASSES
+    assert (
+        comparison.check(["ndcg_at_10 < -99"], lengths=["all", "Q4"], strict=True).verdict is PASSES
+    )
     with pytest.raises(PosirError, match="There is no limit"):
         check(comparison, [])
 
@@ -122,12 +163,19 @@ def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command
 def test_scores_are_limited_without_a_baseline(folder, tmp_path):
     """Wilson's and Student's intervals of the corrected level."""
     (row,) = (row for row in posir.report(folder / "base").rows if row.length == "all")
-    alone = posir.report(folder / "base", fail_if="position_effect > 50", junit=tmp_path / "gate.xml")
+    alone = posir.report(
+        folder / "base", fail_if="position_effect > 50", junit=tmp_path / "gate.xml"
+    )
     effect = row.findings[Quantity.POSITION_EFFECT].estimate
     assert (alone.exit_status, alone.level) == (0, 0.95)
     assert alone.limits[0].b.interval == pytest.approx(effect.interval)
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("name") == "posir report"
-    limits = ["ndcg_at_10 < 99", "position_effect > 30", "position_effect < -30", "position_effect_in_window > 50"]
+    limits = [
+        "ndcg_at_10 < 99",
+        "position_effect > 30",
+        "position_effect < -30",
+        "position_effect_in_window > 50",
+    ]
     gate = posir.read_results(folder / "base").check(limits)
     assert gate.level == pytest.approx(1 - 2 * 0.05 / 4)
     assert [limit.verdict for limit in gate.limits] == [FAILS, PASSES, PASSES, PASSES]
@@ -138,14 +186,26 @@ def test_scores_are_limited_without_a_baseline(folder, tmp_path):
         assert abs(ndcg.value - end) == pytest.approx(ratio * np.sqrt(end * (1 - end)), abs=1e-7)
     assert thirds.interval == group.whole.effect.interval_at(0.975)
     assert within.low < effect.low <= effect.high < within.high
-    strict = CliRunner().invoke(build_app(), ["report", str(folder / "base"), "--fail-if", "position_effect > -3", "--strict"])
+    strict = CliRunner().invoke(
+        build_app(),
+        ["report", str(folder / "base"), "--fail-if", "position_effect > -3", "--strict"],
+    )
     assert (strict.exit_code, strict.stdout.splitlines()[0]) == (1, "The gate fails · org/a")
 
 
 def test_scores_of_few_documents_or_of_a_part_are_inconclusive(folder, tmp_path):
     write_run(tmp_path / "few", "org/c", 3, domains={"game": draw_evidence(40, 1)})
-    write_run(tmp_path / "part", "org/c", 3, position_run=describe_run("r") | {"missing_subsets": ["news"]})
-    for path, reason in (("few", "8 documents are too few"), ("part", "no results of news"), ("none", "no such folder")):
+    write_run(
+        tmp_path / "part",
+        "org/c",
+        3,
+        position_run=describe_run("r") | {"missing_subsets": ["news"]},
+    )
+    for path, reason in (
+        ("few", "8 documents are too few"),
+        ("part", "no results of news"),
+        ("none", "no such folder"),
+    ):
         gate = posir.report(tmp_path / path, fail_if="ndcg_at_10 < 1")
         assert (gate.verdict, gate.exit_status) == (UNDECIDED, 2), path
         assert reason in gate.limits[0].reason
@@ -169,36 +229,55 @@ def test_what_is_inconclusive(folder, tmp_path):
     shutil.copytree(folder / "base", tmp_path / "both")
     write_run(tmp_path / "both", "org/a", 1, task="PosIR-German")
     for arguments, reason in (
-        ((tmp_path / "few", tmp_path / "few-too"), "8 documents are too few, at least 10 are needed"),
+        (
+            (tmp_path / "few", tmp_path / "few-too"),
+            "8 documents are too few, at least 10 are needed",
+        ),
         ((folder / "base", tmp_path / "part"), "not compared: sports"),
         ((tmp_path / "known", tmp_path / "other"), "skipped subsets whose data differ (queries"),
         ((folder / "base", tmp_path / "nowhere"), "no such folder"),
         (("--results", folder / "base", "org/a", "org/z"), "no results of a model 'org/z'"),
         ((tmp_path / "both", folder / "same"), "has no results of it"),
-        ((folder / "base", folder / "same", folder / "worse"), "one model against one baseline; found: "),
+        (
+            (folder / "base", folder / "same", folder / "worse"),
+            "one model against one baseline; found: ",
+        ),
     ):
         done = invoke(*arguments, *limit, "--format", "json")
         gate = json.loads(done.stdout)
         assert (done.exit_code, gate["verdict"]) == (2, UNDECIDED), reason
         assert any(reason in limit["reason"] for limit in gate["limits"]), gate
-    assert invoke(tmp_path / "both", folder / "same", *limit, "--task", "PosIR-English").exit_code == 0
+    assert (
+        invoke(tmp_path / "both", folder / "same", *limit, "--task", "PosIR-English").exit_code == 0
+    )
 
 
 def test_an_undefined_change_is_inconclusive(comparison):
     rows = (
-        replace(row, change=replace(row.change, **{row.metric.key: replace(row.metric_change, difference=None)}))
+        replace(
+            row,
+            change=replace(
+                row.change, **{row.metric.key: replace(row.metric_change, difference=None)}
+            ),
+        )
         for row in comparison.rows
     )
     undefined = ModelComparison(tuple(rows), ())
     assert check(undefined, ["position_effect > 10"]).verdict is UNDECIDED
-    assert check(comparison, ["position_effect > 10"], ["Q9"]).limits[0].reason == "there are no questions of this length"
+    assert (
+        check(comparison, ["position_effect > 10"], ["Q9"]).limits[0].reason
+        == "there are no questions of this length"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--fail-if", "ndcg_at_10 = 5"], "Invalid limit 'ndcg_at_10 = 5'."),
-        (["--fail-if", "ndcg < -1"], "there is no metric ndcg. Choose from ndcg_at_10, position_effect,"),
+        (
+            ["--fail-if", "ndcg < -1"],
+            "there is no metric ndcg. Choose from ndcg_at_10, position_effect,",
+        ),
         (["--fail-if", "position_effect > 10", "--junit", "FOLDER"], "is a folder"),
         (["--strict"], "give --fail-if, too"),
     ],
@@ -214,7 +293,11 @@ def test_mistakes_are_no_verdict(folder, arguments, message):
     ("name", "error", "message"),
     [
         ("posir_compare.comparison.compare_pairs", KeyError("lost"), "KeyError: 'lost'"),
-        ("posir_compare.comparison.collect_runs", TypeError("of a plugin"), "TypeError: of a plugin"),
+        (
+            "posir_compare.comparison.collect_runs",
+            TypeError("of a plugin"),
+            "TypeError: of a plugin",
+        ),
     ],
 )
 def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, message):
@@ -228,7 +311,12 @@ def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, messa
 
 @pytest.mark.parametrize(
     "error",
-    [RuntimeError("torn"), PosirError("no table"), OSError(errno.ENOSPC, "full"), BrokenPipeError(errno.EPIPE, "closed")],
+    [
+        RuntimeError("torn"),
+        PosirError("no table"),
+        OSError(errno.ENOSPC, "full"),
+        BrokenPipeError(errno.EPIPE, "closed"),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_output_that_fails_is_no_verdict(folder, monkeypatch, error):
@@ -246,7 +334,10 @@ def test_junit_has_a_case_for_each_limit(folder, tmp_path):
     assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]
     failed, passed = suite
     message = failed.find("failure").get("message")
-    assert (failed.get("name"), message) == ("ndcg_at_10 < -1, all", "the whole interval is beyond the limit")
+    assert (failed.get("name"), message) == (
+        "ndcg_at_10 < -1, all",
+        "the whole interval is beyond the limit",
+    )
     assert [child.tag for child in passed] == ["system-out"]
     invoke(folder / "base", tmp_path / "nowhere", *limits)
     assert ElementTree.parse(file).getroot().get("errors") == "2"

@@ -14,7 +14,10 @@ def test_every_model_is_compared_with_the_baseline_on_every_task_of_both(tmp_pat
     write_run(tmp_path, "org/a", 1, task="PosIR-German")
     runs = read_model_runs([tmp_path])
     assert choose_baseline(runs, None).label == "org/a"
-    pairs = [(pair.a.label, pair.b.label, pair.task) for pair in build_pairs(runs, choose_baseline(runs, "c"))]
+    pairs = [
+        (pair.a.label, pair.b.label, pair.task)
+        for pair in build_pairs(runs, choose_baseline(runs, "c"))
+    ]
     assert pairs == [
         ("org/c", "org/a", "PosIR-English"),
         ("org/c", "org/b", "PosIR-English"),
@@ -35,7 +38,10 @@ def test_a_baseline_with_several_runs_is_named_by_its_label(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/a", 2, experiment="batch")
     runs = read_model_runs([tmp_path])
-    with pytest.raises(PosirError, match=r"--baseline a matches 'org/a .*rev1.' and 'org/a .*batch.'. Give one of these"):
+    with pytest.raises(
+        PosirError,
+        match=r"--baseline a matches 'org/a .*rev1.' and 'org/a .*batch.'. Give one of these",
+    ):
         choose_baseline(runs, "a")
     assert choose_baseline(runs, runs[1].label) is runs[1]
 
@@ -49,7 +55,9 @@ def test_runs_of_one_model_have_different_labels_and_a_folder_given_twice_is_rea
     assert all(run.label.startswith("org/a (") for run in runs)
 
 
-def test_names_that_differ_in_case_alone_are_one_model_in_one_folder_and_in_several(tmp_path, caplog):
+def test_names_that_differ_in_case_alone_are_one_model_in_one_folder_and_in_several(
+    tmp_path, caplog
+):
     write_run(tmp_path / "old", "org/Tiny", 1)
     write_run(tmp_path / "new", "ORG/tiny", 2)
     write_run(tmp_path / "new", "org/b", 3)

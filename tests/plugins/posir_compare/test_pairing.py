@@ -13,7 +13,15 @@ from posir_tasks.errors import PosirError
 from posir_tasks.place_ranks import PlaceRanks
 from posir_tasks.profile import NDCG_AT_10, rank_columns
 from posir_tasks.schemes import RelativePositions
-from tests.support.comparison import DOMAINS, SCHEME, draw_evidence, draw_ranks, only_pair, pair_runs, write_run
+from tests.support.comparison import (
+    DOMAINS,
+    SCHEME,
+    draw_evidence,
+    draw_ranks,
+    only_pair,
+    pair_runs,
+    write_run,
+)
 from tests.support.results import describe_run
 
 
@@ -34,7 +42,9 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
     expected = np.concatenate(plain[2:]) - np.concatenate(plain[:2])
     np.testing.assert_allclose(np.sort(b.gains - a.gains), np.sort(expected))
     by_document = np.bincount(a.documents, weights=(b.gains - a.gains) ** 2)
-    np.testing.assert_allclose(np.sort(by_document), np.sort((expected**2).reshape(-1, 5).sum(axis=1)), atol=1e-12)
+    np.testing.assert_allclose(
+        np.sort(by_document), np.sort((expected**2).reshape(-1, 5).sum(axis=1)), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("by_document", [True, False])
@@ -45,14 +55,23 @@ def test_results_on_other_queries_or_documents_are_compared_without_pairing(tmp_
     write_run(tmp_path, "org/b", 5, DOMAINS | {"game": other}, by_document=by_document)
     common = find_common_results(only_pair(tmp_path))
     assert not common.are_paired
-    assert "compared without pairing. The two results are on different queries or documents." in common.notes[0]
+    assert (
+        "compared without pairing. The two results are on different queries or documents."
+        in common.notes[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("domains", "note"),
     [
-        ({"sports": DOMAINS["sports"], "mining": DOMAINS["game"]}, "subsets that only one of them has: game, mining."),
-        (DOMAINS | {"game": draw_evidence(299, 1)}, "skipped subsets whose queries or position bins differ: game"),
+        (
+            {"sports": DOMAINS["sports"], "mining": DOMAINS["game"]},
+            "subsets that only one of them has: game, mining.",
+        ),
+        (
+            DOMAINS | {"game": draw_evidence(299, 1)},
+            "skipped subsets whose queries or position bins differ: game",
+        ),
     ],
 )
 def test_only_common_subsets_with_the_same_queries_are_compared(tmp_path, domains, note):
@@ -66,7 +85,11 @@ def test_only_common_subsets_with_the_same_queries_are_compared(tmp_path, domain
 @pytest.mark.parametrize(
     ("domains", "scheme", "message"),
     [
-        ({"game": draw_evidence(10), "sports": draw_evidence(10)}, SCHEME, "queries or position bins differ: game, sports"),
+        (
+            {"game": draw_evidence(10), "sports": draw_evidence(10)},
+            SCHEME,
+            "queries or position bins differ: game, sports",
+        ),
         (DOMAINS, RelativePositions(bins=4), "queries or position bins differ: game, sports"),
         ({"mining": draw_evidence(10)}, SCHEME, "no subset in common"),
     ],
@@ -100,7 +123,8 @@ def test_one_model_with_other_settings_is_paired(tmp_path):
 )
 def test_results_on_different_data_are_refused_by_file_and_revision(tmp_path, other, differing):
     files = [
-        write_run(tmp_path, model, 1, position_run=run) for model, run in (("org/a", describe_run("local-1")), ("org/b", other))
+        write_run(tmp_path, model, 1, position_run=run)
+        for model, run in (("org/a", describe_run("local-1")), ("org/b", other))
     ]
     with pytest.raises(PosirError) as refused:
         compare_pairs(pair_runs(tmp_path))
@@ -135,11 +159,24 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         ranks = draw_ranks(600, seed)
         gains.append(NDCG_AT_10[rank_columns(ranks)])
-        places = PlaceRanks.from_ranks(SCHEME, evidence, [f"q{row // 2}" for row in range(600)], ranks, subset="game")
-        write_run(tmp_path, model, seed, {"game": draw_evidence(300, 1)}, places=places.to_json(), hit_rates=(0.5, 0.5, 0.5))
+        places = PlaceRanks.from_ranks(
+            SCHEME, evidence, [f"q{row // 2}" for row in range(600)], ranks, subset="game"
+        )
+        write_run(
+            tmp_path,
+            model,
+            seed,
+            {"game": draw_evidence(300, 1)},
+            places=places.to_json(),
+            hit_rates=(0.5, 0.5, 0.5),
+        )
     comparison = posir.compare(tmp_path)
-    rows = {row.metric: row for row in comparison.rows if row.task == "PosIR-English, several places"}
-    assert [(metric.key, row.queries, row.method) for metric, row in rows.items()] == [("ndcg_at_10", 300, "paired by query")]
+    rows = {
+        row.metric: row for row in comparison.rows if row.task == "PosIR-English, several places"
+    }
+    assert [(metric.key, row.queries, row.method) for metric, row in rows.items()] == [
+        ("ndcg_at_10", 300, "paired by query")
+    ]
     assert rows[Metric.NDCG].difference.value == pytest.approx(np.mean(gains[1] - gains[0]))
     gate = comparison.check(["ndcg_at_10 < -50", "position_effect > 99"])
     tested = [(limit.task, limit.metric.key, limit.verdict.value) for limit in gate.limits]

@@ -38,10 +38,18 @@ def test_every_format(folder):
     assert {line["method"] for line in table} == {"paired by query"}
     markdown = invoke(*options, "--full", "--format", "markdown").stdout
     assert rows[0].describe().rpartition(": ")[2].removesuffix(".") in markdown
-    lines = [line.strip("| ").split(" | ") for line in markdown[markdown.index("| Task") :].splitlines() if line.count("|") > 1]
+    lines = [
+        line.strip("| ").split(" | ")
+        for line in markdown[markdown.index("| Task") :].splitlines()
+        if line.count("|") > 1
+    ]
     assert len({len(line) for line in lines}) == 1
     first = dict(zip(lines[0], lines[2], strict=True))
-    assert (first["Baseline"], first["Model"], first["Method"]) == ("org/a", "org/b", "paired by query")
+    assert (first["Baseline"], first["Model"], first["Method"]) == (
+        "org/a",
+        "org/b",
+        "paired by query",
+    )
     assert first["Difference"].split()[0] == f"{rows[0].difference.value * 100:+.1f}"
     printed = invoke(*options)
     assert printed.exit_code == 0
@@ -57,15 +65,23 @@ def test_every_format(folder):
         ([], "Nothing to compare. Use"),
         (["nowhere"], "nowhere: no such folder"),
         (["--results", "nowhere"], "nowhere: no such folder"),
-        (["--results", "RESULTS", "c"], "no results of a model 'c'. Use one of these names: org/a, org/b, other/b"),
+        (
+            ["--results", "RESULTS", "c"],
+            "no results of a model 'c'. Use one of these names: org/a, org/b, other/b",
+        ),
         (["--results", "RESULTS", "b", "a"], "org/b and other/b"),
         (["--results", "RESULTS", "a"], "needs two models; found: org/a"),
         (["RESULTS", "--baseline", "c"], "no results of a model 'c'"),
-        (["RESULTS", "--lengths", "Q5"], "--lengths Q5: no queries of such a length. Choose from all, Q1, Q2, Q3, Q4."),
+        (
+            ["RESULTS", "--lengths", "Q5"],
+            "--lengths Q5: no queries of such a length. Choose from all, Q1, Q2, Q3, Q4.",
+        ),
     ],
 )
 def test_mistakes(folder, arguments, message):
-    done = invoke(*(str(folder / "results") if argument == "RESULTS" else argument for argument in arguments))
+    done = invoke(
+        *(str(folder / "results") if argument == "RESULTS" else argument for argument in arguments)
+    )
     assert isinstance(done.exception, PosirError)
     assert message in str(done.exception)
 
@@ -79,25 +95,46 @@ def test_notes_go_to_the_error_stream(folder, tmp_path):
 
 def test_all_models_are_compared_with_a_baseline_that_is_named(folder):
     done = invoke(folder / "results")
-    assert "note: the baseline is org/a, the first model; choose another with --baseline." in done.stderr
-    strips, table = (block.splitlines() for block in done.stdout.split("\n\n") if block.startswith(("org/a", "nDCG@10\n")))
+    assert (
+        "note: the baseline is org/a, the first model; choose another with --baseline."
+        in done.stderr
+    )
+    strips, table = (
+        block.splitlines()
+        for block in done.stdout.split("\n\n")
+        if block.startswith(("org/a", "nDCG@10\n"))
+    )
     assert [line.split()[0] for line in strips[:-1]] == ["org/a", "org/b", "other/b"]
     assert [line.split()[0] for line in table] == ["nDCG@10", "org/a", "org/b", "other/b"]
-    values = json.loads(invoke(folder / "results", "--baseline", "other/b", "--format", "json").stdout)
+    values = json.loads(
+        invoke(folder / "results", "--baseline", "other/b", "--format", "json").stdout
+    )
     assert values["baseline"] == "other/b"
-    assert {(row["baseline"], row["model"]) for row in values["comparisons"]} == {("other/b", "org/a"), ("other/b", "org/b")}
-    named = json.loads(invoke("--results", folder / "results", "a", "--baseline", "org/b", "--format", "json").stdout)
+    assert {(row["baseline"], row["model"]) for row in values["comparisons"]} == {
+        ("other/b", "org/a"),
+        ("other/b", "org/b"),
+    }
+    named = json.loads(
+        invoke(
+            "--results", folder / "results", "a", "--baseline", "org/b", "--format", "json"
+        ).stdout
+    )
     assert {(row["baseline"], row["model"]) for row in named["comparisons"]} == {("org/b", "org/a")}
 
 
 def test_only_the_chosen_lengths_are_compared(folder):
     options = ("--results", folder / "results", "a", "org/b", "--format", "json")
     every, chosen = (
-        json.loads(invoke(*options, *more).stdout)["comparisons"] for more in ((), ("--lengths", "ALL", "--lengths", "q4"))
+        json.loads(invoke(*options, *more).stdout)["comparisons"]
+        for more in ((), ("--lengths", "ALL", "--lengths", "q4"))
     )
     assert {row["length"] for row in every} == {"all", "Q1", "Q2", "Q3", "Q4"}
     assert {row["length"] for row in chosen} == {"all", "Q4"}
     for row in chosen:
-        (same,) = [item for item in every if (item["length"], item["metric"]) == (row["length"], row["metric"])]
+        (same,) = [
+            item
+            for item in every
+            if (item["length"], item["metric"]) == (row["length"], row["metric"])
+        ]
         assert row["difference"] == same["difference"]
         assert row["level"] <= same["level"]

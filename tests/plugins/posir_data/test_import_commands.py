@@ -15,20 +15,38 @@ START = TEXT.index("heron")
 
 def posir(command, *sources, output, **options):
     given = {"language": "eng-Latn", "domain": "sports", "output": output, **options}
-    words = [word for name, value in given.items() for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
-    return CliRunner().invoke(build_app(), [command, *map(str, sources), *words], catch_exceptions=False).stdout
+    words = [
+        word
+        for name, value in given.items()
+        for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])
+    ]
+    return (
+        CliRunner()
+        .invoke(build_app(), [command, *map(str, sources), *words], catch_exceptions=False)
+        .stdout
+    )
 
 
 @pytest.fixture
 def lines(tmp_path):
     file = tmp_path / "a.jsonl"
-    line = {"document": "d", "id": "q", "context": TEXT, "question": "Who?", "answer": "heron", "title": "A bell"}
+    line = {
+        "document": "d",
+        "id": "q",
+        "context": TEXT,
+        "question": "Who?",
+        "answer": "heron",
+        "title": "A bell",
+    }
     file.write_text(json.dumps(line))
     return file
 
 
 def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines):
-    corpus, queries = [{"_id": "d", "title": "A bell", "text": TEXT}], [{"_id": "q", "text": "Who?", "answer": "heron"}]
+    corpus, queries = (
+        [{"_id": "d", "title": "A bell", "text": TEXT}],
+        [{"_id": "q", "text": "Who?", "answer": "heron"}],
+    )
     beir = write_beir_folder(tmp_path / "beir", corpus, queries, [("q", "d", 1)])
     (beir / "qrels" / "test.tsv").rename(beir / "qrels" / "dev.tsv")
     printed = posir("import", lines, output=tmp_path / "lines")
@@ -38,20 +56,43 @@ def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines):
     printed = posir("import", beir, output=tmp_path / "beir_out", split="dev")
     assert printed.splitlines()[1:] == titles
     for name in FILES.values():
-        first, second = ((tmp_path / folder / "eng-Latn/sports" / name).read_bytes() for folder in ("lines", "beir_out"))
+        first, second = (
+            (tmp_path / folder / "eng-Latn/sports" / name).read_bytes()
+            for folder in ("lines", "beir_out")
+        )
         assert first == second
     assert read_back(tmp_path / "lines") == [("Who?", TEXT, "heron")]
     # Several sources are one domain.
-    (tmp_path / "b.jsonl").write_text(json.dumps({"context": "Alone.", "question": "How?", "answer": "Alone"}))
+    (tmp_path / "b.jsonl").write_text(
+        json.dumps({"context": "Alone.", "question": "How?", "answer": "Alone"})
+    )
     printed = posir("import", tmp_path / "b.jsonl", lines, output=tmp_path / "out")
     assert printed.splitlines()[0].endswith(": 2 documents, 2 questions")
 
 
 def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
-    asked = [{"id": row, "question": f"Q{row}?", "answers": [{"text": "heron", "answer_start": START - 1}]} for row in range(7)]
-    asked += [{"id": "gone", "question": "Who?", "answers": [{"text": "stork", "answer_start": START}]}]
-    asked += [{"id": name, "question": "Why?", "answers": [], "is_impossible": True} for name in ("no", "neither")]
-    asked += [{"id": "right", "question": "What?", "answers": [{"text": "crane", "answer_start": TEXT.index("crane")}]}]
+    asked = [
+        {
+            "id": row,
+            "question": f"Q{row}?",
+            "answers": [{"text": "heron", "answer_start": START - 1}],
+        }
+        for row in range(7)
+    ]
+    asked += [
+        {"id": "gone", "question": "Who?", "answers": [{"text": "stork", "answer_start": START}]}
+    ]
+    asked += [
+        {"id": name, "question": "Why?", "answers": [], "is_impossible": True}
+        for name in ("no", "neither")
+    ]
+    asked += [
+        {
+            "id": "right",
+            "question": "What?",
+            "answers": [{"text": "crane", "answer_start": TEXT.index("crane")}],
+        }
+    ]
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": asked}]}]}))
     unrepaired = {"no-repair": True}
@@ -61,7 +102,10 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     printed = posir("import", file, output=tmp_path / "as is", **unrepaired, **{"allow-loss": True})
     first, unanswered, heading, *skipped = printed.splitlines()
     assert first.endswith(": 1 document, 1 question")
-    assert (unanswered, heading) == ("without an answer: 2 questions, not imported", "skipped: 8 of 9 questions:")
+    assert (unanswered, heading) == (
+        "without an answer: 2 questions, not imported",
+        "skipped: 8 of 9 questions:",
+    )
     assert [row.partition(":")[0] for row in skipped] == ["  7 of 9", "  1 of 9"]
     reason = f"its answer 'heron' is not at character {START - 1}; it is at {START}"
     assert f"; first: {file}: question 0: {reason}" in skipped[0]
@@ -69,21 +113,34 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     assert first.endswith(": 1 document, 8 questions")
     assert printed[0] == "repaired: 7 spans, moved by characters +1 (7); first:"
     assert printed[1] == f"  {file}: question 0: 'heron' from character {START - 1} to {START}"
-    assert printed[6:8] == ["without an answer: 2 questions, not imported", "skipped: 1 of 9 questions:"]
+    assert printed[6:8] == [
+        "without an answer: 2 questions, not imported",
+        "skipped: 1 of 9 questions:",
+    ]
     assert printed[8].startswith(
-        f"  1 of 9: {file}: question gone: its answer 'stork' is not at character {START} or anywhere else"
+        f"  1 of 9: {file}: question gone: its answer 'stork' is not at character {START} or "
+        "anywhere else"
     )
 
 
 @pytest.mark.parametrize("lost", [2, 3])
 def test_more_than_a_fifth_of_the_questions_lost_is_an_error(tmp_path, lost):
-    """Answers that are nowhere, each with a text of its own, are one cause; questions without an answer do not count."""
+    """Answers that are nowhere, each with a text of its own, are one cause; questions without an
+    answer do not count.
+    """
     answers = [f"stork {number}" for number in range(lost)] + ["heron"] * (10 - lost)
     asked = [
-        {"id": f"q{number}", "question": f"Who {number}?", "answers": [{"text": text, "answer_start": START}]}
+        {
+            "id": f"q{number}",
+            "question": f"Who {number}?",
+            "answers": [{"text": text, "answer_start": START}],
+        }
         for number, text in enumerate(answers)
     ]
-    asked += [{"id": f"none{number}", "question": "Why?", "answers": [], "is_impossible": True} for number in range(9)]
+    asked += [
+        {"id": f"none{number}", "question": "Why?", "answers": [], "is_impossible": True}
+        for number in range(9)
+    ]
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": asked}]}]}))
     cause = f"{lost} of 10: its answer ... is not at character N"
@@ -96,8 +153,12 @@ def test_more_than_a_fifth_of_the_questions_lost_is_an_error(tmp_path, lost):
 
 
 @pytest.mark.parametrize("unknown", [False, True])
-def test_queries_of_another_split_are_no_loss_and_those_without_their_document_are(tmp_path, unknown):
-    queries = [{"_id": f"q{number}", "text": f"Who {number}?", "answer": "heron"} for number in range(10)]
+def test_queries_of_another_split_are_no_loss_and_those_without_their_document_are(
+    tmp_path, unknown
+):
+    queries = [
+        {"_id": f"q{number}", "text": f"Who {number}?", "answer": "heron"} for number in range(10)
+    ]
     judged = [(f"q{number}", "gone" if unknown and number else "d", 1) for number in range(3)]
     folder = write_beir_folder(tmp_path / "beir", [{"_id": "d", "text": TEXT}], queries, judged)
     if unknown:

@@ -1,4 +1,6 @@
-"""Published datasets with spans, from files of their exact layouts: what is read, what is left out and why."""
+"""Published datasets with spans, from files of their exact layouts: what is read, what is left out
+and why.
+"""
 
 import gzip
 import io
@@ -34,7 +36,9 @@ def write(path, content):
 
 
 def read(source, **options):
-    """Return the places of each query as document text and evidence, and the number of questions left out by reason."""
+    """Return the places of each query as document text and evidence, and the number of questions
+    left out by reason.
+    """
     (subset,) = open_data(source, **options).subsets
     data = collect_questions(subset.read_passages(), "published", repair=False)
     places = {}
@@ -44,7 +48,9 @@ def read(source, **options):
             places.setdefault(query, []).append(span.of(data.documents[document]))
     reasons = {}
     for skipped in dict.fromkeys(item for item in (*data.skipped, *data.unsuited.values())):
-        reasons[skipped.detail or skipped.reason] = reasons.get(skipped.detail or skipped.reason, 0) + skipped.number
+        reasons[skipped.detail or skipped.reason] = (
+            reasons.get(skipped.detail or skipped.reason, 0) + skipped.number
+        )
     return places, reasons, data
 
 
@@ -54,27 +60,43 @@ def in_bytes(text, part):
 
 
 def tydi_row(number, text, annotations, language="telugu", url="u1", **others):
-    """A row of the primary task; `annotations` are pairs of candidate and minimal answer, which may be None."""
+    """A row of the primary task; `annotations` are pairs of candidate and minimal answer, which may
+    be None.
+    """
     cut = text.index(".") + 1
     first, second = in_bytes(text, text[1:cut]), in_bytes(text, text[cut + 1 :])
-    given = [(candidate, in_bytes(text, part) if part else (-1, -1)) for candidate, part in annotations]
+    given = [
+        (candidate, in_bytes(text, part) if part else (-1, -1)) for candidate, part in annotations
+    ]
     return {
-        "example_id": number, "language": language, "document_title": "T", "document_url": url, "question_text": f"{number}?",
+        "example_id": number,
+        "language": language,
+        "document_title": "T",
+        "document_url": url,
+        "question_text": f"{number}?",
         "document_plaintext": text,
-        "passage_answer_candidates": [{"plaintext_start_byte": a, "plaintext_end_byte": b} for a, b in (first, second)],
+        "passage_answer_candidates": [
+            {"plaintext_start_byte": a, "plaintext_end_byte": b} for a, b in (first, second)
+        ],
         "annotations": [
-            {"annotation_id": 1, "passage_answer": {"candidate_index": candidate}, "yes_no_answer": "NONE",
-             "minimal_answer": {"plaintext_start_byte": start, "plaintext_end_byte": end}}
+            {
+                "annotation_id": 1,
+                "passage_answer": {"candidate_index": candidate},
+                "yes_no_answer": "NONE",
+                "minimal_answer": {"plaintext_start_byte": start, "plaintext_end_byte": end},
+            }
             for candidate, (start, end) in given
         ],
-    } | others  # fmt: skip
+    } | others
 
 
 NULL = (-1, None)
 
 
 def test_tydi_qa(tmp_path):
-    """Bytes beyond the code points, two of three annotators, passages without a minimal answer, null questions' articles."""
+    """Bytes beyond the code points, two of three annotators, passages without a minimal answer,
+    null questions' articles.
+    """
     assert in_bytes(TELUGU, "1869")[0] > len(TELUGU)
     rows = [
         tydi_row(1, TELUGU, [(1, "1869"), (1, "1869"), NULL]),
@@ -97,7 +119,8 @@ def test_tydi_qa(tmp_path):
     assert reasons == {
         "fewer than 2 of its annotators give an answer": 1,
         "has no answer": 1,
-        "is about another revision or copy of its page, and its evidence is not once in the one that is kept": 1,
+        "is about another revision or copy of its page, and its evidence is not once in the "
+        "one that is kept": 1,
         "its span of bytes divides a character": 1,
         "its span of bytes is not within its document": 1,
     }
@@ -105,7 +128,9 @@ def test_tydi_qa(tmp_path):
     assert read(file, language="ara-Arab")[0] == {"8": ["ببطولتين"]}
     excerpts = read_excerpts(open_data(file, language="tel-Telu"))
     texts = [*excerpts.documents.values()]
-    located = [[row.span.of(texts[row.document]) for row in several] for _, several in excerpts.questions]
+    located = [
+        [row.span.of(texts[row.document]) for row in several] for _, several in excerpts.questions
+    ]
     assert located == [["1869"], ["నక్షత్రం", passage], ["నక్షత్రం"], ["1869"]]
 
 
@@ -120,29 +145,56 @@ def test_a_damaged_file_beside_others_is_counted(tmp_path):
 def test_tydi_qa_of_the_hub(tmp_path):
     start, end = in_bytes(ARABIC, "ببطولتين")
     row = {
-        "language": "arabic", "document_title": "T", "document_url": "u", "question_text": "?", "document_plaintext": ARABIC,
-        "passage_answer_candidates": {"plaintext_start_byte": [1], "plaintext_end_byte": [len(ARABIC.encode())]},
-        "annotations": {"passage_answer_candidate_index": [0, -1, 0], "minimal_answers_start_byte": [start, -1, start],
-                        "minimal_answers_end_byte": [end, -1, end], "yes_no_answer": ["NONE"] * 3},
-    }  # fmt: skip
+        "language": "arabic",
+        "document_title": "T",
+        "document_url": "u",
+        "question_text": "?",
+        "document_plaintext": ARABIC,
+        "passage_answer_candidates": {
+            "plaintext_start_byte": [1],
+            "plaintext_end_byte": [len(ARABIC.encode())],
+        },
+        "annotations": {
+            "passage_answer_candidate_index": [0, -1, 0],
+            "minimal_answers_start_byte": [start, -1, start],
+            "minimal_answers_end_byte": [end, -1, end],
+            "yes_no_answer": ["NONE"] * 3,
+        },
+    }
     assert list(read(write(tmp_path / "train-0.parquet", [row]))[0].values()) == [["ببطولتين"]]
 
 
 def write_miracl(folder, passages, qrels, language="sw"):
     root = folder / f"miracl-v1.0-{language}"
     queries = dict.fromkeys(row.split()[0] for row in qrels)
-    write(root / f"topics/topics.miracl-v1.0-{language}-dev.tsv", "".join(f"{name}\t{name}? \n" for name in queries))
-    write(root / f"qrels/qrels.miracl-v1.0-{language}-dev.tsv", "\n".join(row.replace(" ", "\t") for row in qrels))
+    write(
+        root / f"topics/topics.miracl-v1.0-{language}-dev.tsv",
+        "".join(f"{name}\t{name}? \n" for name in queries),
+    )
+    write(
+        root / f"qrels/qrels.miracl-v1.0-{language}-dev.tsv",
+        "\n".join(row.replace(" ", "\t") for row in qrels),
+    )
     rows = [{"docid": name, "title": "Title", "text": text} for name, text in passages.items()]
     write(folder / f"miracl-corpus-v1.0-{language}/docs-0.jsonl.gz", rows)
     return folder
 
 
 def test_miracl_joins_articles(tmp_path):
-    """Passages by the integer after `#`, in one document; short articles have no position and stay in the corpus."""
+    """Passages by the integer after `#`, in one document; short articles have no position and stay
+    in the corpus.
+    """
     long = {f"39#{number}": f"Sehemu ya {number}." for number in (10, 2, 0, 1, 3, 4, 5, 6, 7, 8, 9)}
     short = {"7#0": "Fupi.", "7#1": "Sana.", "8#0": "n" * 2047, "8#1": "mwisho"}
-    qrels = ["a Q0 39#10 1", "a Q0 39#2 0", "b Q0 39#2 1", "b Q0 8#1 1", "c Q0 7#0 1", "d Q0 7#0 0", "e Q0 5#0 1"]
+    qrels = [
+        "a Q0 39#10 1",
+        "a Q0 39#2 0",
+        "b Q0 39#2 1",
+        "b Q0 8#1 1",
+        "c Q0 7#0 1",
+        "d Q0 7#0 0",
+        "e Q0 5#0 1",
+    ]
     places, reasons, data = read(write_miracl(tmp_path, long | short, qrels))
     assert places == {"a": ["Sehemu ya 10."], "b": ["Sehemu ya 2.", "mwisho"]}
     assert data.documents["39"] == "\n\n".join(f"Sehemu ya {number}." for number in range(11))
@@ -157,14 +209,19 @@ def test_miracl_joins_articles(tmp_path):
 
 
 def test_miracl_of_a_large_corpus_is_sampled(tmp_path):
-    passages = {f"{article}#{number}": f"{article} {number}" for article in range(400) for number in range(4)}
+    passages = {
+        f"{article}#{number}": f"{article} {number}"
+        for article in range(400)
+        for number in range(4)
+    }
     folder = write_miracl(tmp_path, passages, ["a Q0 39#3 1", "a Q0 40#0 0"], language="ru")
     _, reasons, data = read(folder, language="rus-Cyrl")
     assert {"39", "40"} <= data.documents.keys()
     # 1 in 16 of 398, within four standard deviations.
     assert 5 <= len(data.documents) - 2 <= 45
     assert reasons == {
-        "passages of articles that are neither judged nor in the seeded sample of 1 in 16": 4 * (400 - len(data.documents))
+        "passages of articles that are neither judged nor in the seeded sample of 1 in 16": 4
+        * (400 - len(data.documents))
     }
     with pytest.raises(DataError, match="ru dev"):
         read(folder, language="tel-Telu")
@@ -174,7 +231,8 @@ def test_miracl_of_a_large_corpus_is_sampled(tmp_path):
 
 
 NOT_A_TAG = (
-    "its long answer does not begin with a tag: the tokens of its page are not those of the release, which single blanks divide"
+    "its long answer does not begin with a tag: the tokens of its page are not those of the "
+    "release, which single blanks divide"
 )
 NQ_TOKENS = "<H1> Google </H1> <P> It was founded by Page . </P>"
 NQ_TOKENS += ' <Table> <Tr> <Td_colspan="2"> CEO </Td> <Td> a\u180eb </Td> </Tr> </Table>'
@@ -182,32 +240,56 @@ LONG, TABLE, WHOLE_TEXT = (3, 10), (10, 19), "Google\nIt was founded by Page .\n
 
 
 def nq_row(form, number, boxes, tokens=NQ_TOKENS, url="https://w/index.php?title=Google&oldid=1"):
-    """A row of one of the three forms; `boxes` are the long answers in tokens, None of an annotator without one."""
+    """A row of one of the three forms; `boxes` are the long answers in tokens, None of an annotator
+    without one.
+    """
     spans = [box or (-1, -1) for box in boxes]
-    answers = [{"start_token": start, "end_token": end, "candidate_index": -1 if start < 0 else 0} for start, end in spans]
+    answers = [
+        {"start_token": start, "end_token": end, "candidate_index": -1 if start < 0 else 0}
+        for start, end in spans
+    ]
     split = tokens.split(" ")
     if form == "hub":
         flags = [token.startswith("<") for token in split]
         return {
             "id": str(number),
-            "document": {"title": "Google", "url": url, "html": "", "tokens": {"token": split, "is_html": flags}},
-            "question": {"text": "who founded google", "tokens": ["who"]}, "long_answer_candidates": {"start_token": [3]},
-            "annotations": {"id": ["1"] * len(spans), "long_answer": answers, "yes_no_answer": [-1] * len(spans)},
-        }  # fmt: skip
+            "document": {
+                "title": "Google",
+                "url": url,
+                "html": "",
+                "tokens": {"token": split, "is_html": flags},
+            },
+            "question": {"text": "who founded google", "tokens": ["who"]},
+            "long_answer_candidates": {"start_token": [3]},
+            "annotations": {
+                "id": ["1"] * len(spans),
+                "long_answer": answers,
+                "yes_no_answer": [-1] * len(spans),
+            },
+        }
     row = {
-        "example_id": number, "question_text": "who founded google", "document_url": url, "long_answer_candidates": [],
-        "annotations": [{"annotation_id": 1, "long_answer": row, "yes_no_answer": "NONE"} for row in answers],
-    }  # fmt: skip
+        "example_id": number,
+        "question_text": "who founded google",
+        "document_url": url,
+        "long_answer_candidates": [],
+        "annotations": [
+            {"annotation_id": 1, "long_answer": row, "yes_no_answer": "NONE"} for row in answers
+        ],
+    }
     if form == "simplified":
         return row | {"document_text": tokens}
     # A tag has its blanks in the original.
     named = [(token.replace("_", " "), token.startswith("<")) for token in split]
-    listed = [{"token": token, "start_byte": 0, "end_byte": 1, "html_token": is_html} for token, is_html in named]
+    listed = [
+        {"token": token, "start_byte": 0, "end_byte": 1, "html_token": is_html}
+        for token, is_html in named
+    ]
     return row | {"document_title": "Google", "document_html": "", "document_tokens": listed}
 
 
 @pytest.mark.parametrize(
-    ("form", "name"), [("original", "nq-dev-00.jsonl.gz"), ("simplified", "v1.0.jsonl"), ("hub", "a.parquet")]
+    ("form", "name"),
+    [("original", "nq-dev-00.jsonl.gz"), ("simplified", "v1.0.jsonl"), ("hub", "a.parquet")],
 )
 def test_natural_questions(tmp_path, form, name):
     rows = [
@@ -215,7 +297,13 @@ def test_natural_questions(tmp_path, form, name):
         nq_row(form, 2, [LONG, None, None, None, None]),
         nq_row(form, 3, [TABLE]),
         nq_row(form, 4, [None], url="https://w/index.php?title=Other"),
-        nq_row(form, 5, [LONG], NQ_TOKENS.replace("Google", "Alphabet"), "https://w/index.php?title=Google&oldid=2"),
+        nq_row(
+            form,
+            5,
+            [LONG],
+            NQ_TOKENS.replace("Google", "Alphabet"),
+            "https://w/index.php?title=Google&oldid=2",
+        ),
         nq_row(form, 6, [(4, 10)]),
     ]
     file = write(tmp_path / name, rows)
@@ -230,25 +318,42 @@ def test_natural_questions(tmp_path, form, name):
         "near-duplicates of another page, with its text, title or first words": 1,
     }
     assert [*data.documents.values()] == [WHOLE_TEXT]
-    assert read(tmp_path, split="other")[0] == {"1": [paragraph, table := "CEO\na\u180eb"], "3": [table]}
+    assert read(tmp_path, split="other")[0] == {
+        "1": [paragraph, table := "CEO\na\u180eb"],
+        "3": [table],
+    }
     with pytest.raises(DataError, match="paragraph and other"):
         read(file, split="dev")
 
 
 def test_a_page_that_is_nearly_another_is_left_out_with_what_it_alone_says(tmp_path):
-    """Both begin with the same 200 words; of three questions about the copy, the kept page answers two."""
+    """Both begin with the same 200 words; of three questions about the copy, the kept page answers
+    two.
+    """
     opening = " ".join(f"w{number}" for number in range(200))
-    pages = [f"<P> {opening} </P> <P> It was {part} . </P>" for part in ("founded here", "founded here . But sold")]
+    pages = [
+        f"<P> {opening} </P> <P> It was {part} . </P>"
+        for part in ("founded here", "founded here . But sold")
+    ]
     asked = enumerate([(0, (202, 208)), (1, (202, 208)), (1, (202, 211)), (1, (0, 202))])
-    rows = [nq_row("simplified", number, [box], pages[place], f"https://w/{place}") for number, (place, box) in asked]
+    rows = [
+        nq_row("simplified", number, [box], pages[place], f"https://w/{place}")
+        for number, (place, box) in asked
+    ]
     places, reasons, data = read(write(tmp_path / "v1.0.jsonl", rows))
-    assert places == {"0": ["It was founded here ."], "1": ["It was founded here ."], "3": [opening]}
+    assert places == {
+        "0": ["It was founded here ."],
+        "1": ["It was founded here ."],
+        "3": [opening],
+    }
     assert list(reasons.values()) == [1, 1]
     assert len(data.documents) == 1
 
 
 def test_tokens_divided_otherwise_than_at_single_blanks_are_one_sentence(tmp_path):
-    """The release's `<P>` is two tokens later, since it has two blanks after each of two words, which `split()` drops."""
+    """The release's `<P>` is two tokens later, since it has two blanks after each of two words,
+    which `split()` drops.
+    """
     tokens = "Google and more <P> It was founded . </P>"
     for box, reason in (((5, 11), "its long answer is not within its page"), ((5, 8), NOT_A_TAG)):
         rows = [nq_row("simplified", number, [box], tokens) for number in range(3)]
@@ -259,22 +364,40 @@ REPLIQA = "The “harbour” was re-\npaired  in\nMay. It is deep. It is deep."
 
 
 def test_repliqa(tmp_path):
-    """A paragraph is found exactly or folded, and only once; unanswerable questions are left out."""
+    """A paragraph is found exactly or folded, and only once; unanswerable questions are left
+    out.
+    """
     stated = {
-        "q1": "It is deep. It is deep.", "q2": 'The "harbour" was repaired in May.', "q3": "It is deep.",
-        "q4": "It is wide.", "q5": "NA",
-    }  # fmt: skip
+        "q1": "It is deep. It is deep.",
+        "q2": 'The "harbour" was repaired in May.',
+        "q3": "It is deep.",
+        "q4": "It is wide.",
+        "q5": "NA",
+    }
     rows = [
-        {"document_id": "d", "document_topic": "t", "document_path": "p", "document_extracted": REPLIQA, "question_id": name,
-         "question": f"{name}?", "answer": "UNANSWERABLE" if text == "NA" else "a", "long_answer": text}
+        {
+            "document_id": "d",
+            "document_topic": "t",
+            "document_path": "p",
+            "document_extracted": REPLIQA,
+            "question_id": name,
+            "question": f"{name}?",
+            "answer": "UNANSWERABLE" if text == "NA" else "a",
+            "long_answer": text,
+        }
         for name, text in stated.items()
-    ]  # fmt: skip
+    ]
     file = write(tmp_path / "repliqa_0-00000-of-00001.parquet", rows)
     places, reasons, data = read(file)
-    assert places == {"q1": ["It is deep. It is deep."], "q2": ["The “harbour” was re-\npaired  in\nMay."]}
+    assert places == {
+        "q1": ["It is deep. It is deep."],
+        "q2": ["The “harbour” was re-\npaired  in\nMay."],
+    }
     assert reasons == {
-        "its evidence is several times in its document": 1, "its evidence is not in its document": 1, "has no answer": 1,
-    }  # fmt: skip
+        "its evidence is several times in its document": 1,
+        "its evidence is not in its document": 1,
+        "has no answer": 1,
+    }
     assert [*data.documents] == ["repliqa_0/d"]
 
 
@@ -289,14 +412,25 @@ def marco_lines(texts, passages):
     rows = []
     for key, (doc, sentences) in passages.items():
         pairs = ",".join("({},{})".format(*in_bytes(texts[doc], part)) for part in sentences)
-        rows.append({"pid": f"msmarco_passage_00_{key}", "passage": "", "spans": pairs, "docid": f"msmarco_doc_00_{doc}"})
+        rows.append(
+            {
+                "pid": f"msmarco_passage_00_{key}",
+                "passage": "",
+                "spans": pairs,
+                "docid": f"msmarco_doc_00_{doc}",
+            }
+        )
     return docs, rows
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_ms_marco(tmp_path, packed):
-    """Ratings join passages and documents by bytes; equal bodies are one document; unjudged documents are sampled."""
-    texts = {1: MARCO, 2: MARCO, 3: "Another text."} | {number: f"Unjudged {number}." for number in range(100, 500)}
+    """Ratings join passages and documents by bytes; equal bodies are one document; unjudged
+    documents are sampled.
+    """
+    texts = {1: MARCO, 2: MARCO, 3: "Another text."} | {
+        number: f"Unjudged {number}." for number in range(100, 500)
+    }
     parts = {
         1: (1, ["Zoë 👩‍🚀 flew.", "She landed in 1999."]),
         2: (2, ["She slept."]),
@@ -314,11 +448,17 @@ def test_ms_marco(tmp_path, packed):
                 archive.addfile(member, io.BytesIO(content))
             file.unlink()
     rated = ["1 1 3", "1 2 2", "1 2 2", "2 3 2", "2 4 1", "3 4 1", "4 9 3"]
-    qrels = [f"{query} Q0 msmarco_passage_00_{passage} {rating}" for query, passage, rating in map(str.split, rated)]
+    qrels = [
+        f"{query} Q0 msmarco_passage_00_{passage} {rating}"
+        for query, passage, rating in map(str.split, rated)
+    ]
     write(tmp_path / "2021.qrels.pass.final.txt", "\n".join(qrels))
     write(tmp_path / "2021_queries.tsv", "".join(f"{name}\tq {name}\n" for name in "1234"))
     places, reasons, data = read(tmp_path)
-    assert places == {"1": ["Zoë 👩‍🚀 flew. She landed in 1999.", "She slept."], "2": ["Another text."]}
+    assert places == {
+        "1": ["Zoë 👩‍🚀 flew. She landed in 1999.", "She slept."],
+        "2": ["Another text."],
+    }
     assert [place.grade for place in data.places.values()] == [3, 3]
     judged = {"msmarco_doc_00_1", "msmarco_doc_00_3"}
     assert judged <= data.documents.keys()
@@ -341,16 +481,32 @@ def test_a_damaged_archive_is_named(tmp_path):
 
 def test_bright(tmp_path):
     long = {"a/b.txt": "First part. Second part. Third part. Third part.", "c.txt": "Fourth part."}
-    short = {"a/b.txt_0": "First part.", "a/b.txt_1": "Second part.", "a/b.txt_2": "Third part.", "c.txt_0": "Fourth part."}
-    gold = {"1": ["a/b.txt_1", "c.txt_0"], "2": ["a/b.txt_2"], "3": ["a/b.txt_0"], "4": ["a/b.txt_9"]}
+    short = {
+        "a/b.txt_0": "First part.",
+        "a/b.txt_1": "Second part.",
+        "a/b.txt_2": "Third part.",
+        "c.txt_0": "Fourth part.",
+    }
+    gold = {
+        "1": ["a/b.txt_1", "c.txt_0"],
+        "2": ["a/b.txt_2"],
+        "3": ["a/b.txt_0"],
+        "4": ["a/b.txt_9"],
+    }
     for part, texts in (("documents", short), ("long_documents", long)):
         rows = [{"id": name, "content": text} for name, text in texts.items()]
         write(tmp_path / part / "biology-00000-of-00001.parquet", rows)
     rows = [
-        {"query": f"q {name}", "reasoning": "", "id": name, "excluded_ids": ["c.txt_0" if name == "3" else "N/A"],
-         "gold_ids_long": [*dict.fromkeys(key.rpartition("_")[0] for key in keys)], "gold_ids": keys}
+        {
+            "query": f"q {name}",
+            "reasoning": "",
+            "id": name,
+            "excluded_ids": ["c.txt_0" if name == "3" else "N/A"],
+            "gold_ids_long": [*dict.fromkeys(key.rpartition("_")[0] for key in keys)],
+            "gold_ids": keys,
+        }
         for name, keys in gold.items()
-    ]  # fmt: skip
+    ]
     write(tmp_path / "examples/biology-00000-of-00001.parquet", rows)
     places, reasons, data = read(tmp_path)
     assert places == {"1": ["Second part.", "Fourth part."]}
@@ -364,7 +520,10 @@ def test_bright(tmp_path):
         read(tmp_path, split="law")
 
 
-CONTRACT = "This contract is between A and B.\r\n\r\nIt is governed by the law of Ohio.\r\nIt ends in May. It ends in June.\r\n"
+CONTRACT = (
+    "This contract is between A and B.\r\n\r\nIt is governed by the law of Ohio.\r\nIt ends in "
+    "May. It ends in June.\r\n"
+)
 
 
 def write_legalbench(folder):
@@ -372,12 +531,26 @@ def write_legalbench(folder):
     snippets = []
     for answer in ("governed by the law of Ohio", "It ends in May."):
         start = text.index(answer)
-        snippets.append({"file_path": "cuad/A%20B.txt", "span": [start, start + len(answer)], "answer": answer})
+        snippets.append(
+            {"file_path": "cuad/A%20B.txt", "span": [start, start + len(answer)], "answer": answer}
+        )
     wrong = snippets[0] | {"span": [3, 30]}
     tests = [
-        {"query": "Consider the A-B Agreement; What is the law; and when?", "snippets": snippets, "tags": []},
-        {"query": "Consider the A-B Agreement; What else?", "snippets": [snippets[1], wrong], "tags": []},
-        {"query": "Consider the C Agreement; What?", "snippets": [snippets[0] | {"file_path": "cuad/C.txt"}], "tags": []},
+        {
+            "query": "Consider the A-B Agreement; What is the law; and when?",
+            "snippets": snippets,
+            "tags": [],
+        },
+        {
+            "query": "Consider the A-B Agreement; What else?",
+            "snippets": [snippets[1], wrong],
+            "tags": [],
+        },
+        {
+            "query": "Consider the C Agreement; What?",
+            "snippets": [snippets[0] | {"file_path": "cuad/C.txt"}],
+            "tags": [],
+        },
     ]
     write(folder / "benchmarks/cuad.json", {"tests": tests})
     write(folder / "corpus/cuad/A%20B.txt", CONTRACT)
@@ -386,27 +559,44 @@ def write_legalbench(folder):
 
 
 def test_legalbench_rag(tmp_path):
-    """CRLF is one character, the name of the document is no part of the query, and a span is verified with its answer."""
+    """CRLF is one character, the name of the document is no part of the query, and a span is
+    verified with its answer.
+    """
     places, reasons, data = read(write_legalbench(tmp_path))
     assert places == {"cuad:0": ["governed by the law of Ohio", "It ends in May."]}
     assert data.questions["cuad:0"][0] == "What is the law; and when?"
     assert [*data.documents] == ["cuad/A%20B.txt", "maud/D.txt"]
     assert {reason.split("'")[0] for reason in reasons} == {
-        "has several places of evidence, of which one is not known", "its answer ", "its document cuad/C.txt is not in corpus/",
-    }  # fmt: skip
+        "has several places of evidence, of which one is not known",
+        "its answer ",
+        "its document cuad/C.txt is not in corpus/",
+    }
 
 
 def write_cuad(folder):
     text = CONTRACT.replace("\r\n", "\n")
-    answers = [{"text": part, "answer_start": text.index(part)} for part in ("It ends in May.", "It ends in June.")]
-    asked = 'Highlight the parts (if any) of this contract related to "{}" that should be reviewed by a lawyer.'
+    answers = [
+        {"text": part, "answer_start": text.index(part)}
+        for part in ("It ends in May.", "It ends in June.")
+    ]
+    asked = (
+        'Highlight the parts (if any) of this contract related to "{}" that should be reviewed by '
+        "a lawyer."
+    )
     qas = [
-        {"id": "A__Term", "question": asked.format("Term"), "answers": answers, "is_impossible": False},
+        {
+            "id": "A__Term",
+            "question": asked.format("Term"),
+            "answers": answers,
+            "is_impossible": False,
+        },
         {"id": "A__Law", "question": asked.format("Law"), "answers": [], "is_impossible": True},
     ]
     paragraphs = [{"title": "A", "paragraphs": [{"qas": qas, "context": text}]}]
     # Another contract is as near to the question.
-    paragraphs.append({"title": "C", "paragraphs": [{"qas": [], "context": asked.format("Term") + "\n\nTerm."}]})
+    paragraphs.append(
+        {"title": "C", "paragraphs": [{"qas": [], "context": asked.format("Term") + "\n\nTerm."}]}
+    )
     return write(folder / "CUADv1.json", {"version": "aok_v1.0", "data": paragraphs})
 
 
@@ -415,10 +605,18 @@ def write_cuad_rows(folder):
     (paragraph,) = json.loads((file := write_cuad(folder)).read_text())["data"][0]["paragraphs"]
     file.unlink()
     rows = [
-        {"id": qa["id"], "title": "A", "context": paragraph["context"], "question": qa["question"],
-         "answers": {field: [answer[field] for answer in qa["answers"]] for field in ("text", "answer_start")}}
+        {
+            "id": qa["id"],
+            "title": "A",
+            "context": paragraph["context"],
+            "question": qa["question"],
+            "answers": {
+                field: [answer[field] for answer in qa["answers"]]
+                for field in ("text", "answer_start")
+            },
+        }
         for qa in paragraph["qas"]
-    ]  # fmt: skip
+    ]
     return write(folder / "data/train-00000-of-00001.parquet", rows).parents[1]
 
 
@@ -430,7 +628,9 @@ def test_cuad(tmp_path, write_source):
 
 
 def test_cuad_of_the_hub_is_asked_within_its_documents(tmp_path, monkeypatch):
-    rows = pl.read_parquet(write_cuad_rows(tmp_path) / "data/train-00000-of-00001.parquet").to_dicts()
+    rows = pl.read_parquet(
+        write_cuad_rows(tmp_path) / "data/train-00000-of-00001.parquet"
+    ).to_dicts()
     monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: rows)
     opened = open_data("theatticusproject/cuad-qa", revision="6" * 40)
     with pytest.raises(PosirError, match="this contract"):
@@ -440,7 +640,10 @@ def test_cuad_of_the_hub_is_asked_within_its_documents(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("write_source", [write_cuad, write_cuad_rows, write_legalbench])
 def test_questions_about_one_document_are_not_asked_of_a_corpus(tmp_path, write_source):
-    source, reason = write_source(tmp_path), "name their document" if write_source is write_legalbench else "this contract"
+    source, reason = (
+        write_source(tmp_path),
+        "name their document" if write_source is write_legalbench else "this contract",
+    )
     with pytest.raises(PosirError, match=f"{reason}.*posir score --model"):
         posir.import_data(source, language="eng-Latn", domain="contracts", output=tmp_path / "out")
     with pytest.raises(PosirError, match=reason):
@@ -453,8 +656,12 @@ def lines(text):
 
 
 def test_chunks_are_ranked_within_the_document(tmp_path):
-    """The other contract repeats the question word by word; within the own one, both chunks are retrieved, and nothing else."""
-    scored = posir.score(model="mteb/baseline-random-encoder", chunker=lines, data=write_cuad(tmp_path), k=3)
+    """The other contract repeats the question word by word; within the own one, both chunks are
+    retrieved, and nothing else.
+    """
+    scored = posir.score(
+        model="mteb/baseline-random-encoder", chunker=lines, data=write_cuad(tmp_path), k=3
+    )
     (row,) = [row for row in scored.rows if row.document == "all"]
     evidence, own = len("It ends in May.It ends in June."), len(CONTRACT.replace("\r\n", "\n")) - 2
     assert row.recall.value == 1
@@ -472,8 +679,12 @@ def test_a_task_without_its_data_says_how_it_is_made(name, tmp_path, monkeypatch
     assert metadata.bibtex_citation
     assert metadata.dataset["revision"] == ("d921ec7" if name == "MIRACL-PosIR" else "not pinned")
     for folder in (None, str(tmp_path)):
-        monkeypatch.delenv("POSIR_DATA", raising=False) if folder is None else monkeypatch.setenv("POSIR_DATA", folder)
-        with pytest.raises(DataError, match=f"{metadata.license}.*posir import .*--output data/{name}"):
+        monkeypatch.delenv("POSIR_DATA", raising=False) if folder is None else monkeypatch.setenv(
+            "POSIR_DATA", folder
+        )
+        with pytest.raises(
+            DataError, match=f"{metadata.license}.*posir import .*--output data/{name}"
+        ):
             task().load_data()
 
 
@@ -490,7 +701,9 @@ def test_a_task_evaluates_the_languages_that_were_imported(tmp_path, monkeypatch
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
     task = mteb.get_task("TyDiQA-PosIR")
     model = mteb.get_model("mteb/baseline-random-encoder")
-    result = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False).task_results[0]
+    result = mteb.evaluate(
+        model, task, cache=None, co2_tracker=False, show_progress_bar=False
+    ).task_results[0]
     scores = {row["hf_subset"]: row for row in result.scores["test"]}
     assert set(scores) == {"tel-Telu", "ara-Arab"}
     assert result.dataset_revision.startswith("local-")

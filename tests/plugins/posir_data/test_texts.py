@@ -13,7 +13,9 @@ from posir_tasks.sources.formats.passages import describe_skipped
 from posir_tasks.sources.opening import open_data
 
 GOOD = "The ferry left the harbour at noon. Nobody on the quay saw where it went after that."
-OTHER = "A lamp burned in the upper window. It went out before the clock of the town hall struck nine."
+OTHER = (
+    "A lamp burned in the upper window. It went out before the clock of the town hall struck nine."
+)
 
 
 def names(root: Path, **options) -> list[str]:
@@ -26,8 +28,14 @@ def test_tables_pages_and_documents_are_texts(tmp_path: Path):
     (tmp_path / "b.tsv").write_text(f"note\trank\n{GOOD[:60]} It came back. Twice, they say.\t1\n")
     (tmp_path / "c.csv").write_text(f"name;remark\nx;{GOOD}\n")
     (tmp_path / "ragged.csv").write_text("text,b\n1,2,3,4\n")
-    page = f"<style>p {{}}</style><script>x</script><h1>Ferry</h1><p>{GOOD[:40]}<b>{GOOD[40:]}</b></p><p>A &amp; B.</p>"
-    (tmp_path / "page.html").write_text(f"<html><head><title>T</title></head><body>{page}</body></html>")
+    page = (
+        "<style>p "
+        f"{{}}</style><script>x</script><h1>Ferry</h1><p>{GOOD[:40]}<b>{GOOD[40:]}</b></p><p>A "
+        "&amp; B.</p>"
+    )
+    (tmp_path / "page.html").write_text(
+        f"<html><head><title>T</title></head><body>{page}</body></html>"
+    )
     collection = read_texts(str(tmp_path))
     texts = {text.name: text.text for text in collection.texts}
     assert texts == {
@@ -43,26 +51,36 @@ def test_tables_pages_and_documents_are_texts(tmp_path: Path):
         ("c.csv", "c.csv", "without a text column"),
         ("ragged.csv", "ragged.csv", "unreadable"),
     ]
-    assert [text.text for text in read_texts(str(tmp_path / "c.csv"), column="remark").texts] == [GOOD]
+    assert [text.text for text in read_texts(str(tmp_path / "c.csv"), column="remark").texts] == [
+        GOOD
+    ]
 
 
 def test_pdf_is_read_by_a_library_if_there_is_one(tmp_path: Path, monkeypatch):
-    stream = "".join(f"BT /F1 9 Tf 9 {90 - 20 * row} Td ({line}.) Tj ET " for row, line in enumerate(GOOD[:-1].split(". ")))
+    stream = "".join(
+        f"BT /F1 9 Tf 9 {90 - 20 * row} Td ({line}.) Tj ET "
+        for row, line in enumerate(GOOD[:-1].split(". "))
+    )
     objects = (
         "<</Type/Catalog/Pages 2 0 R>>",
         "<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 900 99]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 900 99]/Contents 4 0 R/Resources<</Font<</F1 5 0 "
+        "R>>>>>>",
         f"<</Length {len(stream)}>>stream\n{stream}\nendstream",
         "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
     )
     body = "".join(f"{row} 0 obj{content}endobj\n" for row, content in enumerate(objects, start=1))
-    (tmp_path / "a.pdf").write_text(f"%PDF-1.4\n{body}trailer<</Root 1 0 R/Size 6>>\nstartxref\n0\n%%EOF")
+    (tmp_path / "a.pdf").write_text(
+        f"%PDF-1.4\n{body}trailer<</Root 1 0 R/Size 6>>\nstartxref\n0\n%%EOF"
+    )
     (tmp_path / "b.pdf").write_bytes(b"%PDF-1.7\x00")
     collection = read_texts(str(tmp_path))
     assert [" ".join(text.text.split()) for text in collection.texts] == [GOOD]
     assert [(skip.name, skip.reason) for skip in collection.skipped] == [("b.pdf", "of PDF")]
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    with pytest.raises(PosirError, match=r"2 of PDF \(a.pdf: `pip install pypdf`, or convert it: `pdftotext"):
+    with pytest.raises(
+        PosirError, match=r"2 of PDF \(a.pdf: `pip install pypdf`, or convert it: `pdftotext"
+    ):
         read_texts(str(tmp_path))
 
 
@@ -86,14 +104,20 @@ def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
     (tmp_path / "copy.txt").write_text(GOOD.replace(" ", "  "))
     (tmp_path / "empty.txt").touch()
     (tmp_path / "short.txt").write_text("Two words. And four more words.")
-    (tmp_path / "one.txt").write_text("One sentence of more than ten words is not enough to move anything within it.")
+    (tmp_path / "one.txt").write_text(
+        "One sentence of more than ten words is not enough to move anything within it."
+    )
     (tmp_path / "binary.txt").write_bytes(b"\x00\x01\x02")
     (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
     (tmp_path / "picture.png").write_bytes(b"PNG without zeros")
     (tmp_path / ".hidden.txt").write_text(GOOD)
-    german = " Der Kutter verließ den Hafen am Mittag. Niemand am Kai sah, wohin er danach gefahren ist."
+    german = (
+        " Der Kutter verließ den Hafen am Mittag. Niemand am Kai sah, wohin er danach gefahren ist."
+    )
     (tmp_path / "mixed.txt").write_text(GOOD + german)
-    (tmp_path / "rows.jsonl").write_text(f'{json.dumps({"text": OTHER})}\nno json\n{{"count": 1}}\n')
+    (tmp_path / "rows.jsonl").write_text(
+        f'{json.dumps({"text": OTHER})}\nno json\n{{"count": 1}}\n'
+    )
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     collection = read_texts(str(tmp_path))
     reasons = {skip.name: skip.reason for skip in collection.skipped}
@@ -121,8 +145,12 @@ def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
 def test_files_in_every_format(tmp_path: Path):
     (tmp_path / "a.txt").write_bytes("\ufeff".encode() + GOOD.encode())
     (tmp_path / "b.txt").write_text(OTHER, encoding="utf-16")
-    (tmp_path / "c.jsonl").write_text(json.dumps({"_id": "x", "title": "Fog", "text": f"Fog came in. {GOOD}"}))
-    pl.DataFrame({"id": [7], "body": [f"Rain. {OTHER}"], "n": [1]}).write_parquet(tmp_path / "d.parquet")
+    (tmp_path / "c.jsonl").write_text(
+        json.dumps({"_id": "x", "title": "Fog", "text": f"Fog came in. {GOOD}"})
+    )
+    pl.DataFrame({"id": [7], "body": [f"Rain. {OTHER}"], "n": [1]}).write_parquet(
+        tmp_path / "d.parquet"
+    )
     assert names(tmp_path) == ["a.txt", "b.txt", "c.jsonl:x", "d.parquet:7"]
     assert names(tmp_path / "a.txt") == ["a.txt"]
     assert all("\ufeff" not in text.text for text in read_texts(str(tmp_path)).texts)

@@ -30,10 +30,18 @@ from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.cli import invoke
 from tests.support.embedding_server import serve_embeddings
 from tests.support.models import build_encoder, write_tiny_model
-from tests.support.probed_encoders import FirstWords, KeepsPart, RefusesLong, invent_texts, keep_last
+from tests.support.probed_encoders import (
+    FirstWords,
+    KeepsPart,
+    RefusesLong,
+    invent_texts,
+    keep_last,
+)
 
 
-def run(encoder: FirstWords, texts: list[str], budget: int | None = None, **options: Any) -> Inspection:
+def run(
+    encoder: FirstWords, texts: list[str], budget: int | None = None, **options: Any
+) -> Inspection:
     return inspect_model(Setup(ModelEncoder(encoder), None, collect(*texts), budget), **options)
 
 
@@ -78,7 +86,9 @@ def test_an_order_blind_model_reads_everything_and_nothing_fades():
     for fading in inspection.fading:
         assert fading.findings.state is State.NO_BIAS
         assert fading.findings.value(Quantity.UNREAD_SHARE) == 0
-        assert fading.findings[Quantity.POSITION_EFFECT].estimate.value == pytest.approx(0, abs=0.005)
+        assert fading.findings[Quantity.POSITION_EFFECT].estimate.value == pytest.approx(
+            0, abs=0.005
+        )
 
 
 def test_the_page_of_a_model_that_reads_all_says_the_state():
@@ -90,27 +100,36 @@ def test_the_page_of_a_model_that_reads_all_says_the_state():
 
 
 def test_texts_that_the_model_refuses_are_one_message():
-    with pytest.raises(PosirError, match=r"first 60 words .* 5 of 5 texts are longer \(ValueError: at most 60 words\)"):
+    with pytest.raises(
+        PosirError,
+        match=r"first 60 words .* 5 of 5 texts are longer \(ValueError: at most 60 words\)",
+    ):
         run(RefusesLong(60), invent_texts(5, 15))
 
 
 @pytest.mark.slow
 def test_texts_without_a_sentence_to_ask_about():
-    inspection = run(FirstWords(), ["Yes. No. Yes. No. Perhaps. Not now. Later. Never. Go. Stay. Who? I."])
+    inspection = run(
+        FirstWords(), ["Yes. No. Yes. No. Perhaps. Not now. Later. Never. Go. Stay. Who? I."]
+    )
     assert (inspection.fading, inspection.chunks) == ((), None)
     assert "Not measured" in show(inspection)
     assert "Not measured" in inspection.to_html()
 
 
 def show(inspection: Inspection) -> str:
-    console = Console(width=80, force_terminal=True, color_system=None, record=True, highlight=False)
+    console = Console(
+        width=80, force_terminal=True, color_system=None, record=True, highlight=False
+    )
     with console.capture() as captured:
         inspection.print_on(console)
     return captured.get()
 
 
 @pytest.mark.slow
-def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_escapes_what_it_shows(cut):
+def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_escapes_what_it_shows(
+    cut,
+):
     inspection, _ = cut
     printed, findings = show(inspection), inspection.fading[-1].findings
     assert len(printed.splitlines()) < 60
@@ -119,11 +138,18 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     assert f" {inspection.chunks.row.cost:.1f} " in printed
     assert ("PSI" in printed, "PSI" in str(replace(inspection, full=True))) == (False, True)
     parsed = json.loads(inspection.to_json())
-    assert (parsed["fading"][-1]["groups"]["all"]["state"], parsed["rows"][0]["level"]) == (findings.state, 0.95)
+    assert (parsed["fading"][-1]["groups"]["all"]["state"], parsed["rows"][0]["level"]) == (
+        findings.state,
+        0.95,
+    )
     assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
-    page = replace(inspection, skipped=(SkippedText("<script>alert(1)</script>", "empty"),)).to_html()
+    page = replace(
+        inspection, skipped=(SkippedText("<script>alert(1)</script>", "empty"),)
+    ).to_html()
     assert "<script>alert(1)" not in page
-    assert not re.search(r'(src|href)="', re.sub(r"<script.*?</script>|<a [^>]*>", "", page, flags=re.DOTALL))
+    assert not re.search(
+        r'(src|href)="', re.sub(r"<script.*?</script>|<a [^>]*>", "", page, flags=re.DOTALL)
+    )
     assert page.count('class="range"') > 2
     shown = ("What to do", "How far the model reads", "chunk size")
     assert sorted(map(page.index, shown)) == list(map(page.index, shown))
@@ -155,7 +181,9 @@ def test_a_budget_below_the_least_work_is_refused_and_the_least_is_a_bound():
     least = int(re.search(r"at least ([\d,]+) are", str(refused.value))[1].replace(",", ""))
     inspection = run(encoder := FirstWords(words=60), texts, least)
     window = inspection.window.tokens.high
-    assert inspection.encoded_tokens == sum(min(estimate_tokens(text), window) for text in list_searched(encoder, texts))
+    assert inspection.encoded_tokens == sum(
+        min(estimate_tokens(text), window) for text in list_searched(encoder, texts)
+    )
     assert inspection.encoded_tokens <= inspection.work.tokens * 1.05
     assert (inspection.work.tokens, inspection.fading_texts) == (least, 2)
 
@@ -168,41 +196,63 @@ def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
     assert 2 <= inspection.chunk_texts <= 50
     assert [row.size for row in inspection.chunks.rows] == [None, 256, 128, 64]
     assert [len(part.sections()) for part in known] == [2, 4, 6]
-    assert f"{inspection.chunk_texts} excerpts of at most 512 tokens" in " ".join(show(inspection).split())
+    assert f"{inspection.chunk_texts} excerpts of at most 512 tokens" in " ".join(
+        show(inspection).split()
+    )
 
 
 class EveryOther:
-    """Writes a question about every other sentence: the sentence backward, which a model that is blind to order knows."""
+    """Writes a question about every other sentence: the sentence backward, which a model that is
+    blind to order knows.
+    """
 
     name = "test/first-words"
 
     def write(self, requests):
-        return [" ".join(reversed(request.sentence.split())) if row % 2 else None for row, request in enumerate(requests)]
+        return [
+            " ".join(reversed(request.sentence.split())) if row % 2 else None
+            for row, request in enumerate(requests)
+        ]
 
 
 def test_questions_in_other_words_stand_beside_the_others():
     encoder, texts = FirstWords(words=300), invent_texts(8, 12)
-    inspection = inspect_model(Setup(ModelEncoder(encoder), None, collect(*texts), 30_000, writer=EveryOther()))
+    inspection = inspect_model(
+        Setup(ModelEncoder(encoder), None, collect(*texts), 30_000, writer=EveryOther())
+    )
     searched = list_searched(encoder, texts)
     assert len(searched) == len(set(searched))
     other, (written, rarest) = inspection.other_words, inspection.fading
     assert (written.wording, rarest.wording) == (Wording.OTHER_WORDS, Wording.RAREST_WORDS)
-    assert other.questions == written.findings.questions == rarest.findings.questions - other.unwritten
+    assert (
+        other.questions == written.findings.questions == rarest.findings.questions - other.unwritten
+    )
     assert (other.writer, other.by_itself) == ("test/first-words", True)
     # The same words in another order.
     assert other.words_alone.shared_words == pytest.approx(1)
     assert [row.size for row in other.chunks.rows] == [row.size for row in inspection.chunks.rows]
-    assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(written.findings.value(Quantity.NDCG_AT_10))
+    assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(
+        written.findings.value(Quantity.NDCG_AT_10)
+    )
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
     assert "That is the inspected model" in shown
-    assert [section.title for section in inspection.page_sections()][:2] == ["", "How far the model reads"]
-    assert sum(bool(row["chunk_size"]) for row in inspection.records()) == 2 * (len(inspection.chunks.rows) - 1)
+    assert [section.title for section in inspection.page_sections()][:2] == [
+        "",
+        "How far the model reads",
+    ]
+    assert sum(bool(row["chunk_size"]) for row in inspection.records()) == 2 * (
+        len(inspection.chunks.rows) - 1
+    )
 
 
 def test_a_writer_without_a_question_is_said_so():
     silent = SimpleNamespace(name="silent", write=lambda requests: [None] * len(requests))
-    inspection = inspect_model(Setup(ModelEncoder(FirstWords(60)), None, collect(*invent_texts(3, 6)), 30_000, writer=silent))
+    inspection = inspect_model(
+        Setup(
+            ModelEncoder(FirstWords(60)), None, collect(*invent_texts(3, 6)), 30_000, writer=silent
+        )
+    )
     assert (inspection.other_words.questions, len(inspection.fading)) == (0, 1)
     assert "0 questions that silent wrote" in show(inspection)
 
@@ -214,10 +264,28 @@ def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
     setup = Setup(ModelEncoder(model), find_tokenizer(model), collection, None)
     questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
     reading = ReadingLength(None, *[Bounds(1, 1)] * 4, "tokens", 1)
-    known = Inspection("m", None, "texts", 4, 4, {}, 1.0, tokens_estimated=False, skipped=(), window=None, unread=None)
-    chunks = InspectionRun(setup, questions, reading).search_chunks(replace(known, fading_texts=4)).chunks.rows
+    known = Inspection(
+        "m",
+        None,
+        "texts",
+        4,
+        4,
+        {},
+        1.0,
+        tokens_estimated=False,
+        skipped=(),
+        window=None,
+        unread=None,
+    )
+    chunks = (
+        InspectionRun(setup, questions, reading)
+        .search_chunks(replace(known, fading_texts=4))
+        .chunks.rows
+    )
     assert [row.size for row in chunks] == [None, 94, 64]
-    task = build_question_task(collection.name, collection.language, questions, Wording.RAREST_WORDS)
+    task = build_question_task(
+        collection.name, collection.language, questions, Wording.RAREST_WORDS
+    )
     for row in chunks[1:]:
         chunked = parse_reference(f"chunks({row.size})").apply(model)
         scores = evaluate(task, chunked, {"batch_size": 7, "show_progress_bar": False})
@@ -250,7 +318,12 @@ def texts(tmp_path_factory):
 def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path):
     arguments = ("inspect", model, texts)
     text = invoke(*arguments, "--html", tmp_path / "page.html")
-    for said in ("of these 12 texts", "Skipped: 1 binary (scan.doc).", "How far the model reads", "are too few"):
+    for said in (
+        "of these 12 texts",
+        "Skipped: 1 binary (scan.doc).",
+        "How far the model reads",
+        "are too few",
+    ):
         assert said in text
     assert "vegaEmbed" in (tmp_path / "page.html").read_text()
     values = json.loads(invoke(*arguments, "--format", "json"))
@@ -290,7 +363,10 @@ def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):
         invoke("inspect", *arguments)
 
 
-@pytest.mark.parametrize(("budget", "message"), [("60k", "Give a model and texts"), (0, "--budget 0: "), ("x", "--budget x: ")])
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [("60k", "Give a model and texts"), (0, "--budget 0: "), ("x", "--budget x: ")],
+)
 def test_python_takes_a_budget_as_the_command_does(budget, message):
     with pytest.raises(PosirError, match=message):
         posir.inspect("tiny", budget=budget)

@@ -1,4 +1,6 @@
-"""A running index, asked for sentences of its documents: those that it lacks, cuts and divides, and answers that are none."""
+"""A running index, asked for sentences of its documents: those that it lacks, cuts and divides, and
+answers that are none.
+"""
 
 import json
 import re
@@ -56,14 +58,18 @@ def write_texts(folder: Path) -> Path:
 @pytest.fixture
 def inspect(tmp_path: Path) -> Callable[..., IndexInspection]:
     texts = write_texts(tmp_path / "texts")
-    return lambda search, **options: posir.inspect(texts, retriever=search, output=tmp_path / "answers", **options)
+    return lambda search, **options: posir.inspect(
+        texts, retriever=search, output=tmp_path / "answers", **options
+    )
 
 
 def shares(inspection: IndexInspection, of: str = "document") -> dict[str, float]:
     return {row.part: round(row.recall.value, 9) for row in inspection.rows if row.of == of}
 
 
-def read_index(wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,), read: ReadPart | None = None) -> IndexedTexts:
+def read_index(
+    wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,), read: ReadPart | None = None
+) -> IndexedTexts:
     questions = ask_questions(collect(*DOCUMENTS.values()), [100] * len(DOCUMENTS))
     known = read or ReadPart.all(KnownBy.GIVEN)
     return IndexedTexts("texts", "en", set(questions.documents), questions, wordings, known, "")
@@ -87,11 +93,18 @@ def test_documents_come_first_by_their_head_then_by_a_sentence_of_each_third():
 def test_an_index_of_the_first_halves_loses_the_tails_and_not_the_documents(inspect):
     halves = {name: text[: len(text) // 2] for name, text in DOCUMENTS.items()}
     inspection = inspect(lambda query, k: find(query, halves, k))
-    assert (inspection.documents, inspection.not_in_index, inspection.head_not_found) == (20, (), ())
+    assert (inspection.documents, inspection.not_in_index, inspection.head_not_found) == (
+        20,
+        (),
+        (),
+    )
     success = shares(inspection)
     assert (success["first third"], success["last third"]) == (1, 0)
     (change,) = inspection.changes
-    assert (change.change.state, change.change.difference.value) == (ChangeState.BETTER, pytest.approx(1))
+    assert (change.change.state, change.change.difference.value) == (
+        ChangeState.BETTER,
+        pytest.approx(1),
+    )
     assert change.describe() in " ".join(str(inspection).split())
     assert not Path(inspection.unfinished).is_file()
     complete = inspect(lambda query, k: find(query, DOCUMENTS, k))
@@ -110,7 +123,11 @@ def test_documents_that_an_index_lacks_are_named_and_are_no_lost_tails(inspect):
     assert {row.documents for row in inspection.rows} == {17}
 
 
-def judge(texts: IndexedTexts, answer: Callable[[str, str], list[Hit]], rules: AlignmentRules | None = None) -> Any:
+def judge(
+    texts: IndexedTexts,
+    answer: Callable[[str, str], list[Hit]],
+    rules: AlignmentRules | None = None,
+) -> Any:
     """Judge answers to all questions, given document and text of each."""
     planned = plan_questions(texts.questions, texts.wordings)
     answers = {
@@ -119,7 +136,9 @@ def judge(texts: IndexedTexts, answer: Callable[[str, str], list[Hit]], rules: A
         )
         for item in planned
     }
-    return judge_answers(texts, planned, SimpleNamespace(answers=answers), rules or AlignmentRules(), SETTINGS)
+    return judge_answers(
+        texts, planned, SimpleNamespace(answers=answers), rules or AlignmentRules(), SETTINGS
+    )
 
 
 def test_a_chunk_counts_if_it_has_the_whole_sentence():
@@ -127,8 +146,12 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
     whole = judge(texts, lambda name, sentence: [Hit(f"{name}#4", 1.0, 1, sentence.upper())])
     assert whole.success["document"].all()
     assert whole.success["chunk"].all()
-    # Two chunks that meet at white space in the sentence have it together; half of it is not enough.
-    cut = judge(texts, lambda name, sentence: [Hit(name, text=" ".join(sentence.split()[part])) for part in PARTS])
+    # Two chunks that meet at white space in the sentence have it together; half of it is not
+    # enough.
+    cut = judge(
+        texts,
+        lambda name, sentence: [Hit(name, text=" ".join(sentence.split()[part])) for part in PARTS],
+    )
     assert cut.success["chunk"].all()
     half = judge(texts, lambda name, sentence: [Hit(name, text=sentence[: len(sentence) // 2])])
     assert half.success["document"].all()
@@ -138,25 +161,43 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
     ids = judge(texts, lambda name, _: [Hit(name)])
     assert ("chunk" in ids.success, ids.has_chunks) == (False, False)
     assert judge(texts, lambda name, _: [Hit(f"{name}#2")]).has_chunks
-    other = judge(texts, lambda name, _: [Hit(name, text="What stands in no document."), *map(Hit, ("elsewhere", "d0"))])
+    other = judge(
+        texts,
+        lambda name, _: [
+            Hit(name, text="What stands in no document."),
+            *map(Hit, ("elsewhere", "d0")),
+        ],
+    )
     assert not other.success["chunk"].any()
-    assert [re.findall(r"^\d+", problem.replace(",", "")) for problem in other.problems] == [[str(len(other.asked))]] * 2
-    wrong = judge(texts, lambda name, _: [Hit(name, start=9, end=3), Hit(name, start=10_000, end=10_001)])
+    assert [re.findall(r"^\d+", problem.replace(",", "")) for problem in other.problems] == [
+        [str(len(other.asked))]
+    ] * 2
+    wrong = judge(
+        texts, lambda name, _: [Hit(name, start=9, end=3), Hit(name, start=10_000, end=10_001)]
+    )
     assert not wrong.success["chunk"].any()
     # Two hits for every question, though three were asked for, are no choice of the question.
-    assert [problem.split()[:4:3] for problem in wrong.problems] == [["The", "2"], [str(2 * len(wrong.asked)), "are"]]
+    assert [problem.split()[:4:3] for problem in wrong.problems] == [
+        ["The", "2"],
+        [str(2 * len(wrong.asked)), "are"],
+    ]
 
 
 def test_what_is_read_is_compared_with_what_is_not():
     # Of 100 tokens a document, the first 50; the sentence across the middle is not read whole.
     texts = read_index(read=ReadPart.first(50, KnownBy.GIVEN))
     twelfths = texts.locate_in_read()
-    half = {item.id: item.sentence.end <= len(DOCUMENTS[f"t{item.document[1:]}"]) / 2 for item in texts.questions.questions}
+    half = {
+        item.id: item.sentence.end <= len(DOCUMENTS[f"t{item.document[1:]}"]) / 2
+        for item in texts.questions.questions
+    }
     assert {name: twelfth < 12 for name, twelfth in twelfths.items()} == half
     judged = judge(
         texts,
         lambda name, sentence: (
-            [Hit(name)] if sentence in DOCUMENTS[f"t{name[1:]}"][: len(DOCUMENTS[f"t{name[1:]}"]) // 2] else []
+            [Hit(name)]
+            if sentence in DOCUMENTS[f"t{name[1:]}"][: len(DOCUMENTS[f"t{name[1:]}"]) // 2]
+            else []
         ),
     )
     rows, changes = summarize_recall(judged, twelfths)
@@ -169,21 +210,34 @@ def test_what_is_read_is_compared_with_what_is_not():
 
 def test_a_difference_is_the_mean_of_those_within_documents():
     texts, rng = read_index(), np.random.default_rng(3)
-    lost = {(f"d{number}", third) for number in range(20) for third in range(3) if rng.random() < 0.4}
-    kept = tuple(item for item in texts.questions.questions if item.id.rpartition("-")[2] in ("0", "5", "9"))
-    chosen = QuestionSet(texts.questions.documents, texts.questions.tokens, kept, texts.questions.languages)
+    lost = {
+        (f"d{number}", third) for number in range(20) for third in range(3) if rng.random() < 0.4
+    }
+    kept = tuple(
+        item for item in texts.questions.questions if item.id.rpartition("-")[2] in ("0", "5", "9")
+    )
+    chosen = QuestionSet(
+        texts.questions.documents, texts.questions.tokens, kept, texts.questions.languages
+    )
     planned = plan_questions(chosen, texts.wordings)
     answers = {
         (item.query.subset, item.query.id): SimpleNamespace(
-            hits=[] if (item.document, item.third) in lost and item.query.subset != HEAD else [Hit(item.document)]
+            hits=[]
+            if (item.document, item.third) in lost and item.query.subset != HEAD
+            else [Hit(item.document)]
         )
         for item in planned
     }
-    judged = judge_answers(texts, planned, SimpleNamespace(answers=answers), AlignmentRules(), SETTINGS)
+    judged = judge_answers(
+        texts, planned, SimpleNamespace(answers=answers), AlignmentRules(), SETTINGS
+    )
     rows, (change,) = summarize_recall(judged, {})
-    differences = [((f"d{number}", 2) in lost) - ((f"d{number}", 0) in lost) for number in range(20)]
+    differences = [
+        ((f"d{number}", 2) in lost) - ((f"d{number}", 0) in lost) for number in range(20)
+    ]
     assert change.change.difference.value == pytest.approx(np.mean(differences))
-    # Of one difference a document, CR2 is the usual standard error of a mean, here with a small further variance.
+    # Of one difference a document, CR2 is the usual standard error of a mean, here with a small
+    # further variance.
     error = np.std(differences, ddof=1) / np.sqrt(20)
     assert error <= change.change.difference.standard_error < 1.1 * error
     assert [row.recall.value for row in rows] == pytest.approx(
@@ -259,7 +313,9 @@ def test_questions_are_written_with_their_spans(inspect, tmp_path: Path):
         inspect(lambda query, k: find(query, DOCUMENTS, k), **options | {"max_requests": 30})
 
 
-def test_the_command_prints_what_the_function_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_command_prints_what_the_function_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     texts = write_texts(tmp_path / "texts")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
@@ -267,14 +323,21 @@ def test_the_command_prints_what_the_function_returns(tmp_path: Path, monkeypatc
     options = "--retriever live_index_by_name:search --max-requests 20 --k 1 --format json --quiet"
     shown = json.loads(invoke("inspect", texts, *options.split()))
     assert (shown["planned"], shown["documents"], shown["k"]) == (20, 5, 1)
-    for arguments in ({"model": texts}, {"model": "x", "texts": texts, "retriever": find}, {"retriever": find}):
+    for arguments in (
+        {"model": texts},
+        {"model": "x", "texts": texts, "retriever": find},
+        {"retriever": find},
+    ):
         with pytest.raises(PosirError, match="retriever"):
             posir.inspect(**arguments)
     with pytest.raises(PosirError, match="max-time"):
         posir.inspect("x", texts, max_time=3)
 
 
-@pytest.mark.parametrize("form", ["/srv/kb/{}.txt", "{}.txt", "https://example.org/kb/{}.html", r"C:\kb\{}.md", "kb/{}.txt#0"])
+@pytest.mark.parametrize(
+    "form",
+    ["/srv/kb/{}.txt", "{}.txt", "https://example.org/kb/{}.html", r"C:\kb\{}.md", "kb/{}.txt#0"],
+)
 def test_hits_are_named_by_their_files(inspect, form: str):
     inspection = inspect(lambda query, k: [form.format(name) for name in find(query, DOCUMENTS, k)])
     assert set(shares(inspection).values()) == {1}
@@ -286,6 +349,10 @@ def test_hits_are_named_by_their_files(inspect, form: str):
 def test_files_that_fit_one_document_are_refused_and_asked_for_anew(inspect):
     folders = iter(("old", "new") * 1000)
     with pytest.raises(PosirError, match="both fit document"):
-        inspect(lambda query, k: [f"/kb/{next(folders)}/{name}.txt" for name in find(query, DOCUMENTS, k)])
+        inspect(
+            lambda query, k: [
+                f"/kb/{next(folders)}/{name}.txt" for name in find(query, DOCUMENTS, k)
+            ]
+        )
     mended = inspect(lambda query, k: find(query, DOCUMENTS, k))
     assert set(shares(mended).values()) == {1}

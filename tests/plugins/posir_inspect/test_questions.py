@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from posir_data.texts import CollectedText, TextCollection
-from posir_inspect.questions import Wording, ask_questions, build_question_task, keep_rarest_words, measure_unread_baseline
+from posir_inspect.questions import (
+    Wording,
+    ask_questions,
+    build_question_task,
+    keep_rarest_words,
+    measure_unread_baseline,
+)
 from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
 from tests.support.probed_encoders import invent_texts
@@ -32,7 +38,10 @@ def test_repeated_and_short_sentences_are_not_asked_about():
     first, second = invent_texts(2, 3)
     header = "This paragraph is printed in every text of the collection."
     collection = collect(f"{header} {first} Too short.", f"{header} {second}")
-    asked = {question.wordings[Wording.VERBATIM] for question in ask_questions(collection, [9, 9]).questions}
+    asked = {
+        question.wordings[Wording.VERBATIM]
+        for question in ask_questions(collection, [9, 9]).questions
+    }
     assert asked
     assert not asked & {header, "Too short."}
 
@@ -40,12 +49,18 @@ def test_repeated_and_short_sentences_are_not_asked_about():
 def test_the_rarest_words_are_kept_in_their_order():
     counts = {"the": 9, "of": 8, "in": 8}
     assert keep_rarest_words("The red barge sank.", counts) == "red barge sank"
-    assert keep_rarest_words("The barge of the miller sank in the red river.", counts) == "barge miller sank red river"
+    assert (
+        keep_rarest_words("The barge of the miller sank in the red river.", counts)
+        == "barge miller sank red river"
+    )
     assert keep_rarest_words("駅前の店は閉まった。", {}) != ""
 
 
 #: Two topics of eight words each, in ten sentences of a text.
-TOPICS = ("alpha beta gamma delta epsilon zeta eta theta", "iron zinc copper lead nickel cobalt silver gold")
+TOPICS = (
+    "alpha beta gamma delta epsilon zeta eta theta",
+    "iron zinc copper lead nickel cobalt silver gold",
+)
 FIRST_30 = ReadPart.first(30, KnownBy.MEASURED)
 
 
@@ -59,16 +74,22 @@ def build_task(*texts: str):
 
 def write_text(topic: str) -> str:
     words = topic.split()
-    return " ".join(f"Number {number} {' '.join(words[: number % 5 + 3])} {words[-1]}." for number in range(10))
+    return " ".join(
+        f"Number {number} {' '.join(words[: number % 5 + 3])} {words[-1]}." for number in range(10)
+    )
 
 
 def test_what_is_read_of_a_text_leads_to_its_unread_sentences():
     task = build_task(*map(write_text, TOPICS))
-    assert measure_unread_baseline(task, ReadPart.first(10_000, KnownBy.MEASURED)) is None, "everything is read"
+    assert measure_unread_baseline(task, ReadPart.first(10_000, KnownBy.MEASURED)) is None, (
+        "everything is read"
+    )
     baseline = measure_unread_baseline(task, FIRST_30)
     assert baseline.shared_words == 1
     assert baseline.chance == pytest.approx((1 + 1 / 1.58496) / 2, abs=1e-4)
     # Words of other topics lead nowhere.
     texts = [write_text(topic).partition(" Number 5")[0] for topic in TOPICS]
-    swapped = [f"{start} {write_text(other)}" for start, other in zip(texts, reversed(TOPICS), strict=True)]
+    swapped = [
+        f"{start} {write_text(other)}" for start, other in zip(texts, reversed(TOPICS), strict=True)
+    ]
     assert measure_unread_baseline(build_task(*swapped), FIRST_30).shared_words < 0.8

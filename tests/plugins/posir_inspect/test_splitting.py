@@ -6,7 +6,13 @@ import pytest
 import posir
 from posir_inspect.inspection import Setup, inspect_model
 from posir_inspect.questions import ask_questions
-from posir_inspect.splitting import ChunkComparison, ChunkCounts, ChunkRow, SplitterDivision, advise_chunks
+from posir_inspect.splitting import (
+    ChunkComparison,
+    ChunkCounts,
+    ChunkRow,
+    SplitterDivision,
+    advise_chunks,
+)
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.decision import compare_groups
 from posir_significance.findings import ChangeState, Reason
@@ -20,15 +26,29 @@ from tests.support.probed_encoders import FirstWords, invent_texts
 
 
 def cut_at(size: int, step: int) -> TextSplitter:
-    return TextSplitter(f"characters:{size}", lambda text: [text[start : start + size] for start in range(0, len(text), step)])
+    return TextSplitter(
+        f"characters:{size}",
+        lambda text: [text[start : start + size] for start in range(0, len(text), step)],
+    )
 
 
 def test_splitters_are_compared_with_whole_texts():
-    splitters = (cut_at(400, 400), cut_at(200, 100), TextSplitter("notes", lambda text: [text, "A note."]))
+    splitters = (
+        cut_at(400, 400),
+        cut_at(200, 100),
+        TextSplitter("notes", lambda text: [text, "A note."]),
+    )
     encoder = FirstWords(words=60)
-    inspection = inspect_model(Setup(ModelEncoder(encoder), None, collect(*invent_texts(6, 15)), None, splitters))
+    inspection = inspect_model(
+        Setup(ModelEncoder(encoder), None, collect(*invent_texts(6, 15)), None, splitters)
+    )
     whole, large, small, notes = inspection.chunks.rows
-    assert [row.chunker for row in inspection.chunks.rows] == [None, "characters:400", "characters:200", "notes"]
+    assert [row.chunker for row in inspection.chunks.rows] == [
+        None,
+        "characters:400",
+        "characters:200",
+        "notes",
+    ]
     assert (whole.vectors, 2 * large.vectors < small.vectors) == (6, True)
     # Chunks overlap by half.
     assert small.counts.tokens == pytest.approx(2 * large.counts.tokens, rel=0.1)
@@ -44,7 +64,9 @@ def test_splitters_are_compared_with_whole_texts():
 
 
 def draw_gains(*means: float, documents: int, noise: float = 0.05) -> list[Observations]:
-    """Return a question on each tenth of some documents for each way to split them; all share what is easy and hard."""
+    """Return a question on each tenth of some documents for each way to split them; all share what
+    is easy and hard.
+    """
     rng, tenths = np.random.default_rng(0), np.tile(np.arange(10), documents)
     shared = rng.normal(0, 0.1, documents).repeat(10)
     return [
@@ -61,9 +83,15 @@ def draw_gains(*means: float, documents: int, noise: float = 0.05) -> list[Obser
 
 
 def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComparison:
-    groups = [GroupAnalysis(observations) for observations in draw_gains(*means, documents=documents, noise=noise)]
+    groups = [
+        GroupAnalysis(observations)
+        for observations in draw_gains(*means, documents=documents, noise=noise)
+    ]
     sizes, vectors = [None, 512, 128], [200, 400, 1600]
-    changes = [compare_groups(groups[0], group, paired=True) if size else None for size, group in zip(sizes, groups)]  # noqa: B905
+    changes = [
+        compare_groups(groups[0], group, paired=True) if size else None
+        for size, group in zip(sizes, groups, strict=False)
+    ]
     rows = [
         ChunkRow(size, None, number, ChunkCounts(0), group, change, cost=number / 200)
         for size, number, group, change in zip(sizes, vectors, groups, changes, strict=False)
@@ -74,7 +102,11 @@ def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComp
 def test_the_fewest_vectors_that_are_better_than_whole_texts_are_advised():
     assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
     clear = advise(0.4, 0.5, 0.7)
-    assert (clear.chunked_model, clear.change.state, clear.decided) == ("m+chunks(512)", ChangeState.BETTER, True)
+    assert (clear.chunked_model, clear.change.state, clear.decided) == (
+        "m+chunks(512)",
+        ChangeState.BETTER,
+        True,
+    )
     assert clear.row.cost == 2
     few = advise(0.4, 0.5, 0.7, documents=8)
     assert (few.decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
@@ -93,5 +125,7 @@ def test_tokens_are_counted_as_far_as_the_model_reads_and_chunks_that_it_refuses
     division = SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=False)
     assert division.count(questions) == ChunkCounts(5 * 50, cut=5)
     assert division.estimate_tokens(500) == 250
-    with pytest.raises(PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"):
+    with pytest.raises(
+        PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"
+    ):
         SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=True)

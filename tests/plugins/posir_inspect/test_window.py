@@ -36,7 +36,9 @@ from tests.support.rerank_server import serve_reranker
 def test_minilm_reads_what_it_claims_special_tokens_included():
     reading = posir.window(get_model_path(), require=512)
     assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(256, 256), 2, False)
-    assert reading.sentence.endswith("Of these tokens, 254 are of the text and 2 added by the model.")
+    assert reading.sentence.endswith(
+        "Of these tokens, 254 are of the text and 2 added by the model."
+    )
     assert "not enough: 512 tokens" in str(reading).replace("\n", " ")
     shown = reading.document()
     names = ("tokens", "special_tokens", "prompt_tokens", "content_tokens", "characters_of_english")
@@ -56,7 +58,13 @@ def test_a_server_that_reads_less_than_it_claims_is_told_by_exit_status(pooling:
     with serve_embeddings(window=2048, pooling=pooling, noise=1e-6, **false) as server:
         status, shown = invoke(server, "--require", "8192", "--format", "json")
     row = json.loads(shown)
-    assert (status, row["tokens"], row["tokens_high"], row["claimed_tokens"], row["enough"]) == (1, 2048, 2048, 8192, False)
+    assert (status, row["tokens"], row["tokens_high"], row["claimed_tokens"], row["enough"]) == (
+        1,
+        2048,
+        2048,
+        8192,
+        False,
+    )
     assert "although the server claims 8,192" in row["sentence"]
 
 
@@ -75,32 +83,56 @@ STATED = {
 @pytest.mark.parametrize("stated", STATED)
 def test_what_a_server_states_is_verified_in_few_requests_and_never_trusted(stated: str):
     settings, most = STATED[stated]
-    with serve_embeddings(window=512, special=2, pooling=Pooling.MEAN, noise=1e-7, **settings) as server:
+    with serve_embeddings(
+        window=512, special=2, pooling=Pooling.MEAN, noise=1e-7, **settings
+    ) as server:
         reading = posir.window(f"{server.model}@{server.kind}+{server.url}")
     assert len(server.times) <= most
     known = most <= 6
-    assert (reading.tokens, reading.special_tokens) == ((Bounds(512, 512), 2) if known else (Bounds(510, 510), None))
+    assert (reading.tokens, reading.special_tokens) == (
+        (Bounds(512, 512), 2) if known else (Bounds(510, 510), None)
+    )
     assert reading.claimed_tokens == (512 if known else None)
 
 
 #: How servers of each kind say that a text is too long.
 REFUSALS = {
-    "vLLM": ("openai", "This model's maximum context length is {limit} tokens, however you requested {sent} tokens"),
-    "llama.cpp": ("openai", "input ({sent} tokens) is too large to process. (current batch size: {limit})"),
+    "vLLM": (
+        "openai",
+        "This model's maximum context length is {limit} tokens, however you requested {sent} "
+        "tokens",
+    ),
+    "llama.cpp": (
+        "openai",
+        "input ({sent} tokens) is too large to process. (current batch size: {limit})",
+    ),
     "TEI": ("tei", "`inputs` must have less than {limit} tokens. Given: {sent}"),
     "Jina": ("jina", "Input of {sent} tokens exceeds the limit of {limit} tokens."),
     "Mistral": ("openai", "Too many tokens in batch. Max is {limit} got {sent}"),
 }
 
 
-@pytest.mark.parametrize(("name", "special"), [(name, 2) for name in REFUSALS] + [("vLLM", special) for special in (0, 1, 3)])
+@pytest.mark.parametrize(
+    ("name", "special"),
+    [(name, 2) for name in REFUSALS] + [("vLLM", special) for special in (0, 1, 3)],
+)
 def test_a_limit_in_the_message_of_a_refusal_is_verified_in_few_requests(name: str, special: int):
     kind, refusal = REFUSALS[name]
-    with serve_embeddings(kind=kind, max_words=512, stated=512, special=special, refusal=refusal) as server:
+    with serve_embeddings(
+        kind=kind, max_words=512, stated=512, special=special, refusal=refusal
+    ) as server:
         reading = posir.window(f"tiny@{kind}+{server.url}", require=512)
-    assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(512, 512), special, True)
+    assert (reading.tokens, reading.special_tokens, reading.enough) == (
+        Bounds(512, 512),
+        special,
+        True,
+    )
     assert 4 <= len(server.times) <= 6
-    assert not [leak for leak in ("batch-size", "PosirError", "let the server", "..") if leak in str(reading)]
+    assert not [
+        leak
+        for leak in ("batch-size", "PosirError", "let the server", "..")
+        if leak in str(reading)
+    ]
 
 
 @pytest.mark.parametrize("most", [1, 4])
@@ -109,10 +141,14 @@ def test_a_server_that_takes_few_texts_at_a_time_is_asked_for_few(most: int):
         number = len(request["inputs"])
         return f"batch size {number} > maximum allowed batch size {most}" if number > most else None
 
-    with serve_embeddings(kind="tei", stated=512, batch_size=most, window=512, special=2, check=check) as server:
+    with serve_embeddings(
+        kind="tei", stated=512, batch_size=most, window=512, special=2, check=check
+    ) as server:
         reading = posir.window(f"tiny@tei+{server.url}")
     assert (reading.tokens, max(map(len, server.batches))) == (Bounds(512, 512), most)
-    assert len(server.times) == len(server.requests) + 1 + (most == 1)  # GET /info, and two texts before it
+    assert len(server.times) == len(server.requests) + 1 + (
+        most == 1
+    )  # GET /info, and two texts before it
 
 
 def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_included(tmp_path):
@@ -125,11 +161,16 @@ def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_includ
     reading = posir.window(folder)
     # [CLS] which enzyme [SEP] text [SEP]
     assert (reading.tokens, reading.special_tokens, reading.prompt_tokens) == (Bounds(64, 64), 3, 2)
-    assert "Of these tokens, 59 are of the text, 3 added by the model and 2 of the question." in reading.sentence
+    assert (
+        "Of these tokens, 59 are of the text, 3 added by the model and 2 of the question."
+        in reading.sentence
+    )
     assert "236 characters, or 40 words, of English" in " ".join(str(reading).split())
 
 
-def test_what_is_measured_of_a_reranker_whose_class_does_not_say_is_what_its_results_use(tmp_path, monkeypatch):
+def test_what_is_measured_of_a_reranker_whose_class_does_not_say_is_what_its_results_use(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
 
     def score(_: str, text: str) -> float:
@@ -140,7 +181,9 @@ def test_what_is_measured_of_a_reranker_whose_class_does_not_say_is_what_its_res
         assert find_read_part(load_model(ModelReference(reference))) == UNKNOWN
         measured = posir.window(reference)
         assert (measured.reading.words, len(server.requests) <= 40) == (Bounds(300, 300), True)
-        assert find_read_part(load_model(ModelReference(reference))) == ReadPart.first(300, KnownBy.MEASURED)
+        assert find_read_part(load_model(ModelReference(reference))) == ReadPart.first(
+            300, KnownBy.MEASURED
+        )
     with pytest.raises(PosirError, match="mteb/baseline-bm25s: not a dense encoder"):
         posir.window("mteb/baseline-bm25s")
 
@@ -151,11 +194,15 @@ def divide_by_ten(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("window", "too_long", "status"), [(10, 0, 0), (9, 3, 1)])
-def test_chunks_that_are_longer_than_what_is_read_are_exit_status_1(window, too_long, status, tmp_path):
+def test_chunks_that_are_longer_than_what_is_read_are_exit_status_1(
+    window, too_long, status, tmp_path
+):
     # One sentence, which an inspection could not use.
     text = " ".join(f"Word{number}" for number in range(35))
     with serve_embeddings(window=window, pooling=Pooling.MEAN) as server:
-        reading = posir.window(server.reference, [text], chunker=divide_by_ten, require_fit=True, max_tokens=100)
+        reading = posir.window(
+            server.reference, [text], chunker=divide_by_ten, require_fit=True, max_tokens=100
+        )
     assert (reading.fit.too_long, reading.fit.chunks, reading.exit_status) == (too_long, 4, status)
     # By a tokenizer: with two special tokens of 64, 62 are read.
     folder = write_tiny_model(tmp_path / "tiny")
@@ -169,17 +216,34 @@ def test_chunks_that_are_longer_than_what_is_read_are_exit_status_1(window, too_
 
 def test_few_of_the_chunks_that_a_server_refuses_are_asked_about():
     with serve_embeddings(max_words=9) as server:
-        reading = posir.window(server.reference, [" ".join(map(str, range(500)))], chunker=divide_by_ten, require_fit=True)
-    assert (reading.exit_status, reading.fit.complete, reading.fit.too_long, len(server.times) <= 30) == (1, False, 15, True)
+        reading = posir.window(
+            server.reference,
+            [" ".join(map(str, range(500)))],
+            chunker=divide_by_ten,
+            require_fit=True,
+        )
+    assert (
+        reading.exit_status,
+        reading.fit.complete,
+        reading.fit.too_long,
+        len(server.times) <= 30,
+    ) == (1, False, 15, True)
 
 
 def test_an_endpoint_needs_neither_mteb_nor_pytorch_nor_a_second_of_processor_time():
     code = (
-        "import resource, sys, posir; reading = posir.window(sys.argv[1]); used = resource.getrusage(resource.RUSAGE_SELF);"
-        "print(reading.tokens.low, {'torch', 'mteb', 'transformers', 'datasets', 'scipy'} & set(sys.modules), used.ru_utime)"
+        "import resource, sys, posir; reading = posir.window(sys.argv[1]); used = "
+        "resource.getrusage(resource.RUSAGE_SELF);"
+        "print(reading.tokens.low, {'torch', 'mteb', 'transformers', 'datasets', 'scipy'} & "
+        "set(sys.modules), used.ru_utime)"
     )
     with serve_embeddings(window=512, special=2) as server:
-        run = subprocess.run([sys.executable, "-c", code, server.reference], capture_output=True, text=True, timeout=100)
+        run = subprocess.run(
+            [sys.executable, "-c", code, server.reference],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
     tokens, heavy, seconds = run.stdout.rsplit(maxsplit=2)
     assert (tokens, heavy) == ("512", "set()"), run.stderr
     assert float(seconds) < 2, "1.0 s on an idle machine"
@@ -200,11 +264,18 @@ def test_a_tokenizer_counts_the_tokens_of_a_server_and_enough_is_exit_status_0(t
         (keep_samples(4, 50), "samples", 50, "samples of"),
     ],
 )
-def test_what_is_not_read_from_the_start_on_is_not_enough(keep, part: str, from_start: int, phrase: str):
+def test_what_is_not_read_from_the_start_on_is_not_enough(
+    keep, part: str, from_start: int, phrase: str
+):
     with serve_embeddings(window=keep, pooling=Pooling.MEAN) as server:
         status, shown = invoke(server, "--require", "150", "--format", "json")
     row = json.loads(shown)
-    assert (status, row["part"], row["tokens_from_start"], row["enough"]) == (1, part, from_start, False)
+    assert (status, row["part"], row["tokens_from_start"], row["enough"]) == (
+        1,
+        part,
+        from_start,
+        False,
+    )
     assert phrase in row["sentence"]
 
 
@@ -212,8 +283,17 @@ def test_a_tokenizer_that_truncates_on_the_left_leaves_the_last_tokens(tmp_path)
     encoder = load_encoder(str(write_tiny_model(tmp_path / "tiny")))
     encoder.model.model.tokenizer.truncation_side = "left"
     reading = measure_window(describe_model(encoder, find_tokenizer(encoder.model)), required=64)
-    assert (reading.tokens, reading.tokens_from_start, reading.enough) == (Bounds(64, 64), Bounds(0, 0), False)
-    assert reading.read_part.to_json() == {"kind": "part", "part": "last", "tokens": 64, "known_by": "measured"}
+    assert (reading.tokens, reading.tokens_from_start, reading.enough) == (
+        Bounds(64, 64),
+        Bounds(0, 0),
+        False,
+    )
+    assert reading.read_part.to_json() == {
+        "kind": "part",
+        "part": "last",
+        "tokens": 64,
+        "known_by": "measured",
+    }
     assert "the last 64 tokens" in reading.sentence
 
 
@@ -228,11 +308,15 @@ def test_a_server_that_refuses_long_texts_is_asked_at_most_40_times():
 def test_a_model_that_reads_everything_that_was_tried_reads_at_least_so_much():
     with serve_embeddings() as server:
         reading = posir.window(server.reference, max_tokens=3000)
-    assert reading.sentence.startswith("It reads at least 3,000 words of a text of frequent English words")
+    assert reading.sentence.startswith(
+        "It reads at least 3,000 words of a text of frequent English words"
+    )
     assert (reading.records()[0]["tokens"], reading.records()[0]["tokens_high"]) == (3000, None)
 
 
-def test_a_server_without_a_limit_reads_all_of_texts_that_are_shorter_than_what_was_measured(tmp_path, monkeypatch):
+def test_a_server_without_a_limit_reads_all_of_texts_that_are_shorter_than_what_was_measured(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     with serve_embeddings() as server:
         reference = f"{server.reference}#1"
@@ -280,14 +364,22 @@ def test_a_slow_server_gets_no_long_text_to_count_and_its_time_is_estimated(monk
         assert longest_words(server) == 576
         assert 0.1 / 576 < model.seconds_per_word < 1 / 576
         server.seconds = 0
-        monkeypatch.setattr(sys, "argv", ["posir", "window", server.reference, "--max-tokens", "2000"])
+        monkeypatch.setattr(
+            sys, "argv", ["posir", "window", server.reference, "--max-tokens", "2000"]
+        )
         with pytest.raises(SystemExit) as ended:
             run_app()
     assert ended.value.code in (0, None)
-    assert re.search(r"Asking the server\n.*at most 35 requests, up to about \d:\d\d:\d\d", capsys.readouterr().err, re.DOTALL)
+    assert re.search(
+        r"Asking the server\n.*at most 35 requests, up to about \d:\d\d:\d\d",
+        capsys.readouterr().err,
+        re.DOTALL,
+    )
 
 
-@pytest.mark.parametrize(("window", "longest"), [(256, 576), (512, 576), (2048, 2112), (8192, 8256)])
+@pytest.mark.parametrize(
+    ("window", "longest"), [(256, 576), (512, 576), (2048, 2112), (8192, 8256)]
+)
 def test_counts_are_asked_of_longer_and_longer_texts_until_one_is_cut(window: int, longest: int):
     with serve_embeddings(window=window, special=2) as server:
         model = MeasuredModel.connect(find_endpoint(server.reference))
@@ -329,5 +421,8 @@ def test_a_folder_whose_model_fails_for_every_text_is_one_message(tmp_path):
     settings = json.loads(file.read_text())
     settings["modality_config"]["text"]["method_output_name"] = "token_embeddings"
     file.write_text(json.dumps(settings))
-    with pytest.raises(PosirError, match=r"local/tiny: the model cannot encode even a short text \(\w+: .*\)\. Its files are"):
+    with pytest.raises(
+        PosirError,
+        match=r"local/tiny: the model cannot encode even a short text \(\w+: .*\)\. Its files are",
+    ):
         posir.window(folder)

@@ -1,4 +1,6 @@
-"""Embeddings of mitigated models in the cache: apart from the plain model's, unless they are the plain model's."""
+"""Embeddings of mitigated models in the cache: apart from the plain model's, unless they are the
+plain model's.
+"""
 
 import json
 

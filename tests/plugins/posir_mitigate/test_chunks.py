@@ -7,7 +7,15 @@ from mteb.timing import TimingStack
 from mteb.types import PromptType
 
 import posir
-from posir_mitigate.chunks import BothOrders, Chunks, Combination, ContextChunks, LateChunks, LateVectorizer, LongLateChunks
+from posir_mitigate.chunks import (
+    BothOrders,
+    Chunks,
+    Combination,
+    ContextChunks,
+    LateChunks,
+    LateVectorizer,
+    LongLateChunks,
+)
 from posir_mitigate.references import describe_mitigated
 from posir_tasks.embeddings.cached_encoder import WrappedEncoder
 from posir_tasks.embeddings.context import EncodingContext, build_texts
@@ -22,7 +30,12 @@ from tests.support.embedding_server import embed, serve_embeddings
 from tests.support.encode import TASK, encode
 from tests.support.models import build_encoder, write_tiny_model
 
-SENTENCES = ["The bell was cast in copper.", "It hung in the harbour for 3.5 years!", "Who rang it?", "A doctor, they say."]
+SENTENCES = [
+    "The bell was cast in copper.",
+    "It hung in the harbour for 3.5 years!",
+    "Who rang it?",
+    "A doctor, they say.",
+]
 TEXT = " ".join(SENTENCES * 3)
 TEXTS = [TEXT, "A lantern. ", " ".join(SENTENCES[::-1] * 2), SENTENCES[1]]
 CONTEXT = EncodingContext(**TASK, encode_kwargs={"batch_size": 2, "show_progress_bar": False})
@@ -40,7 +53,9 @@ def search(model, texts, queries, **options):
 
 
 def similarities(model, texts, queries):
-    return np.asarray(model.similarity(encode(model, queries, PromptType.query), encode(model, texts)))
+    return np.asarray(
+        model.similarity(encode(model, queries, PromptType.query), encode(model, texts))
+    )
 
 
 def divide(model, *chunking):
@@ -56,14 +71,19 @@ def test_token_chunks_are_slices_of_the_text(model):
     assert 0 < counts[-1] <= 6
 
 
-@pytest.mark.parametrize("method", [Chunks(60), Chunks(unit=ChunkUnit.SENTENCES, size=9), LateChunks(90), LongLateChunks(90)])
+@pytest.mark.parametrize(
+    "method",
+    [Chunks(60), Chunks(unit=ChunkUnit.SENTENCES, size=9), LateChunks(90), LongLateChunks(90)],
+)
 def test_documents_of_one_chunk_have_the_plain_score_and_one_vector(model, method):
     texts, queries = TEXTS[1:], ["copper bell", "doctor"]
     mitigated = method.apply(model)
     result = search(mitigated, texts, queries)
     assert mitigated.document_vectors == len(texts)
     expected = similarities(model, texts, queries)
-    assert [[result[str(q)][str(d)] for d in range(3)] for q in range(2)] == pytest.approx(expected, abs=1e-6)
+    assert [[result[str(q)][str(d)] for d in range(3)] for q in range(2)] == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("method", [Chunks(60, combination=Combination.MEAN), BothOrders(20)])
@@ -78,11 +98,16 @@ def test_maximum_and_mean_are_those_of_the_chunks_in_any_order(model):
     result = search(Chunks(8).apply(model), TEXTS, queries)
     chunks = divide(model, 8)
     expected = similarities(model, chunks, queries).max(axis=1)
-    assert [result[str(number)].get("0") for number in range(3)] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert [result[str(number)].get("0") for number in range(3)] == pytest.approx(
+        expected.tolist(), abs=1e-6
+    )
     vectors = encode(model, chunks)
     order = np.random.default_rng(0).permutation(len(chunks))
     query_vectors = encode(model, queries, PromptType.query)
-    scores = [DocumentVectors(rows, [len(chunks)]).score(model, query_vectors) for rows in (vectors, vectors[order])]
+    scores = [
+        DocumentVectors(rows, [len(chunks)]).score(model, query_vectors)
+        for rows in (vectors, vectors[order])
+    ]
     assert np.abs(scores[0] - scores[1]).max() < 1e-6
     result = encode(Chunks(8, 8, Combination.MEAN).apply(model), TEXTS)
     assert result[0] == pytest.approx(encode(model, divide(model, 8, 8)).mean(axis=0), abs=1e-6)
@@ -92,28 +117,47 @@ def test_only_candidates_are_ranked_and_the_best_come_first(model):
     mitigated = Chunks(8).apply(model)
     everything = search(mitigated, TEXTS, ["copper bell", "doctor"])
     assert [len(scores) for scores in everything.values()] == [3, 3]
-    assert all(list(scores.values()) == sorted(scores.values(), reverse=True) for scores in everything.values())
+    assert all(
+        list(scores.values()) == sorted(scores.values(), reverse=True)
+        for scores in everything.values()
+    )
     result = search(mitigated, TEXTS, ["copper bell", "doctor"], top_ranked={"0": ["2", "1"]})
     assert {query: set(scores) for query, scores in result.items()} == {"0": {"1", "2"}, "1": set()}
 
 
 @pytest.mark.parametrize("method", [Chunks(8), LateChunks(8), LongLateChunks(8, overlap=4)])
 def test_batches_of_1_and_of_8_are_equal(model, method):
-    contexts = [EncodingContext(**TASK, encode_kwargs={"batch_size": size, "show_progress_bar": False}) for size in (1, 8)]
-    single, many = (method.apply(model)._vectorize(ModelEncoder(model, context), TEXTS) for context in contexts)
+    contexts = [
+        EncodingContext(**TASK, encode_kwargs={"batch_size": size, "show_progress_bar": False})
+        for size in (1, 8)
+    ]
+    single, many = (
+        method.apply(model)._vectorize(ModelEncoder(model, context), TEXTS) for context in contexts
+    )
     assert np.abs(single.vectors - many.vectors).max() < 1e-6
 
 
-@pytest.mark.parametrize(("unit", "prompt"), [(ChunkUnit.TOKENS, "passage: "), (ChunkUnit.SENTENCES, "")])
+@pytest.mark.parametrize(
+    ("unit", "prompt"), [(ChunkUnit.TOKENS, "passage: "), (ChunkUnit.SENTENCES, "")]
+)
 def test_late_chunks_averaged_by_length_give_back_the_plain_embedding(unit, prompt):
     model = build_encoder(normalize=False, prompts={"document": prompt, "query": ""})
     size = 2 if unit is ChunkUnit.SENTENCES else 7
     vectorizer = LateChunks(size, size, unit).apply(model)._vectorize
     assert isinstance(vectorizer, LateVectorizer)
     result = vectorizer(ModelEncoder(model, CONTEXT), TEXTS)
-    lengths = np.array([end - start for text in TEXTS for start, end in vectorizer.tokenize(text, prompt, "eng-Latn")[1]])
+    lengths = np.array(
+        [
+            end - start
+            for text in TEXTS
+            for start, end in vectorizer.tokenize(text, prompt, "eng-Latn")[1]
+        ]
+    )
     starts = np.cumsum([0, *result.counts[:-1]])
-    average = np.add.reduceat(result.vectors * lengths[:, None], starts) / np.add.reduceat(lengths, starts)[:, None]
+    average = (
+        np.add.reduceat(result.vectors * lengths[:, None], starts)
+        / np.add.reduceat(lengths, starts)[:, None]
+    )
     assert result.counts[0] > 3
     assert np.abs(average - encode(model, TEXTS)).max() < 1e-5
 
@@ -149,7 +193,9 @@ def test_both_orders_average_the_text_and_its_sentences_reversed(model):
     method = BothOrders()
     assert method.reverse(" ".join(SENTENCES), "eng-Latn") == backwards
     result = encode(method.apply(model), [" ".join(SENTENCES)])
-    assert result[0] == pytest.approx(encode(model, [" ".join(SENTENCES), backwards]).mean(axis=0), abs=1e-6)
+    assert result[0] == pytest.approx(
+        encode(model, [" ".join(SENTENCES), backwards]).mean(axis=0), abs=1e-6
+    )
 
 
 class WithoutTokenizer(WrappedEncoder):
@@ -164,7 +210,11 @@ def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):
         (Chunks(512), model, r"exceed the model's window; the size is at most 94\.$"),
         (Chunks(8), Chunks(8).apply(model), "needs a model with one vector per text"),
         (LateChunks(), WithoutTokenizer(model), "works inside models of sentence-transformers"),
-        (LateChunks(), build_encoder(pooling="cls"), "needs mean pooling, but this model pools by cls"),
+        (
+            LateChunks(),
+            build_encoder(pooling="cls"),
+            "needs mean pooling, but this model pools by cls",
+        ),
         (LongLateChunks(overlap=96), model, "the overlap is at most 95"),
     ]:
         with pytest.raises(PosirError, match=message):
@@ -188,15 +238,22 @@ def test_a_prompt_needs_room_in_the_window_too_and_a_method_says_its_cost():
 def test_chunks_in_context_are_compared_with_the_same_chunks_by_a_server_that_embeds_them():
     with serve_embeddings(kind="jina") as server:
         base = mteb.get_model(f"tiny@jina+{server.url}")
-        plain, context = (search(method.apply(base), TEXTS, ["bell"])["0"] for method in (Chunks(8, 8), ContextChunks(8)))
+        plain, context = (
+            search(method.apply(base), TEXTS, ["bell"])["0"]
+            for method in (Chunks(8, 8), ContextChunks(8))
+        )
     assert str(ContextChunks(8)) == "context_chunks(8,8,tokens)"
     documents = [request["input"] for request in server.requests if request.get("late_chunking")]
-    assert all(any(all(chunk in text for chunk in chunks) for text in TEXTS) for chunks in documents)
+    assert all(
+        any(all(chunk in text for chunk in chunks) for text in TEXTS) for chunks in documents
+    )
     assert sorted(map(len, documents)) == sorted(-(-len(text.encode()) // 32) for text in TEXTS)
     question = np.array(embed("bell"))
 
     def score(chunks, share):
-        vectors = np.array([embed(chunk) for chunk in chunks]) + share * np.array(embed(" ".join(chunks)))
+        vectors = np.array([embed(chunk) for chunk in chunks]) + share * np.array(
+            embed(" ".join(chunks))
+        )
         return max(vectors @ question / np.linalg.norm(vectors, axis=1) / np.linalg.norm(question))
 
     for scores, share in ((plain, 0.0), (context, 0.5)):
@@ -207,8 +264,12 @@ def test_chunks_in_context_are_compared_with_the_same_chunks_by_a_server_that_em
         ContextChunks(8).apply(build_encoder())
 
 
-@pytest.mark.parametrize(("method", "vectors"), [("", 1), ("+chunks(8,4)", None), ("+chunks(8,4,mean)", 1)])
-def test_a_model_in_an_application_has_the_vectors_and_scores_of_its_parts(tmp_path, method, vectors):
+@pytest.mark.parametrize(
+    ("method", "vectors"), [("", 1), ("+chunks(8,4)", None), ("+chunks(8,4,mean)", 1)]
+)
+def test_a_model_in_an_application_has_the_vectors_and_scores_of_its_parts(
+    tmp_path, method, vectors
+):
     folder = write_tiny_model(tmp_path / "tiny")
     model, plain = posir.open_model(f"{folder}{method}"), posir.open_model(folder)
     encoded, (query,) = model.encode(TEXTS), model.encode(["a copper bell"], query=True)
@@ -217,10 +278,15 @@ def test_a_model_in_an_application_has_the_vectors_and_scores_of_its_parts(tmp_p
     assert [len(own) for own in encoded[:2]] == [vectors or len(parts), 1]
     if not vectors:
         assert np.allclose(encoded[0], np.concatenate(plain.encode(parts)), atol=1e-5)
-    best = [float(np.max(own @ query[0] / np.linalg.norm(own, axis=1) / np.linalg.norm(query[0]))) for own in encoded]
+    best = [
+        float(np.max(own @ query[0] / np.linalg.norm(own, axis=1) / np.linalg.norm(query[0])))
+        for own in encoded
+    ]
     (ranking,) = model.search(["a copper bell"], TEXTS, k=3)
     assert [row for row, _ in ranking] == sorted(range(4), key=lambda row: -best[row])[:3]
-    assert [score for _, score in ranking] == pytest.approx(sorted(best, reverse=True)[:3], abs=1e-5)
+    assert [score for _, score in ranking] == pytest.approx(
+        sorted(best, reverse=True)[:3], abs=1e-5
+    )
     assert (model.search([], TEXTS), model.encode([])) == ([], [])
 
 

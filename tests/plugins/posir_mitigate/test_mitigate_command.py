@@ -1,4 +1,6 @@
-"""`posir mitigate` on a small folder with a tiny model: the table, resuming, and what is refused."""
+"""`posir mitigate` on a small folder with a tiny model: the table, resuming, and what is
+refused.
+"""
 
 import csv
 import io
@@ -20,7 +22,14 @@ from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 from tests.support.rotations import build_group
 
-METHODS = ("--method", "chunks(8)", "--method", "chunks(sentences,mean)", "--method", "chunks(1000)")
+METHODS = (
+    "--method",
+    "chunks(8)",
+    "--method",
+    "chunks(sentences,mean)",
+    "--method",
+    "chunks(1000)",
+)
 
 
 @pytest.fixture
@@ -35,7 +44,9 @@ def data(tmp_path):
 
 
 @pytest.mark.slow
-def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_again(model, data, tmp_path, monkeypatch):
+def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_again(
+    model, data, tmp_path, monkeypatch
+):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
     arguments = ("mitigate", *map(str, (model, data, *METHODS, "--output", tmp_path / "results")))
     first = CliRunner().invoke(build_app(), [*arguments, "--format", "json"])
@@ -44,11 +55,18 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
     plain, chunks, mean = values["outcomes"]
     names = ["plain", "chunks(8,4,max,tokens)", "chunks(4,2,mean,sentences)"]
     assert [outcome["method"] for outcome in (plain, chunks, mean)] == names
-    assert (plain["time_ratio"], plain["vectors_per_document"], mean["vectors_per_document"]) == (1, 1, 1)
+    assert (plain["time_ratio"], plain["vectors_per_document"], mean["vectors_per_document"]) == (
+        1,
+        1,
+        1,
+    )
     assert min(chunks["vectors_per_document"] - 1, chunks["seconds"]) > 0
     low, high = chunks["ndcg_at_10_interval"]
     assert low <= chunks["ndcg_at_10"] <= high
-    assert (plain["ndcg_at_10_change"], chunks["ndcg_at_10_change"]) == (None, ChangeState.INCONCLUSIVE)
+    assert (plain["ndcg_at_10_change"], chunks["ndcg_at_10_change"]) == (
+        None,
+        ChangeState.INCONCLUSIVE,
+    )
     # Times are those of encoding.
     assert not (tmp_path / "cache").exists()
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").rglob("bells.json")}
@@ -63,7 +81,11 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
 
 @pytest.mark.parametrize(
     ("method", "message"),
-    [("chnks", "mean chunks"), ("chunks(8", r"'chunks\(8': not a method"), ("chunks(1000)", "no method works .* local/tiny")],
+    [
+        ("chnks", "mean chunks"),
+        ("chunks(8", r"'chunks\(8': not a method"),
+        ("chunks(1000)", "no method works .* local/tiny"),
+    ],
 )
 def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, method, message):
     with pytest.raises(PosirError, match=message):
@@ -73,7 +95,10 @@ def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, method, message)
 def test_a_folder_of_several_languages_is_one_task(data):
     write_domain(data, posir_tables(), language="deu-Latn")
     task = open_task(str(data))
-    assert {name.partition("@")[0] for name in task.hf_subsets} == {"deu-Latn-sports", "eng-Latn-sports"}
+    assert {name.partition("@")[0] for name in task.hf_subsets} == {
+        "deu-Latn-sports",
+        "eng-Latn-sports",
+    }
     with pytest.raises(PosirError, match="NoTask"):
         open_task("NoTask")
 
@@ -83,7 +108,10 @@ def test_a_folder_without_data_that_hides_a_task_is_named(model, tmp_path, monke
     folder = tmp_path / "PosIR-Mini"
     folder.mkdir()
     for _ in range(2):
-        with pytest.raises(PosirError, match=r"PosIR-Mini.* has no .*\. It hides the task of this name: rename it, or run in"):
+        with pytest.raises(
+            PosirError,
+            match=r"PosIR-Mini.* has no .*\. It hides the task of this name: rename it, or run in",
+        ):
             invoke("mitigate", model, "PosIR-Mini")
         (folder / "notes.txt").write_text("A result, not data.")
 
@@ -102,35 +130,72 @@ def outcome(method, ndcg=None, state=ChangeState.BETTER):
         open_change = MetricChange(ChangeState.INCONCLUSIVE, Reason.WIDE_INTERVAL, 0.05, None)
         change = Change(90, MetricChange(state, None, 0.02, value), open_change, open_change)
     findings = decide(build_group(reason=Reason.NOT_STORED))
-    return MitigationOutcome(method, 90, score(ndcg or 0.5), score(0.2), findings, change, 2.5, 4.0, 2.0, "a vector")
+    return MitigationOutcome(
+        method, 90, score(ndcg or 0.5), score(0.2), findings, change, 2.5, 4.0, 2.0, "a vector"
+    )
 
 
 def test_changes_are_named_by_their_state_with_the_interval_that_it_follows_from():
     three = outcome("three", 0.5, ChangeState.EQUIVALENT)
-    outcomes = [outcome("plain"), outcome("one", 0.7), outcome("two", 0.4, ChangeState.WORSE), three, outcome("four", 0.6)]
+    outcomes = [
+        outcome("plain"),
+        outcome("one", 0.7),
+        outcome("two", 0.4, ChangeState.WORSE),
+        three,
+        outcome("four", 0.6),
+    ]
     sentences = list(describe_changes(outcomes))
-    assert sentences[0] == "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
-    assert [sentence.partition(":")[2] for sentence in sentences[1:]] == [" inconclusive with one, two, three, four."]
+    assert (
+        sentences[0]
+        == "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
+    )
+    assert [sentence.partition(":")[2] for sentence in sentences[1:]] == [
+        " inconclusive with one, two, three, four."
+    ]
     rows = build_table(outcomes).rows
     scores = ("50.0 [40.0, 60.0]", "–", "+20.0 [+10.0, +30.0]", "–")
     assert rows[0] == ("plain", *scores, "not tested", "2.5", "x 2.00")
     assert rows[1][2] == "better: +20.0 [+15.1, +24.9]"
     assert rows[1][4] == "inconclusive"
     flat = flatten_outcome(outcomes[1])
-    assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (ChangeState.BETTER, pytest.approx(0.2))
+    assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (
+        ChangeState.BETTER,
+        pytest.approx(0.2),
+    )
     assert (flat["state"], flat["reason"]) == (State.NOT_TESTED, Reason.NOT_STORED)
     parts = [part.headings for part in build_table(outcomes).divided(80)]
-    assert [part for part in parts if "Change" in part[1:2]] == [], "no change is parted from its score"
+    assert [part for part in parts if "Change" in part[1:2]] == [], (
+        "no change is parted from its score"
+    )
     # A ratio of times is never shown as 0.
-    assert list(map(format_ratio, (None, 0.001, 0.28, 1234.5))) == ["–", "x <0.01", "x 0.28", "x 1,234.50"]
+    assert list(map(format_ratio, (None, 0.001, 0.28, 1234.5))) == [
+        "–",
+        "x <0.01",
+        "x 0.28",
+        "x 1,234.50",
+    ]
 
 
 @pytest.mark.parametrize(
     ("phases", "seconds"),
     [
         ([("Encoding queries", 0, 2), ("Searching corpus", 2, 10), ("Scoring", 10, 30)], 10),
-        ([("Encoding corpus", 0, 0), ("Encoding queries and documents", 1, 71), ("Counting tokens", 71, 80)], 70),
-        ([("Encoding queries and documents", 0, 10), ("Encoding queries", 1, 3), ("Searching corpus", 3, 9)], 10),
+        (
+            [
+                ("Encoding corpus", 0, 0),
+                ("Encoding queries and documents", 1, 71),
+                ("Counting tokens", 71, 80),
+            ],
+            70,
+        ),
+        (
+            [
+                ("Encoding queries and documents", 0, 10),
+                ("Encoding queries", 1, 3),
+                ("Searching corpus", 3, 9),
+            ],
+            10,
+        ),
         ([], 0),
     ],
     ids=["one vector", "chunks, searched in one phase", "phases within a phase", "none"],

@@ -1,4 +1,6 @@
-"""Models with methods by name: parsing, errors, and the metadata under which results and embeddings are kept apart."""
+"""Models with methods by name: parsing, errors, and the metadata under which results and embeddings
+are kept apart.
+"""
 
 import mteb
 import pytest
@@ -61,7 +63,10 @@ def test_a_folder_and_an_endpoint_can_have_a_method_and_other_names_are_not_take
     assert find_model(ModelReference(str(folder))).name == "local/tiny-chunks-8-2567a19a"
     folder = write_tiny_model(tmp_path / "tiny")
     meta = find_model(ModelReference(f"{folder}+chunks(8)"))
-    assert (meta.name, portable_name(meta)) == ("local/tiny+chunks(8,4,max,tokens)", f"{folder}+chunks(8,4,max,tokens)")
+    assert (meta.name, portable_name(meta)) == (
+        "local/tiny+chunks(8,4,max,tokens)",
+        f"{folder}+chunks(8,4,max,tokens)",
+    )
     model = mteb.get_model(str(meta.name).replace("local/tiny", str(folder)), device="cpu")
     assert model.mteb_model_meta.name == meta.name
     assert model.mteb_model_meta.max_tokens is None
@@ -79,7 +84,14 @@ def test_methods_are_equal_if_their_arguments_are_and_the_leaderboard_takes_thei
 @pytest.mark.slow
 def test_probes_take_models_with_one_vector_per_text_and_refuse_others(tmp_path):
     folder = write_tiny_model(tmp_path / "tiny")
-    arguments = ["--documents", "4", "--probe", "segment_similarity", "--output", str(tmp_path / "results")]
+    arguments = [
+        "--documents",
+        "4",
+        "--probe",
+        "segment_similarity",
+        "--output",
+        str(tmp_path / "results"),
+    ]
     result = CliRunner().invoke(build_app(), ["probe", f"{folder}+both_orders", *arguments])
     assert "tiny+both_orders(1)" in result.stdout
     result = CliRunner().invoke(build_app(), ["probe", f"{folder}+chunks(8)", *arguments])

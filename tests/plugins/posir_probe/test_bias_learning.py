@@ -19,7 +19,10 @@ from tests.support.probed_encoders import first_words
 
 def random_text(rng, sentences, words=(3, 30)):
     """Sentences of random words; the last one has no period, which the splitter would double."""
-    made = [" ".join(f"w{rng.randrange(500)}" for _ in range(rng.randint(*words))) for _ in range(sentences)]
+    made = [
+        " ".join(f"w{rng.randrange(500)}" for _ in range(rng.randint(*words)))
+        for _ in range(sentences)
+    ]
     return ". ".join(made)
 
 
@@ -36,7 +39,12 @@ def data():
 def test_the_splitter_is_that_of_the_code():
     assert split_at_periods("One. Two.  Three.\n\n. \nFour") == ["One.", "Two.", "Three..", "Four."]
     text = "One. Two.  Three.\n\nFour"
-    assert [text[slice(*span)] for span in find_at_periods(text)] == ["One", "Two", "Three.", "Four"]
+    assert [text[slice(*span)] for span in find_at_periods(text)] == [
+        "One",
+        "Two",
+        "Three.",
+        "Four",
+    ]
 
 
 def test_a_fit_is_that_of_scipy_without_an_intercept():
@@ -46,15 +54,21 @@ def test_a_fit_is_that_of_scipy_without_an_intercept():
     expected = lstsq(sentences.T, text)[0]
     np.testing.assert_allclose(fit.weights, expected / np.linalg.norm(expected))
     residual = text - sentences.T @ expected
-    assert fit.r_squared == pytest.approx(1 - (residual**2).sum() / ((text - text.mean()) ** 2).sum())
+    assert fit.r_squared == pytest.approx(
+        1 - (residual**2).sum() / ((text - text.mean()) ** 2).sum()
+    )
     assert fit.mae == pytest.approx(np.abs(residual).mean())
 
 
 def test_as_many_sentences_as_dimensions_fit_exactly_and_repeated_ones_share_the_weight():
     rng = np.random.default_rng(2)
-    assert bias_learning.fit_sentences(rng.standard_normal(6), rng.standard_normal((6, 6))).r_squared == pytest.approx(1)
+    assert bias_learning.fit_sentences(
+        rng.standard_normal(6), rng.standard_normal((6, 6))
+    ).r_squared == pytest.approx(1)
     item = rng.standard_normal(20)
-    np.testing.assert_allclose(bias_learning.fit_sentences(item, np.stack([item, item])).weights, np.full(2, np.sqrt(0.5)))
+    np.testing.assert_allclose(
+        bias_learning.fit_sentences(item, np.stack([item, item])).weights, np.full(2, np.sqrt(0.5))
+    )
     assert bias_learning.fit_sentences(np.zeros(20), np.stack([item])) is None
 
 
@@ -64,7 +78,9 @@ def test_pooled_r_is_that_of_linregress(data):
     for text in data.documents.values():
         sentences = split_at_periods(text)
         embedded = encode_distinct(first_words, [text, *sentences]).normalize()
-        fitted = lstsq(embedded.select(sentences).T.astype(float), embedded.select([text])[0].astype(float))[0]
+        fitted = lstsq(
+            embedded.select(sentences).T.astype(float), embedded.select([text])[0].astype(float)
+        )[0]
         weights.extend(fitted / np.linalg.norm(fitted))
         lengths = np.array([len(sentence) for sentence in sentences]) / sum(map(len, sentences))
         starts.extend(lengths.cumsum() - lengths)
@@ -78,12 +94,21 @@ def test_pooled_r_is_that_of_linregress(data):
         assert sums.details["p_value"][at] == pytest.approx(line.pvalue, rel=1e-6)
 
 
-def test_an_order_blind_model_is_explained_completely_and_start_positions_make_r_negative_and_midpoints_do_not(data):
+def test_an_order_blind_model_is_explained_completely(
+    data,
+):
     sums, fit = run_plans(
-        order_blind, [bias_learning.SentenceRegression().plan(data), bias_learning.SentenceRegressionFit().plan(data)]
+        order_blind,
+        [
+            bias_learning.SentenceRegression().plan(data),
+            bias_learning.SentenceRegressionFit().plan(data),
+        ],
     )
     assert fit.values[0] == pytest.approx(1, abs=1e-6)
-    summaries = {name: sums.estimate(index) for name, index in bias_learning.SentenceRegression.summaries.items()}
+    summaries = {
+        name: sums.estimate(index)
+        for name, index in bias_learning.SentenceRegression.summaries.items()
+    }
     assert next(iter(summaries)) == "r_midpoint"
     assert summaries["r_start"].high < 0
     assert abs(summaries["r_midpoint"].value) < 0.05
@@ -95,7 +120,9 @@ def test_a_model_that_reads_the_beginning_has_a_negative_r_that_shuffling_hardly
     sums = run_probe(bias_learning.SentenceRegression(), first_words, long)
     values = dict(zip(sums.positions, sums.values, strict=True))
     assert values["text, midpoint · all"] < -0.5
-    assert values["shuffled, midpoint · all"] == pytest.approx(values["text, midpoint · all"], abs=0.1)
+    assert values["shuffled, midpoint · all"] == pytest.approx(
+        values["text, midpoint · all"], abs=0.1
+    )
 
 
 def test_the_scatter_counts_the_sentences_of_texts_and_of_shuffled_texts(data):
@@ -107,8 +134,12 @@ def test_the_scatter_counts_the_sentences_of_texts_and_of_shuffled_texts(data):
     by_panel = dict.fromkeys(dict.fromkeys(panel for panel, _, _ in probe.cells), 0.0)
     for (panel, _, _), count in zip(probe.cells, counts, strict=True):
         by_panel[panel] += count
-    assert {panel for panel, count in by_panel.items() if count} == {"text · 5-14", "shuffled · 5-14"}
-    # Most sentences of the first tenth that a model reads alone have a higher weight than those of the last.
+    assert {panel for panel, count in by_panel.items() if count} == {
+        "text · 5-14",
+        "shuffled · 5-14",
+    }
+    # Most sentences of the first tenth that a model reads alone have a higher weight than those of
+    # the last.
     heights = {x: 0.0 for _, x, _ in probe.cells}
     for (panel, x, y), count in zip(probe.cells, counts, strict=True):
         heights[x] += y * count if panel.startswith("text") else 0
@@ -118,13 +149,20 @@ def test_the_scatter_counts_the_sentences_of_texts_and_of_shuffled_texts(data):
 def test_texts_with_too_few_or_too_many_sentences_are_counted():
     texts = ["", "One.", "One. Two.", ". ".join(["x"] * 70)]
     sums = run_probe(bias_learning.SentenceRegression(), order_blind, at_periods(texts))
-    assert sums.skipped == {"empty text": 1, "one sentence": 1, "fewer than 5 sentences": 1, "more than 64 sentences": 1}
+    assert sums.skipped == {
+        "empty text": 1,
+        "one sentence": 1,
+        "fewer than 5 sentences": 1,
+        "more than 64 sentences": 1,
+    }
     assert np.isnan(sums.values).all()
 
 
 #: Seven sentences in each script; of Thai, clauses divided by spaces.
 SCRIPTS = {
-    "eng-Latn": "The mill burned down. Nobody saw Dr. Ash. It rained! Was it late? He left. She came. They met again.",
+    "eng-Latn": "The mill burned down. Nobody saw Dr. Ash. It rained! Was it late? He left. She "
+    "came. "
+    "They met again.",
     "zho-Hans": "磨坊烧毁了。没有人看见他。下雨了！很晚了吗？他离开了。她来了。他们又见面了。",
     "hin-Deva": "चक्की जल गई। किसी ने नहीं देखा। बारिश हुई! क्या देर हो गई? वह चला गया। वह आई। वे फिर मिले।",
     "tha-Thai": " ".join(["โรงสีแห่งนี้ถูกไฟไหม้เมื่อหลายปีก่อนและไม่มีใครเห็นเหตุการณ์"] * 7),
@@ -142,4 +180,6 @@ def test_texts_of_every_script_have_their_sentences(language):
     assert len(data.split_sentences(text)) == 7
     removed = run_probe(bias_learning.TextRemoval(), order_blind, data)
     assert removed.documents == 1
-    assert len(set(removed.values.reshape(3, 3)[:, 0].round(6))) == (3 if len(set(data.split_sentences(text))) > 1 else 1)
+    assert len(set(removed.values.reshape(3, 3)[:, 0].round(6))) == (
+        3 if len(set(data.split_sentences(text))) > 1 else 1
+    )

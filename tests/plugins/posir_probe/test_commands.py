@@ -33,7 +33,10 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
     arguments = ("probe", model, "--documents", 10, "--output", results, *PROBES)
     text = invoke(*arguments)
     assert text.startswith("Probes of tiny on 10 documents of PosIR-Mini")
-    assert f"posir run -t PosIR-Mini -m {model} --output {results}\nposir report {results}" in re.sub(r"\n +", "\n", text)
+    assert (
+        f"posir run -t PosIR-Mini -m {model} --output {results}\nposir report {results}"
+        in re.sub(r"\n +", "\n", text)
+    )
     assert "First minus last third of a text" in text
     assert "--probe" not in text
     assert "start_minus_end" not in text
@@ -41,7 +44,11 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
     assert "Range: the highest minus" not in text
     assert "Range: the highest minus" in invoke(*arguments, "--explain")
     rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv"))))
-    assert {row["probe"] for row in rows} == {"segment_similarity_3", "segment_similarity_10", "gradient_saliency"}
+    assert {row["probe"] for row in rows} == {
+        "segment_similarity_3",
+        "segment_similarity_10",
+        "gradient_saliency",
+    }
     assert len([row for row in rows if row["kind"] == "position"]) == 113
     assert all(row["documents"] == "10" for row in rows if row["probe"] == "segment_similarity_3")
     assert len(json.loads(invoke(*arguments, "--format", "json"))["results"]) == 3
@@ -50,7 +57,19 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
 @pytest.mark.slow
 def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
     page, folder = tmp_path / "page.html", tmp_path / "pictures"
-    invoke("probe", model, "--documents", 10, "--output", results, *PROBES[:2], "--html", page, "--figures", folder)
+    invoke(
+        "probe",
+        model,
+        "--documents",
+        10,
+        "--output",
+        results,
+        *PROBES[:2],
+        "--html",
+        page,
+        "--figures",
+        folder,
+    )
     assert "stella_en_400M_v5 on SQuAD v2" in page.read_text()
     assert sorted(file.name for file in folder.iterdir()) == [
         "PosIR-Mini.segment_similarity_10.svg",
@@ -61,11 +80,23 @@ def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
 def test_domains_are_compared(model, tmp_path):
     for domain in ("sports", "law"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)
-    arguments = ("study", "domain-similarity", model, "--data", tmp_path / "data", "--output", tmp_path)
-    (row,) = csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv", "--figures", tmp_path)))
+    arguments = (
+        "study",
+        "domain-similarity",
+        model,
+        "--data",
+        tmp_path / "data",
+        "--output",
+        tmp_path,
+    )
+    (row,) = csv.DictReader(
+        io.StringIO(invoke(*arguments, "--format", "csv", "--figures", tmp_path))
+    )
     assert (row["first"], row["second"]) == ("eng-Latn/sports", "eng-Latn/law")
     assert float(row["similarity"]) == pytest.approx(1)
-    assert [file.name for file in tmp_path.glob("*.svg")] == ["data.local_tiny.inter_domain_similarity.svg"]
+    assert [file.name for file in tmp_path.glob("*.svg")] == [
+        "data.local_tiny.inter_domain_similarity.svg"
+    ]
     assert [file.name for file in tmp_path.glob("results/*/*/domains/*")] == ["data.json"]
 
 

@@ -1,4 +1,6 @@
-"""Correlations over models: which probe predicts retrieval, and what goes with architecture; against SciPy and simulations."""
+"""Correlations over models: which probe predicts retrieval, and what goes with architecture;
+against SciPy and simulations.
+"""
 
 import json
 from dataclasses import replace
@@ -29,22 +31,34 @@ PROBES = {probe.name: probe for probe in (EvidenceMoving(), SegmentSimilarity(10
 
 
 def summary_of(model, drop, task="PosIR-Mini"):
-    """Retrieval that falls by `drop` from start to end, observed and in the controlled test; PSI is its size."""
-    scores = {"psi_as_published": abs(drop), "start_minus_end": Estimate(drop), "position_effect": Estimate(drop)}
+    """Retrieval that falls by `drop` from start to end, observed and in the controlled test; PSI is
+    its size.
+    """
+    scores = {
+        "psi_as_published": abs(drop),
+        "start_minus_end": Estimate(drop),
+        "position_effect": Estimate(drop),
+    }
     values = ResultValues(separate_documents(profile_of(np.full(6, 0.5), 10)))
-    return TaskSummary(model, "1", task, ("default",), (), "1", values, ResultScores((), {"all": scores}, ()))
+    return TaskSummary(
+        model, "1", task, ("default",), (), "1", values, ResultScores((), {"all": scores}, ())
+    )
 
 
 def result_of(model, slope, data="PosIR-Mini", probe="evidence_moving"):
     """Probe that falls by `slope` from start to end."""
     sums = ProbeSums.from_means(PROBES[probe].positions, ["d"], np.linspace([slope], [0], 10).T)
-    return ProbeResult(model, "1", None, data, probe, {"default": SubsetSums("1", "seed 1", 1, 1, sums)})
+    return ProbeResult(
+        model, "1", None, data, probe, {"default": SubsetSums("1", "seed 1", 1, 1, sums)}
+    )
 
 
 def correlate_made(slopes, drops, families=None, names="m{}"):
     results = [result_of(names.format(number), slope) for number, slope in enumerate(slopes)]
     summaries = [summary_of(names.format(number), drop) for number, drop in enumerate(drops)]
-    return {row.score: row for row in correlation.correlate_probes(results, summaries, PROBES, families)}
+    return {
+        row.score: row for row in correlation.correlate_probes(results, summaries, PROBES, families)
+    }
 
 
 def test_rho_is_that_of_scipy_over_the_models_that_have_both():
@@ -52,15 +66,23 @@ def test_rho_is_that_of_scipy_over_the_models_that_have_both():
     slopes = rng.normal(size=12)
     drops = 0.2 * slopes + 0.1 * rng.normal(size=12)
     rows = correlate_made(slopes, drops[:10])
-    assert rows[correlation.START_MINUS_END].rho.value == pytest.approx(spearmanr(slopes[:10], drops[:10]).statistic)
+    assert rows[correlation.START_MINUS_END].rho.value == pytest.approx(
+        spearmanr(slopes[:10], drops[:10]).statistic
+    )
     # PSI has no sign, so the size of the preference is correlated with it.
     psi = rows[correlation.PSI]
-    assert psi.rho.value == pytest.approx(spearmanr(np.abs(slopes[:10]), np.abs(drops[:10])).statistic)
+    assert psi.rho.value == pytest.approx(
+        spearmanr(np.abs(slopes[:10]), np.abs(drops[:10])).statistic
+    )
     assert (psi.models, psi.families, psi.summary) == (10, 10, "start_minus_end")
     assert rows[correlation.START_MINUS_END].verdict == correlation.PREDICTS
     assert rows[correlation.START_MINUS_END].rho.low > 0
-    assert rows[correlation.POSITION_EFFECT].rho.value == rows[correlation.START_MINUS_END].rho.value
-    assert correlate_made(-slopes, drops)[correlation.START_MINUS_END].verdict == correlation.OPPOSITE
+    assert (
+        rows[correlation.POSITION_EFFECT].rho.value == rows[correlation.START_MINUS_END].rho.value
+    )
+    assert (
+        correlate_made(-slopes, drops)[correlation.START_MINUS_END].verdict == correlation.OPPOSITE
+    )
     table = correlation.build_table(list(rows.values()))
     assert [row[-1] for row in table.rows] == [row.verdict for row in rows.values()]
 
@@ -68,7 +90,10 @@ def test_rho_is_that_of_scipy_over_the_models_that_have_both():
 def test_signs_of_preferences():
     regression = SentenceRegression()
     start_minus_end, psi = correlation.START_MINUS_END, correlation.PSI
-    signed = [correlation.orient(*value) for value in product((-0.3, 0.3), (regression,), (start_minus_end, psi))]
+    signed = [
+        correlation.orient(*value)
+        for value in product((-0.3, 0.3), (regression,), (start_minus_end, psi))
+    ]
     assert signed == [0.3, 0.3, -0.3, 0.3]
     assert correlation.orient(-0.3, SentenceRegressionFit(), correlation.PSI) == -0.3
     undirected = {probe.name for probe in builtin_probes() if not probe.preference_sign}
@@ -81,11 +106,15 @@ def test_signs_of_preferences():
 def test_what_is_inconclusive_names_how_many_models_would_do():
     few = correlate_made([1, 2, 3], [0.1, 0.3, 0.2])[correlation.PSI]
     assert few.verdict == "inconclusive: 3 models, at least 5 are needed"
-    row = correlate_made([1, 2, 3, 4, 5, 6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])[correlation.START_MINUS_END]
+    row = correlate_made([1, 2, 3, 4, 5, 6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])[
+        correlation.START_MINUS_END
+    ]
     assert row.verdict == f"inconclusive: 6 models, about {row.needed} are needed"
     assert correlate_made([1], [0.1])[correlation.PSI].rho is None
     assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.01) == correlation.PREDICTS
-    assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.2).startswith(correlation.INCONCLUSIVE)
+    assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.2).startswith(
+        correlation.INCONCLUSIVE
+    )
     assert correlation.judge(None, 9, None) == "all models have the same value"
 
 
@@ -93,17 +122,33 @@ def test_variants_of_a_model_are_one_family(tmp_path):
     slopes = np.repeat([1.0, 2, 3, 4, 5, 6], 2)
     drops = np.repeat([0.1, 0.3, 0.2, 0.5, 0.4, 0.6], 2)
     file = tmp_path / "families.csv"
-    file.write_text("model,family\n" + "".join(f"m{number},{number // 2}\n" for number in range(12)))
+    file.write_text(
+        "model,family\n" + "".join(f"m{number},{number // 2}\n" for number in range(12))
+    )
     independent = correlate_made(slopes, drops)[correlation.START_MINUS_END]
-    clustered = correlate_made(slopes, drops, correlation.read_families(file))[correlation.START_MINUS_END]
-    assert (independent.families, clustered.families, clustered.rho.value) == (12, 6, independent.rho.value)
+    clustered = correlate_made(slopes, drops, correlation.read_families(file))[
+        correlation.START_MINUS_END
+    ]
+    assert (independent.families, clustered.families, clustered.rho.value) == (
+        12,
+        6,
+        independent.rho.value,
+    )
     assert clustered.p_value > independent.p_value
     assert clustered.rho.low < independent.rho.low
     assert correlation.find_family("local/m3", correlation.read_families(file)) == "1"
-    assert correlation.find_family("local/m3+calibrated(1.0,32,0.5)", correlation.read_families(file)) == "1"
+    assert (
+        correlation.find_family("local/m3+calibrated(1.0,32,0.5)", correlation.read_families(file))
+        == "1"
+    )
     assert correlation.find_family("other/a+chunks(64,64,max)", {}) == "other/a"
     # Mitigated models are variants without a file.
-    assert correlate_made([1, 2, 3], [0.1, 0.2, 0.3], names="m+chunks({},mean)")[correlation.PSI].families == 1
+    assert (
+        correlate_made([1, 2, 3], [0.1, 0.2, 0.3], names="m+chunks({},mean)")[
+            correlation.PSI
+        ].families
+        == 1
+    )
     file.write_text("model\nm\n")
     with pytest.raises(PosirError, match="no column family"):
         correlation.read_families(file)
@@ -115,12 +160,20 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
     results = [
         result_of(f"m{number}", value + shift * rng.normal(), data, probe)
         for number, value in enumerate(values)
-        for (probe, shift), data in product((("evidence_moving", 0.1), ("segment_similarity_10", 90.0)), ("A", "B"))
+        for (probe, shift), data in product(
+            (("evidence_moving", 0.1), ("segment_similarity_10", 90.0)), ("A", "B")
+        )
     ]
-    summaries = [summary_of(f"m{number}", value / 9, task) for number, value in enumerate(values) for task in "AB"]
+    summaries = [
+        summary_of(f"m{number}", value / 9, task)
+        for number, value in enumerate(values)
+        for task in "AB"
+    ]
     rows = correlation.correlate_probes(results, summaries, PROBES)
     assert {(row.data, row.task) for row in rows} == {("A", "A"), ("B", "B")}
-    alone = correlation.correlate_probes([result for result in results if result.probe == "evidence_moving"], summaries, PROBES)
+    alone = correlation.correlate_probes(
+        [result for result in results if result.probe == "evidence_moving"], summaries, PROBES
+    )
     first = {(row.task, row.score): row for row in rows if row.probe == "evidence_moving"}
     for row in alone:
         assert row.p_value <= first[row.task, row.score].p_value
@@ -131,16 +184,31 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
     sentence = next(finding for finding in findings if correlation.START_MINUS_END in finding)
     assert "on all 2 tasks: evidence_moving." in sentence
     assert sentence.endswith("Inconclusive: segment_similarity_10.")
-    flipped = [replace(row, verdict=correlation.OPPOSITE) if row.probe == "segment_similarity_10" else row for row in rows]
-    assert "With the opposite sign: segment_similarity_10 (2 of 2)." in correlation.describe_correlations(flipped)[0]
+    flipped = [
+        replace(row, verdict=correlation.OPPOSITE) if row.probe == "segment_similarity_10" else row
+        for row in rows
+    ]
+    assert (
+        "With the opposite sign: segment_similarity_10 (2 of 2)."
+        in correlation.describe_correlations(flipped)[0]
+    )
     # Data of no task is correlated with every task; what is equal for all models says nothing.
     other = [result_of(f"m{number}", value, "C") for number, value in enumerate(values)]
-    assert {(row.data, row.task) for row in correlation.correlate_probes(other, summaries, PROBES)} == {("C", "A"), ("C", "B")}
-    assert correlation.correlate_probes([result_of(f"m{number}", 1.0, "A") for number in range(9)], summaries, PROBES) == []
+    assert {
+        (row.data, row.task) for row in correlation.correlate_probes(other, summaries, PROBES)
+    } == {("C", "A"), ("C", "B")}
+    assert (
+        correlation.correlate_probes(
+            [result_of(f"m{number}", 1.0, "A") for number in range(9)], summaries, PROBES
+        )
+        == []
+    )
 
 
 def draw_models(rng, families, variants, rho, within):
-    """Two values of each model, correlated by rho, of which a share `within` of the variance is the family's."""
+    """Two values of each model, correlated by rho, of which a share `within` of the variance is the
+    family's.
+    """
     covariance = [[1, rho], [rho, 1]]
     shared = np.repeat(rng.multivariate_normal([0, 0], covariance, families), variants, axis=0)
     own = rng.multivariate_normal([0, 0], covariance, families * variants)
@@ -178,7 +246,9 @@ def test_jackknife_by_hand():
         z_values.append(np.arctanh(np.corrcoef(rankdata(x[kept]), rankdata(y[kept]))[0, 1]))
     half = 2.570582 * np.sqrt(5 / 6 * np.sum((np.array(z_values) - np.mean(z_values)) ** 2))
     z = np.arctanh(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
-    assert correlation.jackknife_interval(x, y, families) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
+    assert correlation.jackknife_interval(x, y, families) == pytest.approx(
+        (np.tanh(z - half), np.tanh(z + half))
+    )
     assert correlation.jackknife_interval(x, y, families // 2) is None
     assert correlation.jackknife_interval(x, x, families) is None
 
@@ -224,11 +294,17 @@ PUBLISHED_PSI = correlation.read_scores((), (correlation.PSI,), published=True)
 
 def test_spearman_with_mmteb_is_that_of_the_paper(tmp_path):
     file = tmp_path / "scores.csv"
-    file.write_text("model,score\n" + "".join(f"org/{name},{score}\n" for name, score in read_mmteb_scores().items()))
+    file.write_text(
+        "model,score\n"
+        + "".join(f"org/{name},{score}\n" for name, score in read_mmteb_scores().items())
+    )
     assert correlation.read_benchmark(file) == correlation.read_benchmark(correlation.MMTEB)
     scores = correlation.read_scores((), (correlation.NDCG,), published=True)
     known = correlation.read_benchmark(correlation.MMTEB)
-    rows = [correlation.correlate_values(key, "MMTEB", by_model, known) for key, by_model in scores.items()]
+    rows = [
+        correlation.correlate_values(key, "MMTEB", by_model, known)
+        for key, by_model in scores.items()
+    ]
     rho = {row.length: round(row.value.value, 2) for row in rows if row.task == "PosIR"}
     assert rho == {"all": 0.62, "Q1": 0.73, "Q2": 0.71, "Q3": 0.44, "Q4": 0.39}
     assert {row.models for row in rows if row.task == "PosIR"} == {10}
@@ -237,19 +313,32 @@ def test_spearman_with_mmteb_is_that_of_the_paper(tmp_path):
 def test_psi_and_architecture_agree_with_scipy_over_the_published_models():
     architectures = read_architectures()
     key = ("PosIR", "Q4", correlation.PSI)
-    metas = {name: {"n_parameters": 1_000 + place, "embed_dim": [8, 16]} for place, name in enumerate(PUBLISHED_PSI[key])}
-    rows = {row.factor: row for row in correlation.correlate_architecture({key: PUBLISHED_PSI[key]}, metas, architectures)}
+    metas = {
+        name: {"n_parameters": 1_000 + place, "embed_dim": [8, 16]}
+        for place, name in enumerate(PUBLISHED_PSI[key])
+    }
+    rows = {
+        row.factor: row
+        for row in correlation.correlate_architecture(
+            {key: PUBLISHED_PSI[key]}, metas, architectures
+        )
+    }
     psi = PUBLISHED_PSI[key]
-    assert rows["parameters"].value.value == pytest.approx(spearmanr(range(10), list(psi.values())).statistic)
+    assert rows["parameters"].value.value == pytest.approx(
+        spearmanr(range(10), list(psi.values())).statistic
+    )
     assert (rows["dimension"].models, rows["dimension"].value) == (10, None)
     known = [name for name in psi if name in architectures]
     kinds = {
-        kind: [psi[name] for name in known if architectures[name].attention == kind] for kind in ("causal", "bidirectional")
+        kind: [psi[name] for name in known if architectures[name].attention == kind]
+        for kind in ("causal", "bidirectional")
     }
     test = kruskal(*kinds.values())
     attention = rows["attention"]
     assert (attention.groups, attention.models) == ("bidirectional 6, causal 3", 9)
-    assert (attention.value.value, attention.p_value) == pytest.approx((test.statistic / 8, test.pvalue))
+    assert (attention.value.value, attention.p_value) == pytest.approx(
+        (test.statistic / 8, test.pvalue)
+    )
 
 
 @pytest.mark.parametrize("options", [{"architecture": True}, {"benchmark": correlation.MMTEB}])
@@ -257,32 +346,61 @@ def test_properties_of_models_have_numbers_and_no_verdict(options):
     """Of the 530 rows of published models, 49 would differ by an uncorrected test."""
     shown = posir.correlate(published=True, **options)
     assert shown.to_polars().columns == [
-        *("task", "length", "score", "factor", "models", "groups", "test", "value", "value_low", "value_high", "p_value"),
+        *(
+            "task",
+            "length",
+            "score",
+            "factor",
+            "models",
+            "groups",
+            "test",
+            "value",
+            "value_low",
+            "value_high",
+            "p_value",
+        ),
     ]
     (table,) = shown.tables
     assert [column.heading for column in table.columns][-3:] == ["Value", "95% interval", "p"]
     assert {len(row) for row in table.rows} == {len(table.columns)}
     words = str(shown)
-    for verdict in (correlation.PREDICTS, correlation.OPPOSITE, correlation.INCONCLUSIVE, "differs between"):
+    for verdict in (
+        correlation.PREDICTS,
+        correlation.OPPOSITE,
+        correlation.INCONCLUSIVE,
+        "differs between",
+    ):
         assert verdict not in words
 
 
 def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(tmp_path):
-    tasks = {"a": {"SciFact": 0.5, "NFCorpus": 0.3, "PosIR-Mini": 1.0}, "b": {"SciFact": 0.7, "NFCorpus": 0.2, "FiQA2018": 0.9}}
+    tasks = {
+        "a": {"SciFact": 0.5, "NFCorpus": 0.3, "PosIR-Mini": 1.0},
+        "b": {"SciFact": 0.7, "NFCorpus": 0.2, "FiQA2018": 0.9},
+    }
     for model, scores in tasks.items():
         folder = tmp_path / "results" / f"org__{model}" / "1"
         folder.mkdir(parents=True)
         (folder / "model_meta.json").write_text(json.dumps({"name": f"org/{model}"}))
         for task, score in scores.items():
             entry = {"hf_subset": "default", "languages": ["eng-Latn"], "main_score": score}
-            content = {"task_name": task, "dataset_revision": "1", "mteb_version": "2.0.0", "scores": {"test": [entry]}}
-            (folder / f"{task}.json").write_text(json.dumps(content | {"evaluation_time": 1, "kg_co2_emissions": None}))
+            content = {
+                "task_name": task,
+                "dataset_revision": "1",
+                "mteb_version": "2.0.0",
+                "scores": {"test": [entry]},
+            }
+            (folder / f"{task}.json").write_text(
+                json.dumps(content | {"evaluation_time": 1, "kg_co2_emissions": None})
+            )
     assert correlation.read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
     # A split and a subset that one model alone has change no mean.
     for split, subset in (("train", "default"), ("test", "de")):
         file = tmp_path / "results" / "org__a" / "1" / "SciFact.json"
         content = json.loads(file.read_text())
-        content["scores"].setdefault(split, []).append({"hf_subset": subset, "languages": ["eng-Latn"], "main_score": 0.99})
+        content["scores"].setdefault(split, []).append(
+            {"hf_subset": subset, "languages": ["eng-Latn"], "main_score": 0.99}
+        )
         file.write_text(json.dumps(content))
         assert correlation.read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
     (tmp_path / "empty").mkdir()
@@ -301,7 +419,9 @@ def test_results_by_mtebs_settings_among_published_ones_are_named(tmp_path, monk
 
 def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path):
     own = summary_of("org/bge-m3 (batch_size=8)", 0.5, "PosIR-English")
-    joined = correlation.read_scores([own], (correlation.PSI,), published=True)["PosIR-English", "all", correlation.PSI]
+    joined = correlation.read_scores([own], (correlation.PSI,), published=True)[
+        "PosIR-English", "all", correlation.PSI
+    ]
     assert joined["bge-m3"] == pytest.approx(0.5)
     assert len(joined) == 10
     file = tmp_path / "architectures.csv"
@@ -310,7 +430,9 @@ def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path
     file.write_text("model,pooling\nmine,CLS\n")
     with pytest.raises(PosirError, match="no column positional_encoding, attention"):
         read_architectures(file)
-    with pytest.raises(PosirError, match=r"no column score\. Expected a CSV file with the columns model,score"):
+    with pytest.raises(
+        PosirError, match=r"no column score\. Expected a CSV file with the columns model,score"
+    ):
         correlation.read_benchmark(file)
     file.write_text("model;score\nmine;0.5\nother;n/a\n")
     with pytest.raises(PosirError, match="row 3: field 'score': 'n/a' is not a number"):

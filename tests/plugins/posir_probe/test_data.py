@@ -20,8 +20,14 @@ from posir_tasks.sources.data import PositionData
 from posir_tasks.text.spans import Span
 from tests.support.datasets import posir_tables, write_domain
 
-MILL = "The mill burned in 1901. Nobody knew why. It was built again of stone, and the miller's son ran it for forty years."
-FERRY = "The ferry left the harbour at noon. Nobody on the quay saw where it went. It came back at nine o'clock."
+MILL = (
+    "The mill burned in 1901. Nobody knew why. It was built again of stone, and the miller's son "
+    "ran it for forty years."
+)
+FERRY = (
+    "The ferry left the harbour at noon. Nobody on the quay saw where it went. It came back at "
+    "nine o'clock."
+)
 
 
 def read(source: object, **options) -> ProbeData:
@@ -30,7 +36,10 @@ def read(source: object, **options) -> ProbeData:
 
 
 def quote(data: ProbeData) -> list[tuple[str, str]]:
-    return [(question.document, data.documents[question.document][slice(*question.span)]) for question in data.questions]
+    return [
+        (question.document, data.documents[question.document][slice(*question.span)])
+        for question in data.questions
+    ]
 
 
 def write_lines(file: Path, rows: list[dict]) -> None:
@@ -40,17 +49,36 @@ def write_lines(file: Path, rows: list[dict]) -> None:
 
 @pytest.fixture
 def beir(tmp_path):
-    write_lines(tmp_path / "corpus.jsonl", [{"_id": "a", "text": MILL}, {"_id": "b", "text": FERRY, "title": "Ferry"}])
+    write_lines(
+        tmp_path / "corpus.jsonl",
+        [{"_id": "a", "text": MILL}, {"_id": "b", "text": FERRY, "title": "Ferry"}],
+    )
     queries = [
         {"_id": "1", "text": "When did it burn?", "answer": "1901"},
-        {"_id": "2", "text": "Who ran it?", "metadata": {"evidence": ["the miller's son", "built again of stone"]}},
-        {"_id": "3", "text": "What left?", "metadata": {"evidence": {"b": "The ferry left", "a": "Nobody knew why"}}},
+        {
+            "_id": "2",
+            "text": "Who ran it?",
+            "metadata": {"evidence": ["the miller's son", "built again of stone"]},
+        },
+        {
+            "_id": "3",
+            "text": "What left?",
+            "metadata": {"evidence": {"b": "The ferry left", "a": "Nobody knew why"}},
+        },
         {"_id": "4", "text": "Who knew?", "answer": "Nobody"},
         {"_id": "5", "text": "Where?", "pos_char_span": [4, 9]},
         {"_id": "6", "text": "Which?"},
     ]
     write_lines(tmp_path / "queries.jsonl", queries)
-    pairs = [("1", "a", 1), ("2", "a", 1), ("3", "a", 1), ("3", "b", 1), ("4", "b", 0), ("5", "b", 1), ("6", "b", 1)]
+    pairs = [
+        ("1", "a", 1),
+        ("2", "a", 1),
+        ("3", "a", 1),
+        ("3", "b", 1),
+        ("4", "b", 0),
+        ("5", "b", 1),
+        ("6", "b", 1),
+    ]
     lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, pair)) for pair in pairs)]
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "dev.tsv").write_text("\n".join(lines))
@@ -61,7 +89,10 @@ def test_evidence_of_a_beir_folder_is_found_in_every_relevant_document(beir):
     data = read(beir)
     assert list(data.documents) == ["a", "b"]
     assert quote(data) == [
-        *(("a", text) for text in ("1901", "the miller's son", "built again of stone", "Nobody knew why")),
+        *(
+            ("a", text)
+            for text in ("1901", "the miller's son", "built again of stone", "Nobody knew why")
+        ),
         *(("b", text) for text in ("The ferry left", "ferry", "")),
     ]
     assert data.questions[-1].span == NO_SPAN
@@ -75,11 +106,19 @@ def test_evidence_of_a_beir_folder_is_found_in_every_relevant_document(beir):
 
 def test_a_squad_file_is_read_and_what_it_lacks_is_named(tmp_path):
     questions = [
-        {"id": "1", "question": "When?", "answers": [{"text": "1901", "answer_start": MILL.index("1901")}]},
+        {
+            "id": "1",
+            "question": "When?",
+            "answers": [{"text": "1901", "answer_start": MILL.index("1901")}],
+        },
         {"id": "2", "question": "Who?", "answers": []},
     ]
     file = tmp_path / "mill-v2.json"
-    file.write_text(json.dumps({"data": [{"title": "Mill", "paragraphs": [{"context": MILL, "qas": questions}]}]}))
+    file.write_text(
+        json.dumps(
+            {"data": [{"title": "Mill", "paragraphs": [{"context": MILL, "qas": questions}]}]}
+        )
+    )
     source = open_probe_source(str(file))
     assert source.name == "mill-v2"
     assert [(skip.name, skip.detail) for skip in source.skipped] == [("2", "has no answer")]
@@ -91,10 +130,16 @@ def test_plain_texts_have_no_questions_and_bad_files_are_named(tmp_path):
     (tmp_path / "ferry.md").write_text(FERRY)
     (tmp_path / "empty.txt").touch()
     (tmp_path / "scan.doc").write_bytes(b"%PDF\x00")
-    (tmp_path / "mixed.txt").write_text(f"{FERRY} Die Mühle brannte 1901 ab. Niemand wusste, warum, und niemand fragte danach.")
+    (tmp_path / "mixed.txt").write_text(
+        f"{FERRY} Die Mühle brannte 1901 ab. Niemand wusste, warum, und niemand fragte danach."
+    )
     source = open_probe_source(str(tmp_path))
     skipped = {skip.name: skip.reason for skip in source.skipped}
-    assert skipped == {"empty.txt": "empty", "scan.doc": "binary", "mixed.txt": "in mixed languages"}
+    assert skipped == {
+        "empty.txt": "empty",
+        "scan.doc": "binary",
+        "mixed.txt": "in mixed languages",
+    }
     assert list(source.subsets) == ["en"]
     data = read(tmp_path)
     assert dict(sorted(data.documents.items())) == {"ferry.md": FERRY, "mill.txt": MILL}
@@ -121,14 +166,21 @@ def draw_as_the_code_of_posq(texts, low, high, count):
 
 def test_a_sample_is_that_of_the_code_of_posq(tmp_path):
     rng = random.Random(5)
-    texts = [f"The mill burned. It {' '.join(f'mill{rng.randrange(999)}' for _ in range(n))}." for n in range(90, 140)]
+    texts = [
+        f"The mill burned. It {' '.join(f'mill{rng.randrange(999)}' for _ in range(n))}."
+        for n in range(90, 140)
+    ]
     expected = draw_as_the_code_of_posq(texts, 100, 120, 7)
     data = ProbeData.from_texts(texts)
     selection = Selection(words=(100, 120))
     assert list(data.sample(7, selection).documents.values()) == expected
     assert list(data.sample(7, Selection(2, (100, 120))).documents.values()) != expected
-    assert len(data.sample(99, selection).distractors) == 50 - len(draw_as_the_code_of_posq(texts, 100, 120, 99))
-    (tmp_path / "texts.jsonl").write_text("".join(f"{json.dumps({'text': text})}\n" for text in texts))
+    assert len(data.sample(99, selection).distractors) == 50 - len(
+        draw_as_the_code_of_posq(texts, 100, 120, 99)
+    )
+    (tmp_path / "texts.jsonl").write_text(
+        "".join(f"{json.dumps({'text': text})}\n" for text in texts)
+    )
     read_back = read(tmp_path / "texts.jsonl", limit=7, selection=selection)
     assert sorted(read_back.sample(7, selection).documents.values()) == sorted(expected)
 
@@ -146,12 +198,19 @@ def test_starts_without_ends_are_read_as_far_as_they_go():
     """SQuAD-PosQ has the first character of an answer."""
     corpus = Dataset.from_dict({"id": ["a", "b"], "text": [MILL, FERRY]})
     queries = Dataset.from_dict({"id": ["1", "2"], "text": ["When?", "What?"]})
-    squad = PositionData(corpus, queries, Evidence(["1", "2"], ["a", "b"], np.array([len(MILL) // 2, 0])), "1")
+    squad = PositionData(
+        corpus, queries, Evidence(["1", "2"], ["a", "b"], np.array([len(MILL) // 2, 0])), "1"
+    )
     data = ProbeData.from_position_data(squad)
     assert run_probe(EvidenceLocationStart(), order_blind, data).values[[0, 9, 10]].sum() == 1
-    skipped = [run_probe(probe, order_blind, data).skipped for probe in (EvidenceLocation(), EvidenceMoving())]
+    skipped = [
+        run_probe(probe, order_blind, data).skipped
+        for probe in (EvidenceLocation(), EvidenceMoving())
+    ]
     assert skipped == [{"the data has where an answer starts, not where it ends": 2}] * 2
-    labeled = PositionData(corpus, queries, Evidence(["1", "2"], ["a", "b"], labels=("beginning", "end")), "1")
+    labeled = PositionData(
+        corpus, queries, Evidence(["1", "2"], ["a", "b"], labels=("beginning", "end")), "1"
+    )
     data = ProbeData.from_position_data(labeled)
     assert run_probe(EvidenceLocationStart(), order_blind, data).skipped == {"no evidence span": 2}
     assert [question.text for question in data.questions] == ["When?", "What?"]

@@ -1,4 +1,6 @@
-"""Pairs of documents: what is in them, and the values against SciPy, plain NumPy, and embedders whose result is known."""
+"""Pairs of documents: what is in them, and the values against SciPy, plain NumPy, and embedders
+whose result is known.
+"""
 
 import numpy as np
 import pytest
@@ -58,7 +60,10 @@ def test_what_is_in_each_pair():
     evidence = SENTENCES[1]
     assert pairs[POSITION].document_1 == f"{evidence} {rest}"
     assert pairs[POSITION].document_2 == f"{rest} {evidence}"
-    assert (pairs[BREVITY].document_1, pairs[BREVITY].document_2) == (evidence, f"{evidence} {rest}")
+    assert (pairs[BREVITY].document_1, pairs[BREVITY].document_2) == (
+        evidence,
+        f"{evidence} {rest}",
+    )
     # Mill and Holt are asked about.
     assert pairs[REPETITION].document_1 == f"{evidence} {SENTENCES[0]} {SENTENCES[4]}"
     assert pairs[REPETITION].document_2 == f"{evidence} {SENTENCES[3]} {SENTENCES[5]}"
@@ -70,8 +75,13 @@ def test_what_is_in_each_pair():
 def test_a_long_name_of_the_question_alone_is_put_into_the_evidence():
     text = TEXT.replace("Anna Holt", "Holt")
     start = text.index("1901")
-    pair = pairs_of(text, ProbeQuestion("When did Anna Holt sell?", "mill", Span(start, start + 4)))[LITERAL_MATCH]
-    assert (pair.query, pair.document_1) == ("When did Holt sell?", SENTENCES[1].replace("Anna Holt", "Holt"))
+    pair = pairs_of(
+        text, ProbeQuestion("When did Anna Holt sell?", "mill", Span(start, start + 4))
+    )[LITERAL_MATCH]
+    assert (pair.query, pair.document_1) == (
+        "When did Holt sell?",
+        SENTENCES[1].replace("Anna Holt", "Holt"),
+    )
     assert pair.document_2 == SENTENCES[1]
 
 
@@ -88,7 +98,10 @@ def test_evidence_across_sentences_is_all_of_them():
 
 
 def test_names_are_runs_of_capitalized_words():
-    assert find_names("The New York Times met Ada Lovelace, Bob in Rome") == ["New York Times", "Ada Lovelace"]
+    assert find_names("The New York Times met Ada Lovelace, Bob in Rome") == [
+        "New York Times",
+        "Ada Lovelace",
+    ]
     assert find_names("") == []
 
 
@@ -97,7 +110,10 @@ def test_what_has_no_pair_is_counted():
     start = short.index("1901")
     data = ProbeData(
         {"short": short, "mill": TEXT},
-        (ProbeQuestion("When?", "short", Span(start, start + 4)), ProbeQuestion("Zzz?", "mill", ANSWER)),
+        (
+            ProbeQuestion("When?", "short", Span(start, start + 4)),
+            ProbeQuestion("Zzz?", "mill", ANSWER),
+        ),
     )
     sums = run_probe(PROBE, order_blind, data)
     assert sums.skipped == {TOO_FEW_SENTENCES: 1, MISSING[REPETITION]: 1, MISSING[LITERAL_MATCH]: 1}
@@ -117,11 +133,15 @@ def test_values_are_those_of_the_definition(data):
         assert means.values[at] == pytest.approx((first - second).mean(), abs=1e-6)
         assert means.details["sd"][at] == pytest.approx((first - second).std(), abs=1e-6)
         # The paper's t, without the size of the sample.
-        assert effects.values[at] == pytest.approx(ttest_rel(first, second).statistic / np.sqrt(len(first)), rel=1e-4)
+        assert effects.values[at] == pytest.approx(
+            ttest_rel(first, second).statistic / np.sqrt(len(first)), rel=1e-4
+        )
 
 
 @pytest.mark.parametrize("probe", [PROBE, EFFECT], ids=lambda probe: probe.name)
-def test_evidence_first_is_preferred_by_an_embedder_that_decays_and_not_by_an_order_blind_one(data, probe):
+def test_evidence_first_is_preferred_by_an_embedder_that_decays_and_not_by_an_order_blind_one(
+    data, probe
+):
     blind, biased = (run_probe(probe, embedder, data) for embedder in (order_blind, decaying))
     estimate = blind.estimate(probe.summaries["position"])
     assert (estimate.value, estimate.low, estimate.high) == (0, 0, 0)
@@ -130,11 +150,20 @@ def test_evidence_first_is_preferred_by_an_embedder_that_decays_and_not_by_an_or
 
 
 def test_a_model_that_reads_the_beginning_alone_finds_evidence_at_the_start_only(data):
-    assert run_probe(PROBE, FirstWords(words=14), data).estimate(PROBE.summaries["position"]).low > 0.1
+    assert (
+        run_probe(PROBE, FirstWords(words=14), data).estimate(PROBE.summaries["position"]).low > 0.1
+    )
 
 
 def test_published_effects_are_t_over_the_root_of_250_pairs():
-    curves = {curve.model.removesuffix(" on Re-DocRED"): curve.values for curve in read_published_curves(EFFECT.name)}
+    curves = {
+        curve.model.removesuffix(" on Re-DocRED"): curve.values
+        for curve in read_published_curves(EFFECT.name)
+    }
     assert len(curves) == 6
-    assert np.array(curves["Contriever"]) * np.sqrt(250) == pytest.approx([6.06, 9.46, 6.90, 13.31], abs=2e-3)
-    assert np.array(curves["Dragon-RoBERTa"]) * np.sqrt(250) == pytest.approx([18.83, 17.33, 7.98, 17.18], abs=2e-3)
+    assert np.array(curves["Contriever"]) * np.sqrt(250) == pytest.approx(
+        [6.06, 9.46, 6.90, 13.31], abs=2e-3
+    )
+    assert np.array(curves["Dragon-RoBERTa"]) * np.sqrt(250) == pytest.approx(
+        [18.83, 17.33, 7.98, 17.18], abs=2e-3
+    )

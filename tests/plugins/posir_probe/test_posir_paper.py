@@ -1,4 +1,6 @@
-"""Saliency against finite differences and controls whose gradients are known; where evidence is; types of questions."""
+"""Saliency against finite differences and controls whose gradients are known; where evidence is;
+types of questions.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ def folder(tmp_path_factory):
 
 def with_pooling(folder, mode):
     module = Transformer(str(folder))
-    return SentenceTransformer(modules=[module, Pooling(module.get_embedding_dimension(), pooling_mode=mode)]).eval()
+    return SentenceTransformer(
+        modules=[module, Pooling(module.get_embedding_dimension(), pooling_mode=mode)]
+    ).eval()
 
 
 def similarity(model, query, text, token, dimension, step):
@@ -54,14 +58,20 @@ def test_norms_are_those_of_finite_differences(folder, mode):
     step = 1e-5
     for token in (1, 5, len(ids) - 2):
         gradient = [
-            (similarity(model, query, TEXT, token, d, step) - similarity(model, query, TEXT, token, d, -step)) / (2 * step)
+            (
+                similarity(model, query, TEXT, token, d, step)
+                - similarity(model, query, TEXT, token, d, -step)
+            )
+            / (2 * step)
             for d in range(16)
         ]
         assert norms[token - 1] == pytest.approx(np.linalg.norm(gradient), rel=1e-4, abs=1e-8)
 
 
 class WeightedTokens(torch.nn.Module):
-    """Embeds a text as the weighted mean of its tokens' input embeddings: no attention, no positions."""
+    """Embeds a text as the weighted mean of its tokens' input embeddings: no attention, no
+    positions.
+    """
 
     device = torch.device("cpu")
 
@@ -83,7 +93,11 @@ class WeightedTokens(torch.nn.Module):
     def forward(self, features):
         tokens = self.embeddings(features["input_ids"])
         weights = self.weights(tokens.shape[1])
-        return {**features, "sentence_embedding": (tokens[0] * weights[:, None]).sum(0, keepdim=True) / len(weights)}
+        return {
+            **features,
+            "sentence_embedding": (tokens[0] * weights[:, None]).sum(0, keepdim=True)
+            / len(weights),
+        }
 
 
 @pytest.mark.parametrize(
@@ -91,7 +105,10 @@ class WeightedTokens(torch.nn.Module):
     [
         (torch.ones, lambda points, _: np.ones_like(points)),
         (lambda n: (torch.arange(n) < 128).float(), None),
-        (lambda n: torch.exp(-3 * torch.arange(n) / n), lambda points, n: np.exp(-3 * points * (n - 1) / n)),
+        (
+            lambda n: torch.exp(-3 * torch.arange(n) / n),
+            lambda points, n: np.exp(-3 * points * (n - 1) / n),
+        ),
     ],
     ids=["order-blind", "first 128 tokens", "decaying"],
 )
@@ -110,7 +127,9 @@ def test_control_curves(folder, weights, expected):
         # The percentile clips the highest 1 % to 1.
         relative = expected(points, len(norms))
         np.testing.assert_allclose(
-            curve[3:], (relative / np.percentile(expected(np.arange(400) / 399, 400), 99))[3:], rtol=1e-3
+            curve[3:],
+            (relative / np.percentile(expected(np.arange(400) / 399, 400), 99))[3:],
+            rtol=1e-3,
         )
 
 
@@ -131,20 +150,34 @@ def test_only_evidence_in_the_middle_fifth_counts(folder):
     assert sums.sums[:, 0].tolist() == [1.0] * 100
     assert sums.skipped == {"no evidence span": 1}
     assert 0.9 < sums.values.max() <= 1
-    assert posir_paper.GradientSaliency().summaries["start_minus_end"](sums.values) == pytest.approx(
-        sums.values[:10].mean() - sums.values[90:].mean()
-    )
+    assert posir_paper.GradientSaliency().summaries["start_minus_end"](
+        sums.values
+    ) == pytest.approx(sums.values[:10].mean() - sums.values[90:].mean())
 
 
 def test_a_model_without_gradients_is_refused_in_a_sentence():
-    with pytest.raises(PosirError, match="gradient_saliency needs the gradients of a sentence-transformers model"):
-        run_probe(posir_paper.GradientSaliency(), order_blind, ProbeData({"d": TEXT}, (ProbeQuestion("?", "d", Span(0, 3)),)))
+    with pytest.raises(
+        PosirError, match="gradient_saliency needs the gradients of a sentence-transformers model"
+    ):
+        run_probe(
+            posir_paper.GradientSaliency(),
+            order_blind,
+            ProbeData({"d": TEXT}, (ProbeQuestion("?", "d", Span(0, 3)),)),
+        )
 
 
 def test_evidence_always_first_is_one_bar():
-    data = ProbeData({"d": "x" * 100}, (ProbeQuestion("?", "d", Span(0, 4)), ProbeQuestion("?", "d", Span(2, 4))))
-    assert run_probe(posir_paper.EvidenceLocation(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
-    assert run_probe(posir_paper.EvidenceLocationStart(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
+    data = ProbeData(
+        {"d": "x" * 100}, (ProbeQuestion("?", "d", Span(0, 4)), ProbeQuestion("?", "d", Span(2, 4)))
+    )
+    assert (
+        run_probe(posir_paper.EvidenceLocation(), order_blind, data).values.tolist()
+        == [1.0] + [0.0] * 19
+    )
+    assert (
+        run_probe(posir_paper.EvidenceLocationStart(), order_blind, data).values.tolist()
+        == [1.0] + [0.0] * 19
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Runs of probes: one pass, resumed where they stopped, saved beside mteb's results, and each failure told."""
+"""Runs of probes: one pass, resumed where they stopped, saved beside mteb's results, and each
+failure told.
+"""
 
 import logging
 from dataclasses import replace
@@ -124,7 +126,12 @@ def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, cap
 
 
 def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, tmp_path, caplog):
-    data = ProbeData({name: f"The mill of {name} burned down in the dry summer of the year 1901." for name in "abcdef"})
+    data = ProbeData(
+        {
+            name: f"The mill of {name} burned down in the dry summer of the year 1901."
+            for name in "abcdef"
+        }
+    )
     source = ProbeSource("texts", {"en": lambda: data})
     run = ProbeRun(ModelEncoder(model), source, tmp_path, 20)
     with caplog.at_level(logging.WARNING):
@@ -139,17 +146,23 @@ def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, 
 def test_sums_of_blocks_add_to_those_of_all():
     data = invent_questions(24)
     probes = [probe for probe in builtin_probes() if not probe.needs_all]
-    blocks = [run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(12)]
+    blocks = [
+        run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(12)
+    ]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(probe_module, "STEP", 7)
-        complete = run_plans(decaying, [probe.plan(data) for probe in probes], (shares := []).append)
+        complete = run_plans(
+            decaying, [probe.plan(data) for probe in probes], (shares := []).append
+        )
     assert len(shares) > 10
     assert sum(shares) == pytest.approx(1)
     for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
         added = first + second
         assert added.documents == whole.documents > 0, probe.name
         np.testing.assert_allclose(added.sums, whole.sums, atol=1e-9, err_msg=probe.name)
-        np.testing.assert_allclose(added.replicates, whole.replicates, atol=1e-9, err_msg=probe.name)
+        np.testing.assert_allclose(
+            added.replicates, whole.replicates, atol=1e-9, err_msg=probe.name
+        )
 
 
 class Length(Probe):
@@ -187,19 +200,36 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
 
 
 def test_probes_are_selected_by_name_or_by_its_beginning():
-    names = [probe.name for probe in select_probes(["segment_similarity", "gradient_saliency", "text_removal_code"])]
-    assert names == ["segment_similarity_3", "segment_similarity_10", "gradient_saliency", "text_removal_code"]
-    with pytest.raises(PosirError, match=r"there is no probe 'evidence_movin'\. Did you mean evidence_moving"):
+    names = [
+        probe.name
+        for probe in select_probes(["segment_similarity", "gradient_saliency", "text_removal_code"])
+    ]
+    assert names == [
+        "segment_similarity_3",
+        "segment_similarity_10",
+        "gradient_saliency",
+        "text_removal_code",
+    ]
+    with pytest.raises(
+        PosirError, match=r"there is no probe 'evidence_movin'\. Did you mean evidence_moving"
+    ):
         select_probes(["evidence_movin"])
 
 
-BAD = {"empty": " ", "short": "only three words", "whole": "all of it is evidence, every single word of this text here"}
+BAD = {
+    "empty": " ",
+    "short": "only three words",
+    "whole": "all of it is evidence, every single word of this text here",
+}
 
 
 def test_bad_input_is_counted_and_skipped():
     spans = (("whole", Span(0, len(BAD["whole"]))), ("short", Span(5, 99)), ("short", Span(3, 3)))
     data = ProbeData(BAD, tuple(ProbeQuestion("?", name, span) for name, span in spans))
-    assert run_probe(SegmentSimilarity(10), order_blind, data).skipped == {"empty text": 1, "fewer than 10 words": 1}
+    assert run_probe(SegmentSimilarity(10), order_blind, data).skipped == {
+        "empty text": 1,
+        "fewer than 10 words": 1,
+    }
     moved = run_probe(EvidenceMoving(), order_blind, data)
     assert moved.skipped == {"the evidence is the whole document": 1, "no evidence span": 2}
     assert np.isnan(moved.values).all()
@@ -219,7 +249,9 @@ def test_tables_have_sources_intervals_and_warnings(run):
     assert "mirror_reversal" not in str((summaries.rows, positions))
     assert [row[0] for row in positions.rows] == ["front", "middle", "end"]
     assert list(positions.headings) == ["Position", "Documents as they are", "Documents reversed"]
-    assert summaries.rows[0][0] == "nDCG@10 near start minus near end", "what the page states comes first"
+    assert summaries.rows[0][0] == "nDCG@10 near start minus near end", (
+        "what the page states comes first"
+    )
     assert len(summaries.rows) == 5, "single values stand in the matrix alone"
     sections = ProbeMeasurements(tuple(results), run.output).sections()
     notes = [note for section in sections for table in section.tables for note in table.notes]
@@ -231,17 +263,29 @@ def test_tables_have_sources_intervals_and_warnings(run):
 def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentences_alone(run):
     probes = select_probes(["segment_similarity_3", "sentence_regression"])
     run_probes(run, probes)
-    by_name = {result.probe: result for result in run_probes(replace(run, split_at_periods=True), probes)}
-    selections = {name: subset.selection for name, result in by_name.items() for subset in result.subsets.values()}
+    by_name = {
+        result.probe: result for result in run_probes(replace(run, split_at_periods=True), probes)
+    }
+    selections = {
+        name: subset.selection
+        for name, result in by_name.items()
+        for subset in result.subsets.values()
+    }
     assert selections["segment_similarity_3"] == str(run.selection)
     assert selections["sentence_regression"] != str(run.selection)
 
 
 def test_documents_left_out_are_told_with_the_reason(run):
-    texts = {f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2) for number in range(20)}
+    texts = {
+        f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2)
+        for number in range(20)
+    }
     few = replace(run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)}))
     results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
     rows = build_index_rows(results, all_probes())
-    assert {row.probe: row.left_out for row in rows} == {"segment_similarity_3": 0, "sentence_regression": 3}
+    assert {row.probe: row.left_out for row in rows} == {
+        "segment_similarity_3": 0,
+        "sentence_regression": 3,
+    }
     sections = ProbeMeasurements(tuple(results), run.output).sections()[-2:]
     assert ["Skipped: 3 (" in str(section.tables) for section in sections] == [False, True]

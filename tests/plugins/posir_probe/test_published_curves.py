@@ -9,7 +9,8 @@ from posir_probe.probing import all_probes
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import SOURCES, read_published_curves
 
-#: Peak, lowest and range x 1000 as printed in Table 13 of arXiv 2605.26578, by model and training data.
+#: Peak, lowest and range x 1000 as printed in Table 13 of arXiv 2605.26578, by model and training
+#: data.
 PRINTED = """
 BERT-base B 1/6/11.9 M 5/3/29.3 E 6/1/27.8 U 7/1/9.4
 ModernBERT-base B 1/9/21.5 M 4/10/9.4 E 9/1/20.6 U 10/2/1.9
@@ -38,7 +39,9 @@ ROWS = [
 
 def find_curve(probe, model, trained):
     (curve,) = [
-        curve for curve in read_published_curves(probe) if curve.model.startswith(model) and curve.model.endswith(f"{trained}")
+        curve
+        for curve in read_published_curves(probe)
+        if curve.model.startswith(model) and curve.model.endswith(f"{trained}")
     ]
     return curve
 
@@ -61,19 +64,32 @@ def read_reversal(model, trained):
 def test_table_12_and_delta_diff_as_recomputed():
     summaries = MirrorReversal.summaries
     for model, deltas in DELTAS.items():
-        measured = [summaries["delta_rev"](read_reversal(model, trained)) for trained in TRAINED_ON.values()]
+        measured = [
+            summaries["delta_rev"](read_reversal(model, trained)) for trained in TRAINED_ON.values()
+        ]
         assert measured == pytest.approx(deltas, abs=0.0011), model
-    measured = [float(summaries["delta_diff"](read_reversal("ModernBERT-base", trained))) for trained in ("begin", "uniform")]
+    measured = [
+        float(summaries["delta_diff"](read_reversal("ModernBERT-base", trained)))
+        for trained in ("begin", "uniform")
+    ]
     assert measured == pytest.approx([0.358, 0.032], abs=1e-9)
 
 
 def test_ranges_of_untrained_models():
-    untrained = {"BERT-base": 0.042, "ModernBERT-base": 0.032, "ModernBERT-large": 0.051, "Longformer": 0.003, "GPT-2": 0.016}
+    untrained = {
+        "BERT-base": 0.042,
+        "ModernBERT-base": 0.032,
+        "ModernBERT-large": 0.051,
+        "Longformer": 0.003,
+        "GPT-2": 0.016,
+    }
     last_token = {"BLOOM": 0.002, "TinyLlama": 0.008, "Qwen3": 0.024}
     for models, index in ((untrained, "range"), (last_token, "range_without_last")):
         for model, extent in models.items():
             values = np.array(find_curve("segment_similarity_10", model, "untrained").values)
-            assert SegmentSimilarity(10).summaries[index](values) == pytest.approx(extent, abs=0.0011)
+            assert SegmentSimilarity(10).summaries[index](values) == pytest.approx(
+                extent, abs=0.0011
+            )
 
 
 def test_the_begin_is_highest_in_12_of_12():
@@ -84,10 +100,14 @@ def test_the_begin_is_highest_in_12_of_12():
 def test_saliency_has_its_published_minimum_and_deviations():
     """Deviations at 0, 50 and 99, figure 5 of PosIR, from the authors' arrays."""
     curves = read_published_curves("gradient_saliency")
-    minima = [(curve.model, int(np.argmin(curve.values)), round(min(curve.values), 3)) for curve in curves]
+    minima = [
+        (curve.model, int(np.argmin(curve.values)), round(min(curve.values), 3)) for curve in curves
+    ]
     assert minima == [("Qwen3-Embedding-8B", 72, 0.086), ("NV-Embed-v2", 22, 0.066)]
     deviations = [[curve.deviations[at] for at in (0, 50, 99)] for curve in curves]
-    np.testing.assert_allclose(deviations, [[0.138, 0.124, 0.312], [0.119, 0.150, 0.268]], atol=6e-4)
+    np.testing.assert_allclose(
+        deviations, [[0.138, 0.124, 0.312], [0.119, 0.150, 0.268]], atol=6e-4
+    )
 
 
 def test_published_regressions_are_of_shuffled_texts():
@@ -96,7 +116,9 @@ def test_published_regressions_are_of_shuffled_texts():
         curve.model.rpartition(" ")[2]: dict(zip(curve.positions, curve.values, strict=True))
         for curve in read_published_curves("sentence_regression")
     }
-    assert {position.partition(",")[0] for values in curves.values() for position in values} == {"shuffled"}
+    assert {position.partition(",")[0] for values in curves.values() for position in values} == {
+        "shuffled"
+    }
     pooled, short = "shuffled, start · all", "shuffled, start · 5-14"
     assert {name: (values[pooled], values[short]) for name, values in curves.items()} == {
         "APE": (-0.1277, -0.2049), "RoPE": (-0.1159, -0.2016), "ALiBi": (-0.0762, -0.1206),
@@ -111,4 +133,6 @@ def test_every_curve_has_a_source_and_positions_of_its_probe():
         assert curves[0].source.startswith("published, ")
         assert all(set(curve.positions) <= known for curve in curves), name
     assert read_published_curves("evidence_location") == ()
-    assert [sum(curve.values) for curve in read_published_curves("query_types")] == pytest.approx([1, 1], abs=0.001)
+    assert [sum(curve.values) for curve in read_published_curves("query_types")] == pytest.approx(
+        [1, 1], abs=0.001
+    )

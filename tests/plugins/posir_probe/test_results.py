@@ -44,7 +44,9 @@ def test_json_gives_the_same_sums(values):
 
 
 def test_means_ignore_nan_and_what_is_skipped_is_counted():
-    sums = ProbeSums.from_means(["a", "b"], ["x", "y"], np.array([[1, np.nan], [3, np.nan]]), {"no evidence span": 2})
+    sums = ProbeSums.from_means(
+        ["a", "b"], ["x", "y"], np.array([[1, np.nan], [3, np.nan]]), {"no evidence span": 2}
+    )
     assert sums.values[0] == 2
     assert np.isnan(sums.values[1])
     assert sums.estimates[1] is None
@@ -72,7 +74,11 @@ def test_questions_about_one_document_are_drawn_together():
 def test_counts_of_a_document_follow_from_its_id_and_are_poisson():
     np.testing.assert_array_equal(bootstrap_counts("a"), bootstrap_counts("a"))
     drawn = np.concatenate([bootstrap_counts(str(number)) for number in range(200)])
-    assert (len(drawn), round(drawn.mean(), 1), round(drawn.var(), 1)) == (200 * REPLICATES, 1.0, 1.0)
+    assert (len(drawn), round(drawn.mean(), 1), round(drawn.var(), 1)) == (
+        200 * REPLICATES,
+        1.0,
+        1.0,
+    )
 
 
 def test_few_documents_have_no_interval():
@@ -92,7 +98,14 @@ def test_other_positions_do_not_add():
 
 
 @pytest.mark.parametrize(
-    "change", [{"sums": [[1]]}, {"replicates": "AAAA"}, {"statistic": "median"}, {"positions": ["one"]}, {"skipped": 3}]
+    "change",
+    [
+        {"sums": [[1]]},
+        {"replicates": "AAAA"},
+        {"statistic": "median"},
+        {"positions": ["one"]},
+        {"skipped": 3},
+    ],
 )
 def test_damaged_json_is_refused(change):
     with pytest.raises(ProfileError, match="damaged"):

@@ -1,4 +1,6 @@
-"""Segments in all orders: against the definition written plainly, with embedders whose result is known."""
+"""Segments in all orders: against the definition written plainly, with embedders whose result is
+known.
+"""
 
 from dataclasses import replace
 from itertools import permutations
@@ -43,7 +45,9 @@ def test_parts_of_a_text_by_the_definition():
     np.testing.assert_allclose(sums.values, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("probe", [Permutation(), Permutation(4), PermutationParts()], ids=lambda probe: probe.name)
+@pytest.mark.parametrize(
+    "probe", [Permutation(), Permutation(4), PermutationParts()], ids=lambda probe: probe.name
+)
 def test_order_makes_no_difference_to_an_order_blind_embedder(probe):
     sums = run_probe(probe, order_blind, ProbeData.from_texts(invent_texts(40, 2)))
     first, last = (sums.estimate(probe.summaries[name]).value for name in ("first", "last"))
@@ -74,7 +78,9 @@ def test_texts_are_cut_so_that_all_segments_are_read():
 
 @given(st.lists(st.floats(0.01, 1), min_size=3, max_size=6))
 def test_gini_and_relative_drop_are_those_of_the_definition(means):
-    total = sum(abs(first - second) for first in means for second in means if abs(first - second) >= 1e-6)
+    total = sum(
+        abs(first - second) for first in means for second in means if abs(first - second) >= 1e-6
+    )
     size = len(means)
     assert gini(np.array(means)) == pytest.approx(total / (2 * size**2 * (sum(means) / size)))
     assert relative_drop(np.array(means)) == pytest.approx(1 - means[-1] / means[0], abs=1e-4)

@@ -1,4 +1,6 @@
-"""Studies against independent computations: samples and complete data, similarity of domains, probes by group of models."""
+"""Studies against independent computations: samples and complete data, similarity of domains,
+probes by group of models.
+"""
 
 from dataclasses import asdict, replace
 
@@ -34,9 +36,14 @@ def profile_of(shares, queries=400, scheme=SCHEME):
 def summary_of(model, shares, task="PosIR-Mini", **options):
     profile = profile_of(shares, **options)
     start_minus_end = float(np.mean(shares[:2]) - np.mean(shares[-2:]))
-    scores = {"psi": Estimate(float(1 - min(shares) / max(shares))), "start_minus_end": Estimate(start_minus_end)}
+    scores = {
+        "psi": Estimate(float(1 - min(shares) / max(shares))),
+        "start_minus_end": Estimate(start_minus_end),
+    }
     result = ResultScores((), {"all": scores}, ())
-    return TaskSummary(model, "1", task, ("default",), (), "1", ResultValues(separate_documents(profile)), result)
+    return TaskSummary(
+        model, "1", task, ("default",), (), "1", ResultValues(separate_documents(profile)), result
+    )
 
 
 SHARES = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
@@ -48,12 +55,17 @@ def compare(sample, complete):
 
 
 def test_every_tiny_sample_is_compared_with_its_task_and_one_that_is_everything_differs_by_0():
-    summaries = [summary_of("m", SHARES, task) for task in ("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "Other-Tiny")]
+    summaries = [
+        summary_of("m", SHARES, task) for task in ("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "Other-Tiny")
+    ]
     row, *buckets = studies.compare_tiny(summaries)
     assert (row.sample, row.complete, row.queries) == ("SQuAD-PosQ-Tiny", "SQuAD-PosQ", 2_400)
     assert row.difference.value <= row.chance
     assert (row.difference.value, row.difference.low) == (0, 0)
-    assert all(bucket.difference.low < 0 == bucket.difference.value < bucket.difference.high for bucket in buckets)
+    assert all(
+        bucket.difference.low < 0 == bucket.difference.value < bucket.difference.high
+        for bucket in buckets
+    )
     assert [bucket.position for bucket in buckets] == list(SCHEME.axes.positions)
     assert [bucket.ndcg_at_10_of_complete for bucket in buckets] == pytest.approx(SHARES)
     assert len(studies.draw_samples(summaries)) == 1
@@ -69,13 +81,16 @@ def test_a_sample_of_other_queries_differs_more_than_a_random_one():
     assert row.difference.value == pytest.approx(0.3)
     assert row.difference.low < 0.3 < row.difference.high
     last = buckets[-1]
-    assert (last.ndcg_at_10_of_sample, last.ndcg_at_10_of_complete, last.queries) == pytest.approx((0.7, 0.4, 400))
+    assert (last.ndcg_at_10_of_sample, last.ndcg_at_10_of_complete, last.queries) == pytest.approx(
+        (0.7, 0.4, 400)
+    )
     # The normal approximation of a binomial share, for a bucket and for the largest of six.
     error = (0.7 * 0.3 / 400) ** 0.5
     assert last.difference.high - 0.3 == pytest.approx(1.96 * error, rel=0.1)
     assert row.difference.high - 0.3 == pytest.approx(2.63 * error, rel=0.1)
     assert row.chance < 0.1
-    # Both numbers are shown. Of many models some samples differ more than that by chance, so no row has a verdict.
+    # Both numbers are shown. Of many models some samples differ more than that by chance, so no row
+    # has a verdict.
     assert "verdict" not in asdict(row)
     with pytest.raises(ProfileError):
         compare(summary_of("m", [0.5] * 6, "T-Tiny", scheme=AbsolutePositions()), complete)
@@ -84,20 +99,36 @@ def test_a_sample_of_other_queries_differs_more_than_a_random_one():
 def perturbed(model, data, seed):
     """A result of needle insertion: 10 documents, 15 conditions, with random cosines."""
     values = np.random.default_rng(seed).random((10, 15))
-    sums = ProbeSums.from_means(NeedleInsertion().positions, [f"d{row}" for row in range(10)], values)
-    return ProbeResult(model, "1", None, data, "needle_insertion", {"default": SubsetSums("1", "", 10, 10, sums)}), values
+    sums = ProbeSums.from_means(
+        NeedleInsertion().positions, [f"d{row}" for row in range(10)], values
+    )
+    return ProbeResult(
+        model, "1", None, data, "needle_insertion", {"default": SubsetSums("1", "", 10, 10, sums)}
+    ), values
 
 
 def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datasets():
     models = ["BAAI/bge-m3", "intfloat/e5-large-v2", "nomic-ai/nomic-embed-text-v1.5", "me/other"]
-    pairs = {(m, d): perturbed(m, d, 7 * place + (d == "b")) for place, m in enumerate(models) for d in ("a", "b")}
+    pairs = {
+        (m, d): perturbed(m, d, 7 * place + (d == "b"))
+        for place, m in enumerate(models)
+        for d in ("a", "b")
+    }
     results = [result for result, _ in pairs.values()]
     rows = studies.group_results(
-        results, {"needle_insertion": NeedleInsertion()}, read_architectures(), Kind.POSITIONAL_ENCODING
+        results,
+        {"needle_insertion": NeedleInsertion()},
+        read_architectures(),
+        Kind.POSITIONAL_ENCODING,
     )
     outcome = {(row.data, row.group, row.model, row.position): row for row in rows}
     frame = pd.DataFrame(
-        {"model": m, "data": d, "place": ("0%", "50%", "100%")[at % 3], "cosine": values[:, at].mean()}
+        {
+            "model": m,
+            "data": d,
+            "place": ("0%", "50%", "100%")[at % 3],
+            "cosine": values[:, at].mean(),
+        }
         for (m, d), (_, values) in pairs.items()
         for at in range(15)
     )
@@ -109,24 +140,35 @@ def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datas
         assert group.models == 2
         assert group.value.low < group.value.value < group.value.high
         alone = frame[(frame.model == models[2]) & (frame.data == "b") & (frame.place == place)]
-        assert outcome["b", "RoPE", models[2], position].value.value == pytest.approx(alone.cosine.mean())
+        assert outcome["b", "RoPE", models[2], position].value.value == pytest.approx(
+            alone.cosine.mean()
+        )
     assert ("a", "unknown", "me/other", "mean over sizes · 0%") in outcome
     assert ("a", "unknown", "", "mean over sizes · 0%") not in outcome
-    published = {(row.group, row.position): row.value.value for row in studies.published_groups(["needle_insertion"])}
+    published = {
+        (row.group, row.position): row.value.value
+        for row in studies.published_groups(["needle_insertion"])
+    }
     assert published["RoPE", "mean over sizes · 0%"] == 0.8189
     tables = studies.build_group_tables(rows)
-    assert [table.title for table in tables] == [f"needle_insertion · {data}" for data in ("a", "b", "mean of 2 datasets")]
+    assert [table.title for table in tables] == [
+        f"needle_insertion · {data}" for data in ("a", "b", "mean of 2 datasets")
+    ]
     assert [line[:2] for line in tables[0].rows][2] == ("APE", "mean of 2 models")
 
 
 def test_domains_are_compared_by_their_mean_embeddings():
     domains = {"one": ["a b", "a c"], "two": ["a b c"], "three": ["x y z"]}
-    sums = {name: studies.DomainSum.from_texts(order_blind, texts) for name, texts in domains.items()}
+    sums = {
+        name: studies.DomainSum.from_texts(order_blind, texts) for name, texts in domains.items()
+    }
     centroids = []
     for texts in domains.values():
         vectors = order_blind(texts).astype(float)
         centroids.append((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).mean(axis=0))
-    expected = [[a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a in centroids] for b in centroids]
+    expected = [
+        [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a in centroids] for b in centroids
+    ]
     np.testing.assert_allclose(studies.compare_domains(sums), expected, atol=1e-6)
     pairs = studies.list_pairs(sums, "words")
     assert (pairs[0]["first"], pairs[0]["second"], len(pairs)) == ("two", "one", 3)
@@ -136,7 +178,9 @@ def source_of(revision="1", **domains):
     def read(texts):
         return replace(ProbeData.from_texts(texts), revision=revision)
 
-    return ProbeSource("words", {name: lambda texts=texts: read(texts) for name, texts in domains.items()})
+    return ProbeSource(
+        "words", {name: lambda texts=texts: read(texts) for name, texts in domains.items()}
+    )
 
 
 def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
@@ -151,7 +195,9 @@ def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
     assert len(encoded) == 3
     again = studies.measure_domains(encoder, source_of(**domains, three=["x y z"]), file)
     assert encoded[3:] == ["x y z"]
-    np.testing.assert_allclose(studies.compare_domains(again)[:2, :2], studies.compare_domains(first), atol=1e-6)
+    np.testing.assert_allclose(
+        studies.compare_domains(again)[:2, :2], studies.compare_domains(first), atol=1e-6
+    )
     assert sorted(studies.load_sums(file)) == ["one", "three", "two"]
     studies.measure_domains(encoder, source_of("2", **domains), file)
     assert len(encoded) == 7
@@ -159,7 +205,10 @@ def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
 
 
 def sums_of(language, **texts):
-    return {f"{language}/{name}": studies.DomainSum.from_texts(order_blind, [text]) for name, text in texts.items()}
+    return {
+        f"{language}/{name}": studies.DomainSum.from_texts(order_blind, [text])
+        for name, text in texts.items()
+    }
 
 
 def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
@@ -168,7 +217,9 @@ def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
         "Chinese": sums_of("cmn", c="x", b="x p q", d="x", a="p q"),
     }
     figure = studies.draw_domains(data, "m")
-    (rows,) = [rows for rows in figure.chart.to_dict()["datasets"].values() if "similarity" in rows[0]]
+    (rows,) = [
+        rows for rows in figure.chart.to_dict()["datasets"].values() if "similarity" in rows[0]
+    ]
     cells = {(row["first"], row["second"]): row["similarity"] for row in rows}
     assert list(dict.fromkeys(first for first, _ in cells)) == ["a", "b", "c"]
     pairs = [pair for name, sums in data.items() for pair in studies.list_pairs(sums, name)]
@@ -178,7 +229,10 @@ def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
     assert cells["b", "c"] == pytest.approx(expected["cmn/b", "cmn/c"])
     with pytest.raises(PosirError, match="fewer than two domains in common"):
         studies.check_shared_domains(
-            [source_of(one=["a"], two=["b"]), ProbeSource("other", source_of(one=["a"], three=["b"]).subsets)]
+            [
+                source_of(one=["a"], two=["b"]),
+                ProbeSource("other", source_of(one=["a"], three=["b"]).subsets),
+            ]
         )
     with pytest.raises(PosirError, match="same dataset twice"):
         studies.check_shared_domains([source_of(one=["a"]), source_of(one=["a"])])

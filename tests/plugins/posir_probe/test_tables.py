@@ -1,4 +1,6 @@
-"""What people see of every probe: numbers with intervals and titles, no identifiers, and no verdict."""
+"""What people see of every probe: numbers with intervals and titles, no identifiers, and no
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -33,26 +35,40 @@ from posir_tasks.models.command_reference import CommandReference
 
 PROBES = {probe.name: probe for probe in builtin_probes()}
 #: Probes whose values are shares of counts.
-SHARES = {"evidence_location", "evidence_location_start", "query_types", "sentence_regression_scatter"}
+SHARES = {
+    "evidence_location",
+    "evidence_location_start",
+    "query_types",
+    "sentence_regression_scatter",
+}
 IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
 #: Words of verdicts, which measures do not have.
 VERDICTS = re.compile(
-    r"favors? the|no bias|biased|inconclusive|cannot be said|too small to matter|^(Yes|No):|needed to decide|What to do", re.M
+    r"favors? the|no bias|biased|inconclusive|cannot be said|too small to "
+    r"matter|^(Yes|No):|needed to decide|What to do",
+    re.M,
 )
 #: Front, middle and end questions before and after reversal: near the start 45, near the end 25.
 REVERSAL = (0.5, 0.2, 0.1, 0.1, 0.3, 0.4)
 
 
-def measure(name, values=None, *, documents=10, model="org/mine", window=256, length=512, noise=0.01):
+def measure(
+    name, values=None, *, documents=10, model="org/mine", window=256, length=512, noise=0.01
+):
     """A result of a probe, by default with values that fall from the first position to the last."""
     positions, names = PROBES[name].positions, [f"d{at}" for at in range(documents)]
     row = np.linspace(0.9, 0.1, len(positions)) if values is None else np.array(values, float)
     errors = np.random.default_rng(1).normal(0, noise, (documents, len(positions)))
     if name in SHARES or name == "sentence_regression":
         statistic, columns = (
-            ("share", np.ones((errors.size, 1))) if name in SHARES else ("pearson", measure_moments(errors.size))
+            ("share", np.ones((errors.size, 1)))
+            if name in SHARES
+            else ("pearson", measure_moments(errors.size))
         )
-        rows, of = np.tile(np.arange(len(positions)), documents), np.repeat(names, len(positions)).tolist()
+        rows, of = (
+            np.tile(np.arange(len(positions)), documents),
+            np.repeat(names, len(positions)).tolist(),
+        )
         sums = ProbeSums.from_columns(statistic, positions, of, rows, columns)
     else:
         sums = ProbeSums.from_means(positions, names, row + errors)
@@ -90,9 +106,16 @@ def test_what_is_stated_are_values_of_the_probe_with_an_interval_of_the_first(na
     assert set(probe.stated) <= set(probe.summaries)
 
 
-#: A probe of each form, and those with a control, several panels, scales of their own, and a standard deviation.
+#: A probe of each form, and those with a control, several panels, scales of their own, and a
+#: standard deviation.
 DRAWN = (
-    *("segment_similarity_3", "needle_insertion", "controlled_pairs", "evidence_location", "sentence_regression_scatter"),
+    *(
+        "segment_similarity_3",
+        "needle_insertion",
+        "controlled_pairs",
+        "evidence_location",
+        "sentence_regression_scatter",
+    ),
     *("sentence_regression_fit", "gradient_saliency"),
 )
 
@@ -106,13 +129,21 @@ def test_the_title_of_a_figure_is_its_description(name):
     assert described in text["title"]
     assert name not in figure.label
     assert described in figure.label
-    bands = [mark for mark in find_marks(figure.chart.to_dict()) if mark.get("type") == "area" and mark["opacity"] == 0.16]
+    bands = [
+        mark
+        for mark in find_marks(figure.chart.to_dict())
+        if mark.get("type") == "area" and mark["opacity"] == 0.16
+    ]
     assert bool(re.search("band: 95", text["explanation"], re.IGNORECASE)) == bool(bands)
 
 
 def find_marks(spec):
     own = [spec["mark"]] if "mark" in spec else []
-    inner = [*spec.get("vconcat", ()), *spec.get("layer", ()), *([spec["spec"]] if "spec" in spec else [])]
+    inner = [
+        *spec.get("vconcat", ()),
+        *spec.get("layer", ()),
+        *([spec["spec"]] if "spec" in spec else []),
+    ]
     return [*own, *(mark for part in inner for mark in find_marks(part))]
 
 
@@ -121,7 +152,10 @@ def test_a_difference_has_its_sign_and_both_values_whatever_its_interval():
     falling, rising, level = np.linspace(0.9, 0.5, 10), np.linspace(0.5, 0.9, 10), np.full(10, 0.5)
     for values, number in ((falling, r"\+0\.40\d"), (rising, r"-0\.39\d"), (level, r"[-+]0\.00\d")):
         described = describe(measure("evidence_moving", values).sums)
-        pattern = rf"{EvidenceMoving.title}: .* {number} \[.*\]; evidence first 0\.\d+; evidence last 0\.\d+"
+        pattern = (
+            rf"{EvidenceMoving.title}: .* {number} \[.*\]; evidence first 0\.\d+; evidence last "
+            r"0\.\d+"
+        )
         assert re.fullmatch(pattern, described)
 
 
@@ -129,7 +163,11 @@ FALLING, LEVEL, RISING = (0.9, 0.6, 0.5), (0.505, 0.5, 0.5), (0.5, 0.6, 0.9)
 
 
 def test_search_comes_first_then_a_comparison_with_an_interval():
-    search, cosines, data = measure("mirror_reversal", REVERSAL), measure("permutation"), measure("query_types")
+    search, cosines, data = (
+        measure("mirror_reversal", REVERSAL),
+        measure("permutation"),
+        measure("query_types"),
+    )
     few = measure("mirror_reversal", REVERSAL, documents=9)
     assert choose_lead([data, cosines, search], PROBES) is search
     assert choose_lead([few, data, cosines], PROBES) is cosines
@@ -143,12 +181,18 @@ def test_mirror_reversal_is_named_with_its_number_and_without_a_state(tmp_path):
     assert re.fullmatch(f"mine · Mirror reversal: {number}", shown.page_title)
     assert shown.title == "Probes of mine on 10 documents of words"
     first = shown.sections()[0].sentences[0]
-    assert re.fullmatch(rf"Mirror reversal: {number}; nDCG@10 near start 45\.\d; nDCG@10 near end 2[45]\.\d\.", first)
+    assert re.fullmatch(
+        rf"Mirror reversal: {number}; nDCG@10 near start 45\.\d; nDCG@10 near end 2[45]\.\d\.",
+        first,
+    )
 
 
 def test_the_sample_is_described_with_what_is_truncated():
     described = describe_sample(measure("permutation"))
-    tail = r"median 512 tokens\. 50 ?% of the tokens are truncated: the window is 256 tokens, and 0 of 10 documents fit\."
+    tail = (
+        r"median 512 tokens\. 50 ?% of the tokens are truncated: the window is 256 tokens, and 0 "
+        r"of 10 documents fit\."
+    )
     assert re.search(f"{tail}$", described)
     whole = describe_sample(measure("permutation", window=1024))
     assert whole.endswith("median 512 tokens.")
@@ -159,24 +203,40 @@ def test_the_sample_is_described_with_what_is_truncated():
 
 def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
     """Each command is parsed by the application that it is for: its options exist."""
-    task = write_commands(CommandReference("./my model", "PosIR-Mini"), Path("my results")).splitlines()
-    texts = write_commands(CommandReference("all-MiniLM-L6-v2@http://localhost:1", "my texts"), Path("results")).splitlines()
+    task = write_commands(
+        CommandReference("./my model", "PosIR-Mini"), Path("my results")
+    ).splitlines()
+    texts = write_commands(
+        CommandReference("all-MiniLM-L6-v2@http://localhost:1", "my texts"), Path("results")
+    ).splitlines()
     named = ["posir", "run", "-t", "PosIR-Mini", "-m", "./my model"]
-    assert [shlex.split(line) for line in task] == [[*named, "--output", "my results"], ["posir", "report", "my results"]]
-    assert [shlex.split(line) for line in texts] == [["posir", "inspect", "all-MiniLM-L6-v2@http://localhost:1", "my texts"]]
+    assert [shlex.split(line) for line in task] == [
+        [*named, "--output", "my results"],
+        ["posir", "report", "my results"],
+    ]
+    assert [shlex.split(line) for line in texts] == [
+        ["posir", "inspect", "all-MiniLM-L6-v2@http://localhost:1", "my texts"]
+    ]
     for line in (*task, *texts):
         _, name, *arguments = shlex.split(line)
         command = typer.main.get_command(build_app()).commands[name]
         command.make_context(name, arguments, resilient_parsing=False).close()
     measured = ProbeMeasurements((measure("permutation"),), tmp_path)
-    assert replace(measured, reference=CommandReference("m", "d")).sections()[1].code == "posir inspect m d"
+    assert (
+        replace(measured, reference=CommandReference("m", "d")).sections()[1].code
+        == "posir inspect m d"
+    )
     assert measured.sections()[1].code == ""
 
 
 def test_published_values_are_those_of_the_first_stated_summary():
     """Half of Delta_diff of Table 12 of arXiv 2605.26578."""
     values = list_published(PROBES["mirror_reversal"])
-    assert (len(values), values[0], values[-1]) == (12, pytest.approx(-0.239, abs=1e-3), pytest.approx(0.179, abs=1e-3))
+    assert (len(values), values[0], values[-1]) == (
+        12,
+        pytest.approx(-0.239, abs=1e-3),
+        pytest.approx(0.179, abs=1e-3),
+    )
     assert list_published(PROBES["needle_insertion"]), "means over sizes stand for each size"
     assert list_published(PROBES["evidence_location"]) == []
 
@@ -195,21 +255,34 @@ def test_page_terminal_and_notebook_have_the_measures_and_no_verdict(tmp_path):
         assert "posir inspect mine words" in re.sub("<[^>]+>", "", text)
     start, folded = page.split("<details", 1)
     assert "<table" not in start, "each difference is drawn with its values"
-    many = replace(shown, results=(*shown.results, measure("permutation"), measure("query_types"))).to_html()
+    many = replace(
+        shown, results=(*shown.results, measure("permutation"), measure("query_types"))
+    ).to_html()
     inside = re.sub("<[^>]+>", "", many.split("<summary>Values</summary>", 2)[2])
     assert "--probe needle_insertion" in inside, "identifiers are inside"
-    assert (start.count("<figure>"), page.count("<figure>")) == (1, 2), "the first figure is not drawn twice"
+    assert (start.count("<figure>"), page.count("<figure>")) == (1, 2), (
+        "the first figure is not drawn twice"
+    )
     assert folded.count('class="range"') == 2
 
 
 def test_differences_stand_below_their_heading():
-    given = [measure("segment_similarity_3", FALLING), measure("permutation", RISING), measure("mirror_reversal", REVERSAL)]
+    given = [
+        measure("segment_similarity_3", FALLING),
+        measure("permutation", RISING),
+        measure("mirror_reversal", REVERSAL),
+    ]
     mixed, same = (build_differences(results, PROBES) for results in (given, given[:1]))
     # Each below its heading: search, what fits the window, then whole texts.
     assert [row[1][:5] for row in mixed.rows] == ["", "+20.1", "", "-0.40", "", "+0.39"]
-    assert (same.headings, len(same.rows)) == (("What is compared", "Difference", "Published values"), 2)
+    assert (same.headings, len(same.rows)) == (
+        ("What is compared", "Difference", "Published values"),
+        2,
+    )
     assert same.rows[1][2] == "+0.036 to +0.144 (12)"
-    none = build_differences([measure("sentence_regression"), measure("permutation", documents=9)], PROBES)
+    none = build_differences(
+        [measure("sentence_regression"), measure("permutation", documents=9)], PROBES
+    )
     assert not none.rows
 
 
@@ -226,12 +299,19 @@ def test_with_few_documents_there_are_numbers_without_intervals_and_figures(tmp_
 def test_no_table_is_wider_than_80_columns(tmp_path):
     shown = ProbeMeasurements(tuple(measure(name) for name in PROBES), tmp_path)
     for is_terminal in (True, False):
-        console = Console(file=io.StringIO(), width=80, force_terminal=is_terminal, no_color=True, highlight=False)
+        console = Console(
+            file=io.StringIO(), width=80, force_terminal=is_terminal, no_color=True, highlight=False
+        )
         for section in shown.sections():
             print_tables(console, [replace(table, notes=()) for table in section.tables])
         printed = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())
         assert max(map(len, printed.splitlines())) <= (80 if is_terminal else 96)
-        summaries = [table for section in shown.sections() for table in section.tables if table.headings[0] == "Summary"]
+        summaries = [
+            table
+            for section in shown.sections()
+            for table in section.tables
+            if table.headings[0] == "Summary"
+        ]
         assert printed.count("Summary  ") == len(summaries), "no table is divided"
         assert printed.count("What is compared") == 1
 
@@ -250,7 +330,10 @@ def test_a_probe_states_its_first_summary_and_few_documents_have_no_interval():
         positions = ("a", "b")
         summaries = {"biggest_value": Summary("Biggest", lambda values: values.max(axis=-1))}  # noqa: RUF012
 
-    nine, ten = (ProbeSums.from_means(("a", "b"), [f"d{at}" for at in range(n)], np.array([[0.25, 0.5]] * n)) for n in (9, 10))
+    nine, ten = (
+        ProbeSums.from_means(("a", "b"), [f"d{at}" for at in range(n)], np.array([[0.25, 0.5]] * n))
+        for n in (9, 10)
+    )
     assert Plain().describe(ten) == "Plain: biggest 0.500 [0.500, 0.500]"
     assert Plain().describe(nine) == "Plain: biggest 0.500"
 

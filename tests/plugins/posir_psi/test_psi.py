@@ -41,7 +41,11 @@ def test_psi_is_the_share_lost_from_best_to_worst_of_the_non_empty_bins(scores):
         assert math.isnan(value)
 
 
-@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=20), st.floats(0.1, 10), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.floats(0.01, 1), min_size=1, max_size=20),
+    st.floats(0.1, 10),
+    st.randoms(use_true_random=False),
+)
 def test_psi_depends_neither_on_scale_nor_on_order(scores, factor, random):
     shuffled = [score * factor for score in scores]
     random.shuffle(shuffled)
@@ -55,14 +59,29 @@ def test_psi_of_many_rows_is_the_psi_of_each():
 
 def compute(ranks):
     values = ResultValues(ranks)
-    by_group = {group.name: {score.key: score.compute(group) for score in SCORES} for group in values.groups()}
-    return by_group, [{score.key: score.compute(group) for score in SCORES if score.by_position} for group in values.bins()]
+    by_group = {
+        group.name: {score.key: score.compute(group) for score in SCORES}
+        for group in values.groups()
+    }
+    return by_group, [
+        {score.key: score.compute(group) for score in SCORES if score.by_position}
+        for group in values.bins()
+    ]
 
 
 def test_scores_of_groups_and_bins_with_none_for_what_is_undefined():
-    columns = np.array([(0, 100, 1_000, 100), (0, 100, 1_000, 400), (900, 1_000, 1_000, 500), (500, 500, 1_000, 600)]).T
+    columns = np.array(
+        [
+            (0, 100, 1_000, 100),
+            (0, 100, 1_000, 400),
+            (900, 1_000, 1_000, 500),
+            (500, 500, 1_000, 600),
+        ]
+    ).T
     evidence = Evidence(["a", "b", "c", "d"], ["x"] * 4, *columns)
-    groups, bins = compute(DocumentRanks.from_ranks(RelativePositions(), evidence, np.array([1, 0, 3, 0])))
+    groups, bins = compute(
+        DocumentRanks.from_ranks(RelativePositions(), evidence, np.array([1, 0, 3, 0]))
+    )
     assert groups == {
         "all": {"queries": 4, "psi_as_published": 1.0},
         "q1": {"queries": 3, "psi_as_published": 0.0},

@@ -1,4 +1,6 @@
-"""The published scores: read as the papers give them, and derived numbers recomputed against what the papers print."""
+"""The published scores: read as the papers give them, and derived numbers recomputed against what
+the papers print.
+"""
 
 import csv
 import hashlib
@@ -58,14 +60,25 @@ def table(name):
 
 
 def values(task):
-    return {(row.model, row.length): (row.ndcg_at_10, row.psi_as_published) for row in published_rows(task)}
+    return {
+        (row.model, row.length): (row.ndcg_at_10, row.psi_as_published)
+        for row in published_rows(task)
+    }
 
 
 @pytest.mark.parametrize(("name", "sha256"), SHA256.items())
 def test_a_published_file_is_unchanged_and_the_folder_names_its_source(name, sha256):
     assert hashlib.sha256((DATA / name).read_bytes()).hexdigest() == sha256
-    (line,) = (line for line in (DATA / "README.md").read_text().splitlines() if line.startswith(f"| `{name}`"))
-    papers = {"posq.csv": "2505.13950", "myopic_trap.csv": "2505.13950", "training.csv": "2605.26578"}
+    (line,) = (
+        line
+        for line in (DATA / "README.md").read_text().splitlines()
+        if line.startswith(f"| `{name}`")
+    )
+    papers = {
+        "posq.csv": "2505.13950",
+        "myopic_trap.csv": "2505.13950",
+        "training.csv": "2605.26578",
+    }
     assert papers.get(name, "2601.08363") in line
 
 
@@ -73,19 +86,27 @@ def test_every_published_score_is_read():
     names = {language.code.split("-")[0]: language.name for language in LANGUAGES}
     expected = {}
     for row in table("posir.csv").itertuples():
-        task = "-".join(["PosIR", *dict.fromkeys([names[row.query_language], names[row.corpus_language]])])
+        task = "-".join(
+            ["PosIR", *dict.fromkeys([names[row.query_language], names[row.corpus_language]])]
+        )
         expected.setdefault(task, {})[row.model, row.length_bucket] = (row.ndcg_at_10, row.psi)
     tasks = {task for task in published_tasks() if task.startswith("PosIR-")}
     assert {task: values(task) for task in tasks} == expected
     posq = table("posq.csv")
     systems = [system for system in read_posq_systems() if "Raw" not in system.task]
-    assert [mean for system in systems for mean in system.buckets.values()] == posq.ndcg_at_10.dropna().tolist()
+    assert [
+        mean for system in systems for mean in system.buckets.values()
+    ] == posq.ndcg_at_10.dropna().tolist()
     assert [system.psi for system in systems] == posq.psi.dropna().tolist()
     assert len({system.model for system in systems}) == 20
 
 
 def test_position_buckets_are_those_of_the_schemes_and_published_psi_is_ours_of_them():
-    schemes = {"SQuAD-PosQ": AbsolutePositions(), "FineWeb-PosQ": LabeledPositions(), "FineWeb-PosQ-Raw": LabeledPositions()}
+    schemes = {
+        "SQuAD-PosQ": AbsolutePositions(),
+        "FineWeb-PosQ": LabeledPositions(),
+        "FineWeb-PosQ-Raw": LabeledPositions(),
+    }
     for system in read_posq_systems():
         axes = schemes[system.task.removesuffix("-Tiny")].axes
         assert tuple(system.buckets) == axes.positions
@@ -101,7 +122,11 @@ def test_tasks_have_the_names_of_tasks_and_benchmarks():
     raw = {"FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny"}
     assert set(tasks) - {task.metadata.name for task in builtin_task_classes()} <= raw
     posir = {f"PosIR-{language.name}" for language in LANGUAGES}
-    posir |= {f"PosIR-{language.name}-English" for language in LANGUAGES if language.cross_lingual_in_paper}
+    posir |= {
+        f"PosIR-{language.name}-English"
+        for language in LANGUAGES
+        if language.cross_lingual_in_paper
+    }
     assert sorted(tasks) == sorted(posir | set(BUCKET_QUERIES))
 
 
@@ -122,17 +147,31 @@ def test_rerankers_and_late_interaction_models_are_listed_under_the_samples_on_w
 
 
 def test_the_myopic_trap_is_shown_on_the_first_release_of_fineweb_posq():
-    rows = {row.model: row for task in ("FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny") for row in published_rows(task)}
+    rows = {
+        row.model: row
+        for task in ("FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny")
+        for row in published_rows(task)
+    }
     assert len(rows) == 12
     # Table 1: 92.65, 90.63, 87.96; the paper prints no PSI.
     assert rows["voyage-3-large"].psi_as_published == pytest.approx(1 - 87.96 / 92.65)
-    assert (rows["voyage-3-large"].queries, rows["colbertv2.0"].task) == (265_865, "FineWeb-PosQ-Raw-Tiny")
+    assert (rows["voyage-3-large"].queries, rows["colbertv2.0"].task) == (
+        265_865,
+        "FineWeb-PosQ-Raw-Tiny",
+    )
     assert all("Myopic Trap" in row.source for row in rows.values())
 
 
 def test_notable_bias_is_marked_as_in_the_paper():
-    marked = {row.model for task in published_tasks() for row in published_rows(task) if row.notable_bias}
-    unmarked = {row.model for task in published_tasks() for row in published_rows(task) if row.notable_bias is False}
+    marked = {
+        row.model for task in published_tasks() for row in published_rows(task) if row.notable_bias
+    }
+    unmarked = {
+        row.model
+        for task in published_tasks()
+        for row in published_rows(task)
+        if row.notable_bias is False
+    }
     systems = table("posq.csv").groupby("architecture").model.unique()
     # The paper also marks colbertv2.0, which has no result on FineWeb-PosQ.
     assert marked == {*systems["dense"], *systems["late-interaction"]} - {"colbertv2.0"}
@@ -143,27 +182,44 @@ def test_notable_bias_is_marked_as_in_the_paper():
 
 
 def test_reductions_of_psi_are_those_that_the_paper_prints():
-    reductions = {(score.data, score.model): 100 * score.value for score in psi_reductions(read_training_scores())}
+    reductions = {
+        (score.data, score.model): 100 * score.value
+        for score in psi_reductions(read_training_scores())
+    }
     squad = [round(value) for (data, _), value in reductions.items() if data == "SQuAD-PosQ"]
     # The largest, 1 - 0.080 / 0.592, is 86.5 from the rounded PSI; the paper prints 87.
     assert (min(squad), max(squad), len(squad)) == (57, 86, 8)
-    posir = {model: round(value, 1) for (data, model), value in reductions.items() if data.startswith("PosIR")}
+    posir = {
+        model: round(value, 1)
+        for (data, model), value in reductions.items()
+        if data.startswith("PosIR")
+    }
     assert posir == {"ModernBERT-base": 73.5, "ModernBERT-large": 75.4, "Qwen3-0.6B": 55.8}
 
 
 def test_scores_after_training_agree_with_the_papers_sentences():
     scores = pd.DataFrame([vars(score) for score in read_training_scores()])
-    wide = scores[scores.measure == "ndcg_at_10"].pivot(index=["data", "model"], columns="training", values="value")
+    wide = scores[scores.measure == "ndcg_at_10"].pivot(
+        index=["data", "model"], columns="training", values="value"
+    )
     best = wide.drop(columns="uniform").max(axis=1)
     squad = (wide.uniform - best).loc["SQuAD-PosQ"]
-    # 'The highest mean nDCG@10 for five of the eight models', the other three 0.004 to 0.007 behind (Section 5).
+    # 'The highest mean nDCG@10 for five of the eight models', the other three 0.004 to 0.007 behind
+    # (Section 5).
     assert sorted(-squad[squad < 0].round(3)) == [0.004, 0.004, 0.007]
     assert (wide.uniform > best).loc[["FineWeb-PosQ", "PosIR, 4 English domains"]].all()
     beir = wide.xs("mean of 8 models", level="model")
-    assert (beir.begin - beir.uniform).loc[["FEVER", "HotpotQA"]].round(3).tolist() == [0.134, 0.054]
+    assert (beir.begin - beir.uniform).loc[["FEVER", "HotpotQA"]].round(3).tolist() == [
+        0.134,
+        0.054,
+    ]
     four = beir.drop("mean of 4 BEIR datasets").mean()
-    assert four.to_numpy() == pytest.approx(beir.loc["mean of 4 BEIR datasets", four.index].to_numpy(), abs=0.001)
-    cosines = scores[scores.model == "bge-small-en-v1.5"].pivot(index=["data", "measure"], columns="training", values="value")
+    assert four.to_numpy() == pytest.approx(
+        beir.loc["mean of 4 BEIR datasets", four.index].to_numpy(), abs=0.001
+    )
+    cosines = scores[scores.model == "bge-small-en-v1.5"].pivot(
+        index=["data", "measure"], columns="training", values="value"
+    )
     gains = (100 * (cosines.PADS - cosines.none)).round(1)
     # Table 4 calls these points 'percent improvement'.
     assert gains["its training datasets"].tolist() == [6.1, 1.0, 1.4]
@@ -174,34 +230,54 @@ def test_scores_after_training_agree_with_the_papers_sentences():
 
 
 def test_curves_agree_with_the_published_means_and_psi_within_the_stated_errors():
-    printed = {(row.task, row.model, row.length): row for task in published_tasks() for row in published_rows(task)}
+    printed = {
+        (row.task, row.model, row.length): row
+        for task in published_tasks()
+        for row in published_rows(task)
+    }
     curves = {key: curve for key, curve in read_curves().items() if curve.task not in AVERAGES}
     assert len(curves) == 506
     for key, curve in curves.items():
         assert len(curve.ndcg_at_10) == 20
-        assert np.mean(curve.ndcg_at_10) - printed[key].ndcg_at_10 == pytest.approx(curve.mean_error, abs=1e-4)
-        assert float(compute_psi(curve.ndcg_at_10)) - printed[key].psi_as_published == pytest.approx(curve.psi_error, abs=1e-3)
+        assert np.mean(curve.ndcg_at_10) - printed[key].ndcg_at_10 == pytest.approx(
+            curve.mean_error, abs=1e-4
+        )
+        assert float(compute_psi(curve.ndcg_at_10)) - printed[
+            key
+        ].psi_as_published == pytest.approx(curve.psi_error, abs=1e-3)
         assert abs(curve.mean_error) <= 0.0005
         assert abs(curve.psi_error) <= 0.01
 
 
 def test_start_to_end_of_a_curve_is_its_first_seven_bins_minus_its_last_seven():
-    curves = {curve.model: curve for curve in published_curves("PosIR-English") if curve.length == "Q4"}
+    curves = {
+        curve.model: curve for curve in published_curves("PosIR-English") if curve.length == "Q4"
+    }
     for curve in curves.values():
         expected = np.mean(curve.ndcg_at_10[:7]) - np.mean(curve.ndcg_at_10[-7:])
         assert curve.start_to_end_unweighted == pytest.approx(expected)
-        thirds = [np.mean(curve.ndcg_at_10[part]) for part in (slice(7), slice(7, 13), slice(13, 20))]
+        thirds = [
+            np.mean(curve.ndcg_at_10[part]) for part in (slice(7), slice(7, 13), slice(13, 20))
+        ]
         assert curve.thirds == pytest.approx(thirds)
     assert round(100 * curves["NV-Embed-v2"].start_to_end_unweighted, 1) == -31.9
-    assert "inf-retriever-v1-1.5b" not in curves, "its curve could not be read within the stated error"
+    assert "inf-retriever-v1-1.5b" not in curves, (
+        "its curve could not be read within the stated error"
+    )
 
 
 def test_an_average_curve_is_the_mean_over_the_tasks_that_have_one():
     average = read_curves()["PosIR", "NV-Embed-v2", "Q4"]
     monolingual = [f"PosIR-{language.name}" for language in LANGUAGES]
-    curves = [curve for key, curve in read_curves().items() if key[0] in monolingual and key[1:] == ("NV-Embed-v2", "Q4")]
+    curves = [
+        curve
+        for key, curve in read_curves().items()
+        if key[0] in monolingual and key[1:] == ("NV-Embed-v2", "Q4")
+    ]
     assert average.tasks == len(curves) == 5
-    assert average.ndcg_at_10 == pytest.approx(np.mean([curve.ndcg_at_10 for curve in curves], axis=0))
+    assert average.ndcg_at_10 == pytest.approx(
+        np.mean([curve.ndcg_at_10 for curve in curves], axis=0)
+    )
     assert average.psi_error == pytest.approx(np.mean([curve.psi_error for curve in curves]))
     assert published_curves("SQuAD-PosQ") == []
 
@@ -228,7 +304,9 @@ def test_average_of_the_ten_languages_is_table_2_as_printed():
         assert computed == pytest.approx(printed, abs=0.005 + 1e-9)
 
 
-@pytest.mark.parametrize(("task", "pairs", "cross_lingual"), [("PosIR", 10, False), ("PosIR(cross-lingual)", 8, True)])
+@pytest.mark.parametrize(
+    ("task", "pairs", "cross_lingual"), [("PosIR", 10, False), ("PosIR(cross-lingual)", 8, True)]
+)
 def test_averages_are_those_of_pandas(task, pairs, cross_lingual):
     posir = table("posir.csv")
     part = posir[(posir.query_language != posir.corpus_language) == cross_lingual]
@@ -251,16 +329,29 @@ def test_overall_score_of_posq_is_that_of_all_its_queries():
 
 
 def test_numbers_of_queries_are_those_of_the_papers():
-    assert [sum(BUCKET_QUERIES[name]) for name in ("FineWeb-PosQ", "SQuAD-PosQ")] == [25_775, 93_401]
-    result = {name: str(find_query_count(name)) for name in ("PosIR", "PosIR-English", "PosIR-German", "SQuAD-PosQ")}
-    assert result == {"PosIR": "421,708", "PosIR-English": "42,015", "PosIR-German": "about 42,170", "SQuAD-PosQ": "92,749"}
+    assert [sum(BUCKET_QUERIES[name]) for name in ("FineWeb-PosQ", "SQuAD-PosQ")] == [
+        25_775,
+        93_401,
+    ]
+    result = {
+        name: str(find_query_count(name))
+        for name in ("PosIR", "PosIR-English", "PosIR-German", "SQuAD-PosQ")
+    }
+    assert result == {
+        "PosIR": "421,708",
+        "PosIR-English": "42,015",
+        "PosIR-German": "about 42,170",
+        "SQuAD-PosQ": "92,749",
+    }
     assert {row.queries for row in published_rows("PosIR-English") if row.length != "all"} == {None}
 
 
 def shuffled_psi(gains, queries, draws=400):
     rng = np.random.default_rng(3)
     edges = np.cumsum([0, *queries])[:-1]
-    means = np.array([np.add.reduceat(rng.permutation(gains), edges) for _ in range(draws)]) / np.asarray(queries)
+    means = np.array(
+        [np.add.reduceat(rng.permutation(gains), edges) for _ in range(draws)]
+    ) / np.asarray(queries)
     return 1 - means.min(axis=1) / means.max(axis=1)
 
 
@@ -268,7 +359,9 @@ def shuffled_psi(gains, queries, draws=400):
 @pytest.mark.parametrize("ranks", [[0.9, 0.04, 0.02, 0.01], [0.2, 0.1, 0.1, 0.1, 0.05]])
 def test_null_psi_of_ranks_is_below_the_bound(queries, ranks):
     rng = np.random.default_rng(5)
-    gains = rng.choice(np.append(NDCG_AT_10[: len(ranks)], 0), sum(queries), p=[*ranks, 1 - sum(ranks)])
+    gains = rng.choice(
+        np.append(NDCG_AT_10[: len(ranks)], 0), sum(queries), p=[*ranks, 1 - sum(ranks)]
+    )
     null, bound = shuffled_psi(gains, queries), bound_null_psi(gains.mean(), queries)
     assert null.mean() < bound[0]
     assert np.quantile(null, 0.95) < bound[1]
@@ -277,21 +370,34 @@ def test_null_psi_of_ranks_is_below_the_bound(queries, ranks):
 def test_null_psi_of_scores_of_0_and_1_reaches_the_bound():
     queries = (2_000, 900, 1_100)
     gains = np.arange(sum(queries)) % 5 > 0
-    null, bound = shuffled_psi(gains.astype(float), queries, draws=2_000), bound_null_psi(gains.mean(), queries)
+    null, bound = (
+        shuffled_psi(gains.astype(float), queries, draws=2_000),
+        bound_null_psi(gains.mean(), queries),
+    )
     assert null.mean() == pytest.approx(bound[0], rel=0.05)
     assert np.quantile(null, 0.95) == pytest.approx(bound[1], rel=0.1)
 
 
 def test_bias_is_significant_on_the_full_datasets_and_hardly_on_the_samples():
-    bounded = {name for name in published_tasks() for row in published_rows(name) if row.psi_chance_mean_at_most is not None}
+    bounded = {
+        name
+        for name in published_tasks()
+        for row in published_rows(name)
+        if row.psi_chance_mean_at_most is not None
+    }
     assert bounded == set(BUCKET_QUERIES), "only where the queries of each bucket are known"
     rows = {
-        task: [row.psi_as_published > row.psi_chance_p95_at_most + 0.002 for row in published_rows(task)] for task in bounded
+        task: [
+            row.psi_as_published > row.psi_chance_p95_at_most + 0.002
+            for row in published_rows(task)
+        ]
+        for task in bounded
     }
     assert rows == {
         "SQuAD-PosQ": [True] * 11,
         "FineWeb-PosQ": [True] * 11,
-        # Rerankers, then late-interaction models, of which bge-m3-colbert is at its bound on SQuAD-PosQ-Tiny.
+        # Rerankers, then late-interaction models, of which bge-m3-colbert is at its bound on
+        # SQuAD-PosQ-Tiny.
         "SQuAD-PosQ-Tiny": [False] * 6 + [True, True, False],
         "FineWeb-PosQ-Tiny": [False] * 6 + [True] * 2,
         "FineWeb-PosQ-Raw": [True] * 7,
@@ -309,7 +415,13 @@ def test_coefficients_and_p_values_are_the_papers_which_cuts_p_to_a_digit():
         assert (round(item.rho, 2), item.models) == (rho, 10)
         assert printed <= item.p_value < printed + (0.1 if printed >= 0.1 else 0.01)
         assert (item.printed_rho, item.printed_p_value) == (rho, printed)
-    expected = table("mmteb.csv").drop(columns="model").rank().corr()["mmteb_retrieval"].drop("mmteb_retrieval")
+    expected = (
+        table("mmteb.csv")
+        .drop(columns="model")
+        .rank()
+        .corr()["mmteb_retrieval"]
+        .drop("mmteb_retrieval")
+    )
     assert [item.rho for item in items] == pytest.approx(expected.tolist(), abs=1e-12)
 
 
@@ -317,7 +429,9 @@ def test_coefficients_and_p_values_are_the_papers_which_cuts_p_to_a_digit():
 
 
 def published(*options):
-    result = CliRunner().invoke(build_app(), ["published", *options], env={"COLUMNS": "140"}, catch_exceptions=False)
+    result = CliRunner().invoke(
+        build_app(), ["published", *options], env={"COLUMNS": "140"}, catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -328,8 +442,18 @@ def test_table_names_the_source_of_published_results():
     assert "FineWeb-PosQ · published, Zeng et al. 2025 (arXiv 2505.13950)" in text
     assert "without intervals" in " ".join(text.split())
     (line,) = (line.split() for line in text.splitlines() if line.startswith("NV-Embed-v2 "))
-    row = next(row for row in published_rows("PosIR-English") if row.model == "NV-Embed-v2" and row.length == "all")
-    assert line == ["NV-Embed-v2", "all", "42,015", f"{row.ndcg_at_10 * 100:.1f}", f"{row.psi_as_published:.3f}"]
+    row = next(
+        row
+        for row in published_rows("PosIR-English")
+        if row.model == "NV-Embed-v2" and row.length == "all"
+    )
+    assert line == [
+        "NV-Embed-v2",
+        "all",
+        "42,015",
+        f"{row.ndcg_at_10 * 100:.1f}",
+        f"{row.psi_as_published:.3f}",
+    ]
 
 
 def test_csv_and_json_hold_the_unrounded_rows_of_every_task():
@@ -337,17 +461,26 @@ def test_csv_and_json_hold_the_unrounded_rows_of_every_task():
     from_json = json.loads(published("--format", "json", "--lengths"))
     from_csv = list(csv.DictReader(io.StringIO(published("--format", "csv", "--lengths"))))
     assert [PublishedRow(**row) for row in from_json] == rows
-    assert [(row["model"], row["task"], row["length"], float(row["psi_as_published"])) for row in from_csv] == [
-        (row.model, row.task, row.length, row.psi_as_published) for row in rows
-    ]
+    assert [
+        (row["model"], row["task"], row["length"], float(row["psi_as_published"]))
+        for row in from_csv
+    ] == [(row.model, row.task, row.length, row.psi_as_published) for row in rows]
 
 
 def test_bins_are_the_papers_with_the_queries_of_the_data():
     rows = json.loads(published("--bins", "--format", "json", "-t", "FineWeb-PosQ"))
-    bm25 = [(row["position"], row["queries"], row["ndcg_at_10"]) for row in rows if row["model"] == "BM25"]
+    bm25 = [
+        (row["position"], row["queries"], row["ndcg_at_10"])
+        for row in rows
+        if row["model"] == "BM25"
+    ]
     assert bm25 == [("beginning", 8_467, 0.8940), ("middle", 8_213, 0.9080), ("end", 9_095, 0.8836)]
     myopic_trap = table("myopic_trap.csv").query("task == 'FineWeb-PosQ-Raw'")
-    posq = [row for row in json.loads(published("--bins", "--format", "json")) if not row["task"].startswith("PosIR")]
+    posq = [
+        row
+        for row in json.loads(published("--bins", "--format", "json"))
+        if not row["task"].startswith("PosIR")
+    ]
     assert len(posq) == table("posq.csv").ndcg_at_10.count() + len(myopic_trap)
     assert "beginning" in published("--bins", "-t", "FineWeb-PosQ")
 
@@ -355,7 +488,9 @@ def test_bins_are_the_papers_with_the_queries_of_the_data():
 def test_training_shows_every_score_and_the_reductions_of_psi():
     rows = json.loads(published("--training", "--format", "json"))
     assert len(rows) == len(table("training.csv")) + 14
-    assert {row["source"].split(",")[0] for row in rows if row["measure"] == PSI_REDUCTION} == {"computed from published"}
+    assert {row["source"].split(",")[0] for row in rows if row["measure"] == PSI_REDUCTION} == {
+        "computed from published"
+    }
     text = published("--training")
     assert re.search(r"Qwen3-0\.6B +PSI +0\.395 +0\.283 +0\.409 +0\.068 +83\.4", text)
     assert re.search(r"bge-small-en-v1\.5 +cosine, beginning +0\.923 +0\.984", text)
@@ -365,7 +500,11 @@ def test_training_shows_every_score_and_the_reductions_of_psi():
 def test_every_view_explains_itself_if_asked_to(view):
     *brief, hint = published(view).splitlines()
     complete = published(view, "--explain").splitlines()
-    assert ("--explain" in hint, complete[: len(brief)], len(complete) > len(brief)) == (True, brief, True)
+    assert ("--explain" in hint, complete[: len(brief)], len(complete) > len(brief)) == (
+        True,
+        brief,
+        True,
+    )
 
 
 def test_findings_are_those_of_the_tables():
@@ -373,7 +512,9 @@ def test_findings_are_those_of_the_tables():
     part = table("posq.csv").query("task == 'FineWeb-PosQ' and architecture in ('sparse', 'dense')")
     rows = part.pivot_table(index="model", columns="bucket", values="ndcg_at_10")
     lost = (rows["beginning"] - rows["end"]).sort_values()
-    assert f"{(lost > 0).sum()} of {len(lost)} models find evidence at the beginning better" in curves
+    assert (
+        f"{(lost > 0).sum()} of {len(lost)} models find evidence at the beginning better" in curves
+    )
     assert f"{lost.index[-1]} most" in curves
     part = table("training.csv").query("measure == 'psi'")
     training = part.pivot_table(index=["data", "model"], columns="training", values="value")
@@ -385,7 +526,9 @@ def test_findings_are_those_of_the_tables():
 def test_mmteb_shows_computed_and_printed_coefficients():
     finding, *printed = published("--mmteb").splitlines()
     assert "Spearman 0.73 in Q1, 0.39 in Q4; over 10 models" in " ".join([finding, *printed])
-    lines = {line.split()[0]: line.split()[1:] for line in printed if line.partition(" ")[0] in LENGTHS}
+    lines = {
+        line.split()[0]: line.split()[1:] for line in printed if line.partition(" ")[0] in LENGTHS
+    }
     assert lines["Q1"] == ["10", "0.73", "0.016", "0.73", "0.01"]
     assert lines.keys() == set(LENGTHS)
 

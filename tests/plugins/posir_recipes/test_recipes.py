@@ -57,7 +57,9 @@ def expand_all(recipe: Recipe, *, scaled: bool) -> list[Call]:
     """Return the calls of a recipe in order; those of lines that several items have once."""
     lines = {line: item for item in reversed(recipe.items) for line in item.commands}
     kept = [
-        item.model_copy(update={"commands": tuple(line for line in item.commands if lines[line] is item)})
+        item.model_copy(
+            update={"commands": tuple(line for line in item.commands if lines[line] is item)}
+        )
         for item in recipe.items
     ]
     return [call for item in kept for call in recipe.expand(item, scaled=scaled)]
@@ -69,18 +71,28 @@ RANGE = re.compile(r"(Table|Figure)s (\d+) (?:to|and) (\d+)")
 def expand_name(item: str) -> list[str]:
     """Return the tables or figures of an item: `Tables 13 to 43` are 31."""
     match = RANGE.fullmatch(item)
-    return [f"{match[1]} {number}" for number in range(int(match[2]), int(match[3]) + 1)] if match else [item]
+    return (
+        [f"{match[1]} {number}" for number in range(int(match[2]), int(match[3]) + 1)]
+        if match
+        else [item]
+    )
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_a_recipe_lists_every_table_and_figure_of_its_paper_and_its_page_is_made_from_it(paper: str):
+def test_a_recipe_lists_every_table_and_figure_of_its_paper_and_its_page_is_made_from_it(
+    paper: str,
+):
     recipe, page = read_recipe(paper), PAGES / f"{paper}.md"
     listed = [name for item in recipe.items for name in expand_name(item.item)]
     assert len(listed) == len(set(listed))
     assert {name for names in CONTENT[paper] for name in expand_name(names)} <= set(listed)
     assert all(item.needs if item.commands else item.missing for item in recipe.items)
-    assert {name for item in recipe.items for line in item.commands for name in VARIABLE.findall(line)} == set(recipe.variables)
-    assert page.read_text() == to_page(paper, recipe) + "\n", f"posir recipe {paper} --format markdown > {page}"
+    assert {
+        name for item in recipe.items for line in item.commands for name in VARIABLE.findall(line)
+    } == set(recipe.variables)
+    assert page.read_text() == to_page(paper, recipe) + "\n", (
+        f"posir recipe {paper} --format markdown > {page}"
+    )
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -90,9 +102,13 @@ def test_every_command_of_a_recipe_and_its_settings_are_valid(paper: str):
     for scaled in (False, True):
         commands = [command.arguments for command in expand_all(read_recipe(paper), scaled=scaled)]
         words = {word for arguments in commands for word in arguments}
-        assert {word for word in words if re.fullmatch(r"[a-z0-9-]+\.(yaml|csv|txt)", word)} == files.keys()
+        assert {
+            word for word in words if re.fullmatch(r"[a-z0-9-]+\.(yaml|csv|txt)", word)
+        } == files.keys()
     for _, *arguments in commands:
-        chosen = (known for prefix, known in SETTINGS.items() if tuple(arguments[: len(prefix)]) == prefix)
+        chosen = (
+            known for prefix, known in SETTINGS.items() if tuple(arguments[: len(prefix)]) == prefix
+        )
         kind, given = next(chosen, (None, []))
         for file in files.keys() & {*arguments} if kind else ():
             load_settings(kind, files[file], given)
@@ -102,12 +118,16 @@ def test_the_calls_of_all_recipes_are_checked_and_a_wrong_one_is_named():
     assert posir.recipe("posq", item="Table 2", check=True).exit_status == 0
     recipe = read_recipe("posq")
     wrong = "for model in a b; do KEY=1 posir report $model --no-such-option; done"
-    item = recipe.items[0].model_copy(update={"commands": (wrong, "# in another environment", "mteb run --modle x")})
+    item = recipe.items[0].model_copy(
+        update={"commands": (wrong, "# in another environment", "mteb run --modle x")}
+    )
     checked = check_recipes({"posq": recipe.model_copy(update={"items": (item,)})})
     assert (checked.title, checked.exit_status) == ("3 calls checked: 3 problems", 1)
     assert [row["call"] for row in checked.records()] == [
-        "KEY=1 posir report a --no-such-option", "KEY=1 posir report b --no-such-option", "mteb run --modle x",
-    ]  # fmt: skip
+        "KEY=1 posir report a --no-such-option",
+        "KEY=1 posir report b --no-such-option",
+        "mteb run --modle x",
+    ]
     assert "No such option" in checked.records()[0]["problem"]
     assert "--modle" in checked.records()[2]["problem"]
     assert check_call(("posir", "recipe", "--help")) is None
@@ -120,7 +140,12 @@ def test_an_item_says_what_its_commands_need():
     with pytest.raises(ValueError, match="`runs` is stated of an item with commands"):
         RecipeItem(item="Table 1", shows="Numbers.", commands=("posir tasks",))
     with pytest.raises(ValueError, match="`missing` must say what is not released"):
-        RecipeItem(item="Table 1", shows="Numbers.", commands=("posir tasks",), runs="with what is not released")
+        RecipeItem(
+            item="Table 1",
+            shows="Numbers.",
+            commands=("posir tasks",),
+            runs="with what is not released",
+        )
 
 
 def test_an_item_is_selected_with_the_variables_that_it_uses():
@@ -150,7 +175,9 @@ def test_settings_files_are_copied_and_never_overwrite_others(tmp_path: Path):
 
 @pytest.fixture(scope="session")
 def paper_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder for POSIR_DATA: PosIR-Mini in the layouts of SQuAD 2.0 and FineWeb-PosQ, and parallel data."""
+    """Return a folder for POSIR_DATA: PosIR-Mini in the layouts of SQuAD 2.0 and FineWeb-PosQ, and
+    parallel data.
+    """
     folder = tmp_path_factory.mktemp("paper-data")
     documents = list(read_documents())
     for name in ("squad_v2", "FineWeb-PosQ", "FineWeb-PosQ_raw"):
@@ -188,13 +215,20 @@ def run_recipe(commands: list[Call], paper: str, folder: Path, **environment: st
     for file in list_settings_files(paper):
         (folder / file.name).write_bytes(file.read_bytes())
     for command in commands:
-        arguments = [argument.replace("all-MiniLM-L6-v2", "./tiny") for argument in command.arguments]
-        done = run(*arguments, **{"POSIR_CACHE": str(folder / "cache"), **environment, **command.environment})
+        arguments = [
+            argument.replace("all-MiniLM-L6-v2", "./tiny") for argument in command.arguments
+        ]
+        done = run(
+            *arguments,
+            **{"POSIR_CACHE": str(folder / "cache"), **environment, **command.environment},
+        )
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
 
 
 @pytest.mark.slow
-def test_the_commands_of_an_item_run_scaled_down(paper_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_commands_of_an_item_run_scaled_down(
+    paper_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     commands = expand_all(select_item(read_recipe("posq"), "Figure 3"), scaled=True)
     assert len(commands) == 2
@@ -204,11 +238,22 @@ def test_the_commands_of_an_item_run_scaled_down(paper_data: Path, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_all_commands_run_scaled_down(
-    paper: str, paper_data: Path, language_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paper: str,
+    paper_data: Path,
+    language_model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", language_model)
     monkeypatch.setenv("POSIR_DATA", str(paper_data))
     write_tiny_model(tmp_path / "tiny")
     commands = expand_all(read_recipe(paper), scaled=True)
-    run_recipe(commands, paper, tmp_path, POSIR_DATA=str(paper_data), OPENAI_BASE_URL=language_model, OPENAI_API_KEY="none")
+    run_recipe(
+        commands,
+        paper,
+        tmp_path,
+        POSIR_DATA=str(paper_data),
+        OPENAI_BASE_URL=language_model,
+        OPENAI_API_KEY="none",
+    )

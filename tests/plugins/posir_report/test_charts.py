@@ -1,4 +1,6 @@
-"""Figures and reports against the queries they are made of, counted with pandas, and against what may go wrong with names."""
+"""Figures and reports against the queries they are made of, counted with pandas, and against what
+may go wrong with names.
+"""
 
 import json
 import re
@@ -35,23 +37,47 @@ from posir_tasks.evidence import Evidence
 from posir_tasks.profile import RANKS, PositionProfile
 from posir_tasks.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.results import read_results
-from posir_tasks.schemes import AbsolutePositions, Axes, LabeledPositions, QueryCells, RelativePositions
+from posir_tasks.schemes import (
+    AbsolutePositions,
+    Axes,
+    LabeledPositions,
+    QueryCells,
+    RelativePositions,
+)
 from posir_tasks.scores import ResultScores, ResultValues
 from tests.support.results import write_result
 from tests.support.simulation import separate_documents
 
-LENGTHS = ["Q1: up to 512 tokens", "Q2: 513 to 1,024 tokens", "Q3: 1,025 to 1,536 tokens", "Q4: over 1,536 tokens"]
+LENGTHS = [
+    "Q1: up to 512 tokens",
+    "Q2: 513 to 1,024 tokens",
+    "Q3: 1,025 to 1,536 tokens",
+    "Q4: over 1,536 tokens",
+]
 HOSTILE = 'org/<script>alert("1")</script> & 100% $x_1$ ^~\\ {#} | [bold] 🤖'
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 
 
 def drawn_queries(seed=3, queries=2600):
-    """Queries with length bucket, position bin and rank; later evidence is found less well, Q3 has none, Q4 few."""
+    """Queries with length bucket, position bin and rank; later evidence is found less well, Q3 has
+    none, Q4 few.
+    """
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({"length": rng.choice([0, 1, 3], queries, p=[0.9, 0.08, 0.02]), "bin": rng.integers(0, 20, queries)})
+    frame = pd.DataFrame(
+        {
+            "length": rng.choice([0, 1, 3], queries, p=[0.9, 0.08, 0.02]),
+            "bin": rng.integers(0, 20, queries),
+        }
+    )
     rank = rng.geometric(0.5 - 0.02 * frame.bin)
     frame["rank"] = np.where(rank > 100, 0, rank)
-    frame["ndcg"] = np.where((frame["rank"] >= 1) & (frame["rank"] <= 10), 1 / np.log2(1 + frame["rank"].clip(lower=1)), 0.0)
+    frame["ndcg"] = np.where(
+        (frame["rank"] >= 1) & (frame["rank"] <= 10),
+        1 / np.log2(1 + frame["rank"].clip(lower=1)),
+        0.0,
+    )
     return frame
 
 
@@ -69,10 +95,14 @@ def raw():
 
 @pytest.fixture(scope="module")
 def folder(raw, tmp_path_factory):
-    """Two models on one PosIR task, one of them with a hostile name, and one model on each PosQ task."""
+    """Two models on one PosIR task, one of them with a hostile name, and one model on each PosQ
+    task.
+    """
     output = tmp_path_factory.mktemp("output")
     write_result(output, {"sports": profile_of(raw, RelativePositions())})
-    write_result(output, {"sports": profile_of(drawn_queries(4), RelativePositions())}, model=HOSTILE)
+    write_result(
+        output, {"sports": profile_of(drawn_queries(4), RelativePositions())}, model=HOSTILE
+    )
     six = raw.assign(length=0, bin=raw.bin % 6)
     write_result(output, {"default": profile_of(six, AbsolutePositions())}, task="SQuAD-PosQ")
     three = raw.assign(length=0, bin=raw.bin % 3)
@@ -87,7 +117,9 @@ def summaries(folder):
 
 @pytest.fixture(scope="module")
 def summary(summaries):
-    (summary,) = (item for item in summaries if (item.model, item.task) == ("org/model", "PosIR-English"))
+    (summary,) = (
+        item for item in summaries if (item.model, item.task) == ("org/model", "PosIR-English")
+    )
     return summary
 
 
@@ -102,7 +134,11 @@ def curves(summary):
 
 
 def figure_of(figures, kind, task="PosIR-English", model=None):
-    (chart,) = (figure.chart for figure in figures if (figure.kind, figure.task, figure.model) == (kind, task, model))
+    (chart,) = (
+        figure.chart
+        for figure in figures
+        if (figure.kind, figure.task, figure.model) == (kind, task, model)
+    )
     return chart
 
 
@@ -113,7 +149,9 @@ def page(summaries, figures):
 
 def data_of(chart):
     """The rows of a chart's marks; the name of a line is a dataset of one row, without queries."""
-    return pd.DataFrame([row for rows in chart.to_dict()["datasets"].values() for row in rows if "queries" in row])
+    return pd.DataFrame(
+        [row for rows in chart.to_dict()["datasets"].values() for row in rows if "queries" in row]
+    )
 
 
 def texts_of(chart):
@@ -124,7 +162,9 @@ def texts_of(chart):
 
 
 def assert_same(values, expected):
-    np.testing.assert_allclose(np.array(values, float), np.array(expected, float), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        np.array(values, float), np.array(expected, float), rtol=0, atol=1e-12
+    )
 
 
 def test_curves_show_the_mean_of_every_cell(raw, curves):
@@ -137,7 +177,9 @@ def test_curves_show_the_mean_of_every_cell(raw, curves):
     assert {True, False} == set(curves.few)
     assert_same(curves.middle, np.tile((np.arange(20) + 0.5) / 20, 4))
     queries = raw.length.value_counts().reindex(range(4), fill_value=0)
-    assert [*curves.panel.unique()] == [f"{words} · {number:,} queries" for words, number in zip(LENGTHS, queries, strict=True)]
+    assert [*curves.panel.unique()] == [
+        f"{words} · {number:,} queries" for words, number in zip(LENGTHS, queries, strict=True)
+    ]
 
 
 def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(curves):
@@ -145,7 +187,9 @@ def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(cur
     filled = curves.ndcg_at_10_low.notna()
     assert filled.sum() > 20
     assert not filled[curves.queries == 0].any()
-    assert ((curves.ndcg_at_10_low <= curves.ndcg_at_10) & (curves.ndcg_at_10 <= curves.ndcg_at_10_high))[filled].all()
+    assert (
+        (curves.ndcg_at_10_low <= curves.ndcg_at_10) & (curves.ndcg_at_10 <= curves.ndcg_at_10_high)
+    )[filled].all()
     unknown = ["ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low", "null_high"]
     assert curves.loc[curves.queries == 0, unknown].isna().all(axis=None)
 
@@ -159,14 +203,17 @@ def test_null_band_is_that_of_shuffled_queries(raw, curves):
     drawn = rng.permuted(np.tile(bucket.ndcg.to_numpy()[order], (1000, 1)), axis=1)
     means = np.add.reduceat(drawn, starts, axis=1) / sizes
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
-    # The band takes the gains as they are, an effect of position included, which permuting removes: it may be wider.
+    # The band takes the gains as they are, an effect of position included, which permuting removes:
+    # it may be wider.
     error = means.std(axis=0)
     assert (np.abs(curves.null_low[:20] - low) < error).all()
     assert (np.abs(curves.null_high[:20] - high) < error).all()
 
 
 def test_heat_map_shows_the_cells_of_the_curves(figures):
-    heat, curves = (data_of(figure_of(figures, kind, model="org/model")) for kind in ("heat-map", "curves"))
+    heat, curves = (
+        data_of(figure_of(figures, kind, model="org/model")) for kind in ("heat-map", "curves")
+    )
     assert heat.length.value_counts().to_dict() == {LENGTHS[0]: 20, LENGTHS[1]: 5, LENGTHS[3]: 5}
     shared = ["length", "position", "queries", "few", "ndcg_at_10"]
     pd.testing.assert_frame_equal(curves[shared], heat[shared])
@@ -182,17 +229,27 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
     second = [cell for cell in cells if cell.length == LENGTHS[1]]
     assert [cell.queries for cell in second] == merged.size().tolist()
     assert_same([cell.ndcg_at_10.value for cell in second], merged.mean())
-    assert all(cell.ndcg_at_10.low <= cell.ndcg_at_10.value <= cell.ndcg_at_10.high for cell in second)
+    assert all(
+        cell.ndcg_at_10.low <= cell.ndcg_at_10.value <= cell.ndcg_at_10.high for cell in second
+    )
     assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
     chart = figure_of(figures, "curves", model="org/model")
     assert "Five parts of a document" in texts_of(chart)
     assert LENGTHS[2] not in json.dumps(chart.to_dict()["datasets"])
-    few = replace(summary, values=ResultValues(separate_documents(profile_of(raw[raw.length == 1], RelativePositions()))))
+    few = replace(
+        summary,
+        values=ResultValues(
+            separate_documents(profile_of(raw[raw.length == 1], RelativePositions()))
+        ),
+    )
     assert [len(cells) for cells in pool_curve_cells([few, few])] == [5, 5]
 
 
-@pytest.mark.parametrize(("task", "bins", "title"), [("SQuAD-PosQ", 6, "First character"), ("FineWeb-PosQ", 3, "Part of the")])
+@pytest.mark.parametrize(
+    ("task", "bins", "title"),
+    [("SQuAD-PosQ", 6, "First character"), ("FineWeb-PosQ", 3, "Part of the")],
+)
 def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, figures, task, bins, title):
     (summary,) = (item for item in summaries if item.task == task)
     means, names = raw.groupby(raw.bin % bins).ndcg.mean(), list(summary.profile.positions)
@@ -218,8 +275,15 @@ def test_without_any_plugin_the_curves_remain(summary):
 
 
 def test_a_task_without_queries_has_no_figures(summary):
-    nothing = replace(summary.profile, counts=summary.profile.counts * 0, totals=summary.profile.totals * 0)
-    assert build_figures([replace(without_scores(summary), values=ResultValues(separate_documents(nothing)))]) == []
+    nothing = replace(
+        summary.profile, counts=summary.profile.counts * 0, totals=summary.profile.totals * 0
+    )
+    assert (
+        build_figures(
+            [replace(without_scores(summary), values=ResultValues(separate_documents(nothing)))]
+        )
+        == []
+    )
 
 
 @pytest.mark.slow
@@ -229,11 +293,18 @@ def test_every_figure_names_task_revisions_and_queries(figures, raw):
         text = texts_of(figure.chart)
         assert f"{figure.task}, data revision local" in text
         assert "revision rev1" in text
-        assert f"{len(raw):,} queries" in text + json.dumps(figure.chart.to_dict(), ensure_ascii=False)
+        assert f"{len(raw):,} queries" in text + json.dumps(
+            figure.chart.to_dict(), ensure_ascii=False
+        )
 
 
-def test_models_of_one_name_are_labeled_with_their_revision_and_long_names_shortened_unless_they_become_equal(summary):
-    assert model_labels([summary, replace(summary, revision="rev2")]) == ["org/model @ rev1", "org/model @ rev2"]
+def test_models_of_one_name_are_labeled_with_their_revision(
+    summary,
+):
+    assert model_labels([summary, replace(summary, revision="rev2")]) == [
+        "org/model @ rev1",
+        "org/model @ rev2",
+    ]
     assert model_labels([summary, summary]) == ["org/model"] * 2
     names = ["a" * 60 + middle + "b" * 60 for middle in ("x", "y")]
     assert model_labels([replace(summary, model=name) for name in names]) == names
@@ -245,15 +316,22 @@ def test_shortened_names_keep_both_ends(name, width):
     short = shorten_middle(name, width)
     assert len(short) <= width
     assert short == line or (
-        "…" in short and line.startswith(short.split("…")[0]) and (line.endswith(short[-1]) or "+" in line)
+        "…" in short
+        and line.startswith(short.split("…")[0])
+        and (line.endswith(short[-1]) or "+" in line)
     )
 
 
 def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
     assert len(figures) == 8
     # One of each kind, where there is one of the model with a hostile name.
-    kinds = {figure.kind: figure for figure in sorted(figures, key=lambda figure: figure.model == HOSTILE)}
-    paths = export(prepare_figures([], [*kinds.values()], tmp_path / "pictures", FigureStyle("png")))
+    kinds = {
+        figure.kind: figure
+        for figure in sorted(figures, key=lambda figure: figure.model == HOSTILE)
+    }
+    paths = export(
+        prepare_figures([], [*kinds.values()], tmp_path / "pictures", FigureStyle("png"))
+    )
     assert len(set(paths)) == len(kinds) == 2
     assert sorted(paths) == sorted((tmp_path / "pictures").iterdir())
     for path in paths:
@@ -298,7 +376,9 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         loading = ("src", "href", "srcset", "data", "action")
-        is_cited = tag == "a" and dict(attributes).get("href", "").startswith(("https://arxiv.org/", "https://huggingface.co/"))
+        is_cited = tag == "a" and dict(attributes).get("href", "").startswith(
+            ("https://arxiv.org/", "https://huggingface.co/")
+        )
         self.loads += [value for name, value in attributes if name in loading and not is_cited]
         if tag == "script":
             self.scripts.append("")
@@ -319,7 +399,12 @@ def test_page_loads_nothing_from_elsewhere(page):
 def test_page_holds_every_figure_as_drawn(page, figures):
     def order(figure):
         """Figures that compare models first, all tasks last of them; then task by task."""
-        return (figure.model is not None, figure.task is None, figure.task or "", figure.model == "org/model")
+        return (
+            figure.model is not None,
+            figure.task is None,
+            figure.task or "",
+            figure.model == "org/model",
+        )
 
     specifications = [json.loads(script) for script in Tags(page).scripts if script.startswith("{")]
     assert specifications == [figure.chart.to_dict() for figure in sorted(figures, key=order)]
@@ -339,9 +424,15 @@ def test_hostile_names_stay_text(page, figures):
 
 
 def windowed(summary, counted_with):
-    """Return the result of a model that reads 256 tokens, and evidence in the first half of each set of queries."""
+    """Return the result of a model that reads 256 tokens, and evidence in the first half of each
+    set of queries.
+    """
     sets = tuple(
-        replace(part, twelfths=np.where(np.arange(len(part.ranks)) % 2, 3, 13), counted_with=counted_with)
+        replace(
+            part,
+            twelfths=np.where(np.arange(len(part.ranks)) % 2, 3, 13),
+            counted_with=counted_with,
+        )
         for part in summary.ranks.sets
     )
     values = ResultValues(replace(summary.ranks, sets=sets), ReadPart.first(256, KnownBy.CLASS))
@@ -366,7 +457,13 @@ def test_page_draws_its_figures_in_a_browser_without_network(page, figures, tmp_
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=30000"]
     options.append("--host-resolver-rules=MAP * ~NOTFOUND")
     done = subprocess.run(
-        [CHROMIUM, *options, f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", file.as_uri()],
+        [
+            CHROMIUM,
+            *options,
+            f"--user-data-dir={tmp_path / 'browser'}",
+            "--dump-dom",
+            file.as_uri(),
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -380,18 +477,36 @@ def test_page_draws_its_figures_in_a_browser_without_network(page, figures, tmp_
 def rows_of_latex(table):
     body = table.split("\\midrule")[1].split("\\bottomrule")[0]
     lines = [line for line in body.splitlines() if line.endswith("\\\\")]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix("\\\\"))] for line in lines]
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)&", line.removesuffix("\\\\"))]
+        for line in lines
+    ]
 
 
 def test_latex_has_a_line_for_each_model_and_length(summaries, raw):
-    tables = dict(zip(("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"), render_latex(summaries).split("\n\n")[1:], strict=True))
+    tables = dict(
+        zip(
+            ("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"),
+            render_latex(summaries).split("\n\n")[1:],
+            strict=True,
+        )
+    )
     posir, squad = rows_of_latex(tables["PosIR-English"]), rows_of_latex(tables["SQuAD-PosQ"])
     assert {len(row) for row in [*posir, *squad]} == {10}
-    assert tables["PosIR-English"].count("\\toprule") == tables["PosIR-English"].count("\\bottomrule") == 1
+    assert (
+        tables["PosIR-English"].count("\\toprule")
+        == tables["PosIR-English"].count("\\bottomrule")
+        == 1
+    )
     lengths = [row for row in posir if row[0] == "{org/model}"]
-    assert [row[1] for row in lengths] == ["all", "Q1", "Q2", "Q4"], "no query is in a document of the third length"
+    assert [row[1] for row in lengths] == ["all", "Q1", "Q2", "Q4"], (
+        "no query is in a document of the third length"
+    )
     assert [row[3].split()[0] for row in lengths[:1]] == [f"{raw.ndcg.mean() * 100:.1f}"]
-    assert lengths[0][8] == f"{1 - raw.groupby('bin').ndcg.mean().min() / raw.groupby('bin').ndcg.mean().max():.3f}"
+    assert (
+        lengths[0][8]
+        == f"{1 - raw.groupby('bin').ndcg.mean().min() / raw.groupby('bin').ndcg.mean().max():.3f}"
+    )
     assert [row[2] for row in squad] == [f"{len(raw):,}"]
 
 
@@ -412,8 +527,17 @@ def invoked(*arguments):
 
 def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):
     three = raw.assign(length=0, bin=raw.bin % 3)
-    write_result(tmp_path / "output", {"default": profile_of(three, LabeledPositions())}, task="FineWeb-PosQ")
-    done = invoked(tmp_path / "output", "--html", tmp_path / "page.html", "--figures", tmp_path / "pictures", "--csv")
+    write_result(
+        tmp_path / "output", {"default": profile_of(three, LabeledPositions())}, task="FineWeb-PosQ"
+    )
+    done = invoked(
+        tmp_path / "output",
+        "--html",
+        tmp_path / "page.html",
+        "--figures",
+        tmp_path / "pictures",
+        "--csv",
+    )
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("model,revision,task,length,")
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
@@ -427,7 +551,9 @@ def test_a_saved_result_is_a_line_of_its_task_model_score_and_state(raw, tmp_pat
         write_result(tmp_path, {"default": profile_of(raw, RelativePositions())}, task=task)
     (file,) = tmp_path.rglob("PosIR-French.json")
     (line,) = describe_saved(file)
-    (summary,) = summarize([result for result in read_results(tmp_path) if result.task == "PosIR-French"])
+    (summary,) = summarize(
+        [result for result in read_results(tmp_path) if result.task == "PosIR-French"]
+    )
     assert f" · PosIR-French, nDCG@10 {raw.ndcg.mean() * 100:.1f}\n" in line
     assert line.startswith(summary.model)
     assert line.endswith(describe_group(summary.findings[0]))
@@ -465,7 +591,9 @@ def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_subset_with_two_results_does_not_count_twice_and_those_in_several_files_are_pooled(raw, tmp_path):
+def test_a_subset_with_two_results_does_not_count_twice_and_those_in_several_files_are_pooled(
+    raw, tmp_path
+):
     for place, subset in (("first", "sports"), ("second", "game")):
         write_result(tmp_path / place, {subset: profile_of(raw, RelativePositions())})
     (item,) = summarize(read_results(tmp_path))
@@ -483,20 +611,34 @@ def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):
 class Thirds:
     """A third party's scheme: thirds of a letter, in two lengths."""
 
-    axes = Axes("letters", ("note", "letter"), ("top", "middle", "end"), "Third of the letter", ("up to a page", "over a page"))
+    axes = Axes(
+        "letters",
+        ("note", "letter"),
+        ("top", "middle", "end"),
+        "Third of the letter",
+        ("up to a page", "over a page"),
+    )
 
     def length_buckets(self, evidence):
         return (evidence.characters > 2_000).astype(np.int64)
 
     def cells(self, evidence):
-        return QueryCells(np.arange(len(evidence)), self.length_buckets(evidence), evidence.starts * 3 // evidence.characters)
+        return QueryCells(
+            np.arange(len(evidence)),
+            self.length_buckets(evidence),
+            evidence.starts * 3 // evidence.characters,
+        )
 
 
 def test_a_third_partys_scheme_titles_its_own_charts(tmp_path):
     characters = np.where(np.arange(60) % 2, 1_000, 3_000)
     starts = characters * (np.arange(60) % 3) // 3 + 1
     evidence = Evidence([f"q{k}" for k in range(60)], ["d"] * 60, starts, starts + 5, characters)
-    write_result(tmp_path, {"default": PositionProfile.from_ranks(Thirds(), evidence, np.ones(60, np.int64))}, task="Letters")
+    write_result(
+        tmp_path,
+        {"default": PositionProfile.from_ranks(Thirds(), evidence, np.ones(60, np.int64))},
+        task="Letters",
+    )
     (summary,) = summarize(read_results(tmp_path))
     for draw in (draw_curves, draw_heat_map):
         text = json.dumps(draw(summary, build_cells(summary)).to_dict(), ensure_ascii=False)

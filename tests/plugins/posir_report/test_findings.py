@@ -23,7 +23,11 @@ from tests.support.simulation import separate_documents
 
 def row(findings=None, ndcg=0.5, task="Task", length="all"):
     return ReportRow(
-        model="org/m", task=task, length=length, scores={"ndcg_at_10": Estimate(ndcg, (0.4, 0.6))}, findings=findings
+        model="org/m",
+        task=task,
+        length=length,
+        scores={"ndcg_at_10": Estimate(ndcg, (0.4, 0.6))},
+        findings=findings,
     )
 
 
@@ -66,5 +70,7 @@ def test_evidence_beyond_the_window_is_counted_in_each_bin(merged):
     values = ResultValues(replace(ranks, sets=(part,)), ReadPart.first(256, KnownBy.MEASURED))
     shares = [find_beyond(values, cell) for cell in pool_lengths(values.ranks, merged=merged)]
     size = 4 if merged else 1
-    total, left = (array.sum(axis=(0, 2)).reshape(-1, size).sum(axis=1) for array in (counts, within))
+    total, left = (
+        array.sum(axis=(0, 2)).reshape(-1, size).sum(axis=1) for array in (counts, within)
+    )
     np.testing.assert_allclose(shares, 1 - left / total)

@@ -1,4 +1,6 @@
-"""Results that mteb alone wrote, and judged queries of several subsets: no number is of what another model does not have."""
+"""Results that mteb alone wrote, and judged queries of several subsets: no number is of what
+another model does not have.
+"""
 
 import json
 from pathlib import Path
@@ -22,25 +24,41 @@ from tests.support.guessing import write_guesses
 Scores = dict[str, dict[str, float]]
 
 
-def write_plain(folder: Path, model: str, task: str, scores: Scores, *, revision: str = "1") -> Path:
-    """Write a result as mteb writes it, given nDCG@10 by split and subset; all metrics have the same value."""
+def write_plain(
+    folder: Path, model: str, task: str, scores: Scores, *, revision: str = "1"
+) -> Path:
+    """Write a result as mteb writes it, given nDCG@10 by split and subset; all metrics have the
+    same value.
+    """
     parent = folder / "results" / f"org__{model}" / "r"
     parent.mkdir(parents=True, exist_ok=True)
     (parent / "model_meta.json").write_text(json.dumps({"name": f"org/{model}", "revision": "r"}))
     splits = {}
     for split, subsets in scores.items():
         splits[split] = [
-            {"hf_subset": subset, "languages": ["eng-Latn"], "main_score": score, **dict.fromkeys(METRICS, score)}
+            {
+                "hf_subset": subset,
+                "languages": ["eng-Latn"],
+                "main_score": score,
+                **dict.fromkeys(METRICS, score),
+            }
             for subset, score in subsets.items()
         ]
-    data = {"task_name": task, "dataset_revision": revision, "mteb_version": "2.26.24", "scores": splits}
+    data = {
+        "task_name": task,
+        "dataset_revision": revision,
+        "mteb_version": "2.26.24",
+        "scores": splits,
+    }
     file = parent / f"{task}.json"
     file.write_text(json.dumps(data | {"evaluation_time": 1.0, "kg_co2_emissions": None}))
     return file
 
 
 def judge(model: str, subset: str, values: list[float], *, data: str = "d") -> JudgedResult:
-    """A result on judged queries, each a cluster of its own, whose metrics all have the same values."""
+    """A result on judged queries, each a cluster of its own, whose metrics all have the same
+    values.
+    """
     sums = np.array([[round(value * UNIT) for value in values]] * len(METRICS))
     scores = JudgedScores("topic", (f"{data}-{subset}",), np.ones(len(values), np.int64), sums)
     run = {"data_revision": data, "data_digest": {"corpus": data, "queries": data}}
@@ -55,14 +73,21 @@ def tabulate(folder: Path) -> pd.DataFrame:
     ("task", "scores"),
     [
         ("SciFact", {"test": {"default": 0.645}, "train": {"default": 0.66}}),
-        ("LEMBNeedleRetrieval", {f"test_{256 * 2**power}": {"default": 0.944 - power / 10} for power in range(8)}),
+        (
+            "LEMBNeedleRetrieval",
+            {f"test_{256 * 2**power}": {"default": 0.944 - power / 10} for power in range(8)},
+        ),
         ("XQuADRetrieval", {"validation": {"de": 0.9, "th": 0.5}}),
     ],
 )
 def test_a_result_of_mteb_has_a_row_for_each_split_and_subset(tmp_path, task, scores):
     write_plain(tmp_path, "a", task, scores)
     rows = tabulate(tmp_path)
-    expected = {f"{split}, {subset}": score for split, subsets in scores.items() for subset, score in subsets.items()}
+    expected = {
+        f"{split}, {subset}": score
+        for split, subsets in scores.items()
+        for subset, score in subsets.items()
+    }
     assert dict(zip(rows["subset"], rows["ndcg_at_10"], strict=True)) == expected
     assert set(rows["task"]) == {task}
     shown = str(posir.report(tmp_path))
@@ -72,7 +97,12 @@ def test_a_result_of_mteb_has_a_row_for_each_split_and_subset(tmp_path, task, sc
 
 def test_what_all_models_of_a_task_share_is_said(tmp_path):
     write_plain(tmp_path, "a", "XQuADRetrieval", {"validation": {"de": 0.9, "th": 0.5}})
-    write_plain(tmp_path, "b", "XQuADRetrieval", {"validation": dict.fromkeys(("de", "th", "ar", "ru"), 0.6)})
+    write_plain(
+        tmp_path,
+        "b",
+        "XQuADRetrieval",
+        {"validation": dict.fromkeys(("de", "th", "ar", "ru"), 0.6)},
+    )
     write_plain(tmp_path, "a", "SciFact", {"test": {"default": 0.6}})
     shown = " ".join(str(posir.report(tmp_path)).split())
     assert "XQuADRetrieval: not all models" in shown
@@ -97,7 +127,9 @@ def test_a_split_and_subset_twice_is_refused(tmp_path):
 
 def test_results_of_mteb_are_not_compared_and_that_is_said(tmp_path):
     for model in "ab":
-        write_plain(tmp_path, model, "SciFact", {"test": {"default": 0.6}, "train": {"default": 0.7}})
+        write_plain(
+            tmp_path, model, "SciFact", {"test": {"default": 0.6}, "train": {"default": 0.7}}
+        )
     done = call_posir("compare", tmp_path)
     assert done.status == 1
     assert "only results that mteb alone wrote, on SciFact" in done.said
@@ -130,7 +162,11 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
         ("b", "en"),
         ("c", "de"),
     ]
-    means = {summary.part: summary.estimates["ndcg_at_10"].value for summary in apart if summary.model == "a"}
+    means = {
+        summary.part: summary.estimates["ndcg_at_10"].value
+        for summary in apart
+        if summary.model == "a"
+    }
     assert means == pytest.approx({"de": 0.5, "en": 0.25})
     (note,) = describe_parts(apart)
     assert "All of them have 1 of 2: de." in note
@@ -139,13 +175,19 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
 def test_judged_queries_of_other_data_have_another_name():
     summaries = summarize_judged([judge("a", "de", [1.0]), judge("b", "de", [0.5], data="e")])
     assert [summary.full_task for summary in summaries] == ["task (data d)", "task (data e)"]
-    assert [summary.full_task for summary in summarize_judged([judge("a", "de", [1.0])])] == ["task"]
+    assert [summary.full_task for summary in summarize_judged([judge("a", "de", [1.0])])] == [
+        "task"
+    ]
 
 
 @settings(max_examples=50)
 @given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=4))
 def test_every_result_is_in_one_row_and_rows_of_a_task_are_of_the_same_subsets(owned):
-    results = [judge(f"m{number}", subset, [0.5]) for number, subsets in enumerate(owned) for subset in subsets]
+    results = [
+        judge(f"m{number}", subset, [0.5])
+        for number, subsets in enumerate(owned)
+        for subset in subsets
+    ]
     summaries = summarize_judged(results)
     rows = [(summary.model, subset) for summary in summaries for subset in summary.subsets]
     assert sorted(rows) == sorted((result.model, result.subset) for result in results)

@@ -34,20 +34,31 @@ def page(tmp_path_factory, browser):
 
 def test_dark_figures_have_no_white_cards(page):
     page.emulate_media(color_scheme="dark", media="screen")
-    assert page.evaluate("getComputedStyle(document.querySelector('figure')).backgroundColor") == "rgba(0, 0, 0, 0)"
-    assert "invert" in page.evaluate("getComputedStyle(document.querySelector('figure .chart')).filter")
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('figure')).backgroundColor")
+        == "rgba(0, 0, 0, 0)"
+    )
+    assert "invert" in page.evaluate(
+        "getComputedStyle(document.querySelector('figure .chart')).filter"
+    )
 
 
 def test_a_printed_page_has_whole_charts_and_no_collapsed_figures(page):
     page.emulate_media(color_scheme="light", media="print")
     assert page.evaluate("document.documentElement.scrollWidth") <= A4
-    widths = page.eval_on_selector_all("#task-1 svg.marks", "charts => charts.map((one) => one.getBoundingClientRect().width)")
+    widths = page.eval_on_selector_all(
+        "#task-1 svg.marks", "charts => charts.map((one) => one.getBoundingClientRect().width)"
+    )
     assert len(widths) >= 2
     assert all(0 < width <= A4 for width in widths)
-    tables = page.eval_on_selector_all("table", "tables => tables.map((one) => one.getBoundingClientRect().right)")
+    tables = page.eval_on_selector_all(
+        "table", "tables => tables.map((one) => one.getBoundingClientRect().right)"
+    )
     assert max(tables) <= A4
     page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = false })")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.eval_on_selector_all("details", "all => all.every((one) => one.open)")
     pdf = page.pdf(prefer_css_page_size=True)
-    assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page/") + pdf.count(b"/Type /Page ") <= 7
+    assert (
+        pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page/") + pdf.count(b"/Type /Page ") <= 7
+    )

@@ -1,4 +1,6 @@
-"""Pooled figures against the definitions done in pandas on the raw queries, and every form of the report read back."""
+"""Pooled figures against the definitions done in pandas on the raw queries, and every form of the
+report read back.
+"""
 
 import csv
 import io
@@ -62,23 +64,41 @@ NOTHING = ResultValues(separate_documents(build_profile(np.zeros((3, 12)))))
 
 
 def drawn_queries(seed=1):
-    """A table of raw queries of domains of unequal size, later evidence ranked worse; no document has 1,025-1,536 tokens."""
+    """A table of raw queries of domains of unequal size, later evidence ranked worse; no document
+    has 1,025-1,536 tokens.
+    """
     rng = np.random.default_rng(seed)
     domains = np.repeat(list(DOMAINS), list(DOMAINS.values()))
     characters = rng.integers(500, 9_000, len(domains))
     start = (rng.random(len(domains)) * (characters - 60)).astype(int)
     tokens = np.where(characters // 4 <= 1_024, characters // 4, 1_000 + characters)
-    frame = pd.DataFrame({"domain": domains, "start": start, "end": start + 50, "characters": characters, "tokens": tokens})
+    frame = pd.DataFrame(
+        {
+            "domain": domains,
+            "start": start,
+            "end": start + 50,
+            "characters": characters,
+            "tokens": tokens,
+        }
+    )
     result = rng.random(len(frame)) < 0.9
     frame["rank"] = np.where(result, rng.geometric(0.7 - 0.5 * start / characters), 0)
     return frame
 
 
 def test_a_score_called_like_another_column_has_one_of_its_own():
-    row = replace(EMPTY_ROW, model="org/a", scores={"model": 0.5, "margin": Estimate(0.1, (0.0, 0.2)), "share": 0.3})
+    row = replace(
+        EMPTY_ROW,
+        model="org/a",
+        scores={"model": 0.5, "margin": Estimate(0.1, (0.0, 0.2)), "share": 0.3},
+    )
     columns = row.columns()
     assert (columns["model"], columns["scores.model"], columns["share"]) == ("org/a", 0.5, 0.3)
-    assert (columns["margin"], columns["scores.margin"], columns["scores.margin_low"]) == (None, 0.1, 0.0)
+    assert (columns["margin"], columns["scores.margin"], columns["scores.margin_low"]) == (
+        None,
+        0.1,
+        0.0,
+    )
     bins = ReportRow(model="org/a", task="b", position="first", scores={"position": 0.2}).columns()
     assert (bins["position"], bins["scores.position"]) == ("first", 0.2)
 
@@ -108,7 +128,9 @@ def profile_of(frame):
 
 @pytest.fixture(scope="module")
 def raw():
-    """Every query with its nDCG@10, bin and bucket, by the definitions of the paper and of pandas.cut."""
+    """Every query with its nDCG@10, bin and bucket, by the definitions of the paper and of
+    pandas.cut.
+    """
     frame = drawn_queries()
     inside = (frame["rank"] >= 1) & (frame["rank"] <= 10)
     frame["ndcg"] = np.where(inside, 1 / np.log2(1 + frame["rank"].clip(lower=1)), 0.0)
@@ -143,12 +165,18 @@ def test_recall_by_position_is_that_of_pandas(raw, folder, summary):
         hits = raw["rank"].between(1, depth)
         assert rows["all"][f"recall_at_{depth}"] == pytest.approx(hits.mean())
         for place, expected in hits.groupby(raw.bin).mean().items():
-            assert rows[summary.profile.positions[place]][f"recall_at_{depth}"] == pytest.approx(expected)
+            assert rows[summary.profile.positions[place]][f"recall_at_{depth}"] == pytest.approx(
+                expected
+            )
     done = CliRunner().invoke(build_app(), ["report", str(folder), "--recall", "--format", "csv"])
     printed = pd.read_csv(io.StringIO(done.stdout))
-    assert printed.recall_at_5.tolist() == pytest.approx([row["recall_at_5"] for row in rows.values()])
+    assert printed.recall_at_5.tolist() == pytest.approx(
+        [row["recall_at_5"] for row in rows.values()]
+    )
     shown = api.read_results(folder)
-    assert shown.recall().to_polars()["recall_at_5"].to_list() == pytest.approx(printed.recall_at_5.tolist())
+    assert shown.recall().to_polars()["recall_at_5"].to_list() == pytest.approx(
+        printed.recall_at_5.tolist()
+    )
     text = CliRunner().invoke(build_app(), ["report", str(folder), "--recall"]).stdout
     expected = ["all", summary.profile.positions[0], summary.profile.positions[-1]]
     whole, first, last = (f"{100 * rows[position]['recall_at_10']:.1f}" for position in expected)
@@ -169,9 +197,17 @@ def test_scores_are_means_of_pooled_queries_and_as_published_of_the_bins_of_a_le
         bins = inside.groupby("bin").ndcg.mean()
         assert row.queries == len(inside)
         if row.length == "Q3":
-            assert (row.queries, row.ndcg_at_10, row.ndcg_at_10_as_published, row.psi_as_published) == (0, None, None, None)
+            assert (
+                row.queries,
+                row.ndcg_at_10,
+                row.ndcg_at_10_as_published,
+                row.psi_as_published,
+            ) == (0, None, None, None)
         else:
-            for estimate, mean in ((row.ndcg_at_10, inside.ndcg.mean()), (row.ndcg_at_10_as_published, bins.mean())):
+            for estimate, mean in (
+                (row.ndcg_at_10, inside.ndcg.mean()),
+                (row.ndcg_at_10_as_published, bins.mean()),
+            ):
                 assert estimate.value == pytest.approx(mean, abs=1e-9)
                 assert estimate.low <= estimate.value <= estimate.high
             assert row.psi_as_published == pytest.approx(psi(bins), abs=1e-9)
@@ -186,11 +222,17 @@ def test_scores_of_a_position_are_the_means_of_its_pooled_queries(raw, summary):
 
 def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
     (value,) = json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
-    assert (value["model"], value["task"], value["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
+    assert (value["model"], value["task"], value["subsets"]) == (
+        "org/model",
+        "PosIR-English",
+        sorted(DOMAINS),
+    )
     scores = value["position_scores"]["all"]["scores"]
     assert scores["queries"] == len(raw)
     assert scores["ndcg_at_10"] == pytest.approx(raw.ndcg.mean(), abs=1e-9)
-    assert scores["psi_as_published"] == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
+    assert scores["psi_as_published"] == pytest.approx(
+        psi(raw.groupby("bin").ndcg.mean()), abs=1e-9
+    )
     assert PositionProfile.from_json(value["position_profile"]) == profile_of(raw)
 
 
@@ -201,16 +243,31 @@ def columns_of(text, *names):
 
 def test_csv_of_lengths_and_positions_parses_back_to_the_same_rows(summary):
     rows = build_rows(summary)
-    numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi_as_published", "psi_by_chance", "psi_by_chance_high"]
+    numbers = [
+        "queries",
+        "ndcg_at_10",
+        "ndcg_at_10_low",
+        "psi_as_published",
+        "psi_by_chance",
+        "psi_by_chance_high",
+    ]
     numbers += ["position_effect_in_window", "position_effect_in_window_low"]
     records = [row.columns() for row in rows]
-    assert columns_of(to_csv(records), *numbers) == [[record.get(name) for record in records] for name in numbers]
-    assert [line.split(",")[3] for line in to_csv(records).splitlines()] == ["length", "all", *LENGTHS]
+    assert columns_of(to_csv(records), *numbers) == [
+        [record.get(name) for record in records] for name in numbers
+    ]
+    assert [line.split(",")[3] for line in to_csv(records).splitlines()] == [
+        "length",
+        "all",
+        *LENGTHS,
+    ]
     assert records[0]["position_effect_in_window_low"] is not None
     assert rows[3].psi_as_published is None
     bins = build_bin_rows(summary)
     text = to_csv([row.columns() for row in bins])
-    assert [row["position"] for row in csv.DictReader(io.StringIO(text))] == [row.position for row in bins]
+    assert [row["position"] for row in csv.DictReader(io.StringIO(text))] == [
+        row.position for row in bins
+    ]
     expected = [[row.queries for row in bins], [row.ndcg_at_10.value for row in bins]]
     assert columns_of(text, "queries", "ndcg_at_10") == expected
 
@@ -221,23 +278,34 @@ def cells_of(markdown):
 
 
 def test_markdown_is_one_table_with_the_scores_as_the_papers_print_them(raw, summary):
-    heading, rule, *lines = cells_of(to_markdown(length_table(build_rows(summary), default_columns(full=True))))
+    heading, rule, *lines = cells_of(
+        to_markdown(length_table(build_rows(summary), default_columns(full=True)))
+    )
     lines = [line for line in lines if len(line) > 1]
     assert len({len(line) for line in (heading, rule, *lines)}) == 1
     assert len(lines) == 5
     first = dict(zip(heading, lines[0], strict=True))
-    assert (first["Model"], first["Task"], first["Length"], first["Queries"]) == ("org/model", "PosIR-English", "all", "580")
+    assert (first["Model"], first["Task"], first["Length"], first["Queries"]) == (
+        "org/model",
+        "PosIR-English",
+        "all",
+        "580",
+    )
     assert first["nDCG@10"].split()[0] == f"{raw.ndcg.mean() * 100:.1f}"
     assert first["PSI (as published)"] == f"{psi(raw.groupby('bin').ndcg.mean()):.3f}"
     assert lines[3][3:6] == ["0", "–", "–"]
 
 
-def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_rows_of_one_table(raw, tmp_path):
+def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_rows_of_one_table(
+    raw, tmp_path
+):
     parts = dict(list(raw.groupby("domain")))
     write_result(tmp_path, {"game": profile_of(parts["game"])})
     write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
     write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
-    write_result(tmp_path, {"game": profile_of(parts["game"])}, model="org/other", experiment="batch_size_8")
+    write_result(
+        tmp_path, {"game": profile_of(parts["game"])}, model="org/other", experiment="batch_size_8"
+    )
     rows = [row for item in summarize(read_results(tmp_path)) for row in build_rows(item)]
     overall = {(row.model, row.task): row.queries for row in rows if row.length == "all"}
     assert overall == {
@@ -248,17 +316,33 @@ def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_r
     }
     tables = [table for section in answer_sections(rows) for table in section.tables]
     english, german = (table for table in tables if table.title.startswith("PosIR-"))
-    assert sorted(row[0] for row in english.rows) == ["org/model", "org/other", "org/other (batch_size_8)"]
-    assert [float(row[1]) for row in english.rows] == sorted((float(row[1]) for row in english.rows), reverse=True)
+    assert sorted(row[0] for row in english.rows) == [
+        "org/model",
+        "org/other",
+        "org/other (batch_size_8)",
+    ]
+    assert [float(row[1]) for row in english.rows] == sorted(
+        (float(row[1]) for row in english.rows), reverse=True
+    )
     assert [row[0] for row in german.rows] == ["org/model"]
     shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
-    assert shown.index("PosIR-English · 150 queries") < shown.index("org/model  ") < shown.index("PosIR-German · 400")
+    assert (
+        shown.index("PosIR-English · 150 queries")
+        < shown.index("org/model  ")
+        < shown.index("PosIR-German · 400")
+    )
     (alone,) = next(answer_sections([row for row in rows if row.model == "org/model"])).tables
-    assert (alone.title, [row[0] for row in alone.rows]) == ("org/model", ["PosIR-English", "PosIR-German"])
+    assert (alone.title, [row[0] for row in alone.rows]) == (
+        "org/model",
+        ["PosIR-English", "PosIR-German"],
+    )
 
 
 def test_ten_models_are_one_narrow_table_and_lengths_without_queries_are_folded(summary):
-    ten = [replace(summary, model=f"organization/a-model-with-a-name-of-{number}-and-more-characters") for number in range(10)]
+    ten = [
+        replace(summary, model=f"organization/a-model-with-a-name-of-{number}-and-more-characters")
+        for number in range(10)
+    ]
     *counts, table = answer_sections([row for item in ten for row in build_rows(item)])
     assert sum(len(count.sentences) for count in counts) == 3
     assert len(table.tables[0].rows) == 10
@@ -300,12 +384,19 @@ def test_the_command_prints_every_form(folder, summary):
     assert json.loads(printed("--format", "json")) == json.loads(
         to_json([pooled_scores(summary, mark_notable_bias(build_rows(summary)))])
     )
-    assert printed("--format", "csv") == to_csv([row.columns() for row in mark_notable_bias(build_rows(summary))])
-    assert printed("--format", "csv", "--bins") == to_csv([row.columns() for row in build_bin_rows(summary)])
+    assert printed("--format", "csv") == to_csv(
+        [row.columns() for row in mark_notable_bias(build_rows(summary))]
+    )
+    assert printed("--format", "csv", "--bins") == to_csv(
+        [row.columns() for row in build_bin_rows(summary)]
+    )
     (finding,) = describe_findings(build_rows(summary))
     finding = finding.removeprefix(f"{summary.model}: ")
     markdown = printed("--format", "markdown", "--full")
-    parts = [markdown.index(part) for part in (finding, level_note(build_rows(summary)), "PSI (as published)")]
+    parts = [
+        markdown.index(part)
+        for part in (finding, level_note(build_rows(summary)), "PSI (as published)")
+    ]
     assert parts == sorted(parts)
     assert "PSI (as published)" not in (table := printed())
     assert "PosIR-English · 580 queries" in table
@@ -349,28 +440,48 @@ def test_published_bins_stand_beside_ones_own_of_the_same_length(summary):
 
 
 def test_a_report_with_published_results_shows_their_curves_and_start_to_end(folder):
-    done = CliRunner().invoke(build_app(), ["report", str(folder), "--published"], env={"COLUMNS": "200"})
+    done = CliRunner().invoke(
+        build_app(), ["report", str(folder), "--published"], env={"COLUMNS": "200"}
+    )
     lines = [line for line in done.stdout.splitlines() if re.match(r"Q4 +[▁-█]", line)]
     assert len(lines) > 9, "a curve of each model in the longest documents"
 
 
 def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
     both = [summary, replace(summary, revision="0123456789abcdef")]
-    rows, bins = ([row for item in both for row in build(item)] for build in (build_rows, build_bin_rows))
+    rows, bins = (
+        [row for item in both for row in build(item)] for build in (build_rows, build_bin_rows)
+    )
     labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
     for table in (length_table(rows, COLUMNS), bin_table(bins, bin_columns())):
-        assert {part.title for part in table.parts()} == {f"{label} · PosIR-English" for label in labels}
+        assert {part.title for part in table.parts()} == {
+            f"{label} · PosIR-English" for label in labels
+        }
     assert {row[0] for row in next(answer_sections(rows)).tables[0].rows} == labels
     for records, key in ((rows, "length"), (bins, "position")):
         read = list(csv.DictReader(io.StringIO(to_csv([record.columns() for record in records]))))
-        assert len({(line["model"], line["revision"], line["task"], line[key]) for line in read}) == len(records)
+        assert len(
+            {(line["model"], line["revision"], line["task"], line[key]) for line in read}
+        ) == len(records)
 
 
-def result_on(data: dict[str, str], missing: tuple[str, ...] = (), revision: str | None = None) -> TaskSummary:
+def result_on(
+    data: dict[str, str], missing: tuple[str, ...] = (), revision: str | None = None
+) -> TaskSummary:
     """A result on a task, given the digest of the corpus of each subset."""
     revision = revision or f"local-{'+'.join(data.values())}"
     versions = {subset: DataVersion(revision, corpus, "q") for subset, corpus in data.items()}
-    return TaskSummary("m", "1", "PosIR-English", tuple(data), missing, revision, NOTHING, ResultScores((), {}, ()), versions)
+    return TaskSummary(
+        "m",
+        "1",
+        "PosIR-English",
+        tuple(data),
+        missing,
+        revision,
+        NOTHING,
+        ResultScores((), {}, ()),
+        versions,
+    )
 
 
 HUB = result_on({"sports": "c", "game": "c"}, revision="c" * 40)
@@ -383,9 +494,18 @@ HUB = result_on({"sports": "c", "game": "c"}, revision="c" * 40)
         ([HUB, result_on({"sports": "c", "game": "c"})], ["", ""]),
         ([HUB, result_on({"sports": "c"}, missing=("game",))], ["", ""]),
         ([HUB, result_on({"sports": "c"})], ["", " (data local-c)"]),
-        ([result_on({"sports": "d", "game": "c"}, missing=("mining",)), HUB], [" (data local-d+c)", ""]),
-        ([result_on({"sports": "c"}), result_on({"sports": "d"})], [" (data local-c)", " (data local-d)"]),
-        ([result_on({"custom": "c"}), result_on({"sports": "d"}), HUB], [" (data local-c)", " (data local-d)", ""]),
+        (
+            [result_on({"sports": "d", "game": "c"}, missing=("mining",)), HUB],
+            [" (data local-d+c)", ""],
+        ),
+        (
+            [result_on({"sports": "c"}), result_on({"sports": "d"})],
+            [" (data local-c)", " (data local-d)"],
+        ),
+        (
+            [result_on({"custom": "c"}), result_on({"sports": "d"}), HUB],
+            [" (data local-c)", " (data local-d)", ""],
+        ),
         (
             [HUB, result_on({"sports": "d", "game": "c"}, revision="c" * 40)],
             [f" (data {'c' * 40}, content 1)", f" (data {'c' * 40}, content 2)"],
@@ -393,21 +513,30 @@ HUB = result_on({"sports": "c", "game": "c"}, revision="c" * 40)
     ],
 )
 def test_results_on_different_data_are_on_tasks_of_different_names(summaries, names):
-    assert [item.task for item in name_tasks_by_data(summaries)] == [f"PosIR-English{name}" for name in names]
+    assert [item.task for item in name_tasks_by_data(summaries)] == [
+        f"PosIR-English{name}" for name in names
+    ]
 
 
 def test_every_form_of_the_report_separates_different_data(raw, tmp_path):
     profiles = {"sports": profile_of(raw[:60])}
     for model, corpus in (("a/a", "c1"), ("b/b", "c2"), ("c/c", "c1")):
-        write_result(tmp_path, profiles, model=model, position_run=describe_run(f"local-{corpus}", corpus))
+        write_result(
+            tmp_path, profiles, model=model, position_run=describe_run(f"local-{corpus}", corpus)
+        )
     runner, app = CliRunner(), build_app()
-    rows = list(csv.DictReader(io.StringIO(runner.invoke(app, ["report", str(tmp_path), "--csv"]).stdout)))
+    rows = list(
+        csv.DictReader(io.StringIO(runner.invoke(app, ["report", str(tmp_path), "--csv"]).stdout))
+    )
     assert {(row["model"], row["task"]) for row in rows} == {
         ("a/a", "PosIR-English (data local-c1)"),
         ("b/b", "PosIR-English (data local-c2)"),
         ("c/c", "PosIR-English (data local-c1)"),
     }
-    assert runner.invoke(app, ["report", str(tmp_path), "--latex"]).stdout.count(r"\begin{table*}") == 2
+    assert (
+        runner.invoke(app, ["report", str(tmp_path), "--latex"]).stdout.count(r"\begin{table*}")
+        == 2
+    )
     document = json.loads(runner.invoke(app, ["report", str(tmp_path), "--format", "json"]).stdout)
     assert [item["data_revision"] for item in document] == ["local-c1", "local-c2", "local-c1"]
 
@@ -418,14 +547,23 @@ def test_a_legend_keeps_acronyms():
 
 
 def test_the_mean_over_languages_of_published_readings_is_table_2_of_posir(tmp_path):
-    """bge-m3: nDCG@10 over all lengths and Q1 to Q4 as printed, from its ten rows (arXiv 2601.08363)."""
+    """bge-m3: nDCG@10 over all lengths and Q1 to Q4 as printed, from its ten rows (arXiv
+    2601.08363).
+    """
     tasks = [f"PosIR-{language.name}" for language in LANGUAGES]
-    rows = [row_from_published(row) for task in tasks for row in published_rows(task) if row.model == "bge-m3"]
+    rows = [
+        row_from_published(row)
+        for task in tasks
+        for row in published_rows(task)
+        if row.model == "bge-m3"
+    ]
     averages = average_languages(rows)
     values = [row.ndcg_at_10 or row.ndcg_at_10_as_published for row in averages]
     assert [round(100 * value.value, 2) for value in values] == [43.22, 57.16, 43.48, 35.13, 29.72]
     assert {row.task for row in averages} == {"PosIR"}
-    assert average_languages(row for row in rows if row.task != "PosIR-Korean") == [], "a language is missing"
+    assert average_languages(row for row in rows if row.task != "PosIR-Korean") == [], (
+        "a language is missing"
+    )
     for task in tasks:
         write_result(tmp_path, {"sports": build_profile(np.ones((3, 12)))}, task=task)
     shown = posir.report(tmp_path, published=True).to_polars().filter(task="PosIR", length="all")

@@ -19,13 +19,19 @@ def make_job(model, task, subset, corpus):
 
 
 TASKS = [(task, subset) for task in ("English", "German") for subset in ("game", "sports")]
-JOBS = [make_job(model, task, subset, f"{task}/{subset}") for model in "ab" for task, subset in TASKS]
+JOBS = [
+    make_job(model, task, subset, f"{task}/{subset}") for model in "ab" for task, subset in TASKS
+]
 
 
 class FakeEngine:
-    """Workers whose jobs complete whenever the dispatcher polls: a random part of them, or all of them without a seed."""
+    """Workers whose jobs complete whenever the dispatcher polls: a random part of them, or all of
+    them without a seed.
+    """
 
-    def __init__(self, locations=("one", "two"), seed=None, *, unusable=(), outcome=lambda _: JobOutcome()):
+    def __init__(
+        self, locations=("one", "two"), seed=None, *, unusable=(), outcome=lambda _: JobOutcome()
+    ):
         self.available = list(locations)
         self.random = random.Random(seed) if seed is not None else None
         self.unusable, self.outcome = unusable, outcome
@@ -56,14 +62,18 @@ class FakeWorker:
     def __init__(self, engine, location):
         self.engine, self.location = engine, location
         engine.running.append(self)
-        self.started = self.complete_later(lambda: OSError(f"no memory on {location}") if location in engine.unusable else None)
+        self.started = self.complete_later(
+            lambda: OSError(f"no memory on {location}") if location in engine.unusable else None
+        )
 
     def submit(self, job):
         self.engine.submitted.append((self.location, job))
         return self.complete_later(lambda: self.engine.outcome(job))
 
     def complete_later(self, compute):
-        """Return a future of what `compute` returns; a returned exception is a crash of the worker."""
+        """Return a future of what `compute` returns; a returned exception is a crash of the
+        worker.
+        """
         assert self in self.engine.running
         future = Future()
 
@@ -100,7 +110,10 @@ def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, fa
         left[job] -= 1
         if left[job] >= 0:
             return OSError("killed")
-        return JobOutcome(failure="bad data" if job in failing else "", restart_worker=job in failing and seed % 2 == 0)
+        return JobOutcome(
+            failure="bad data" if job in failing else "",
+            restart_worker=job in failing and seed % 2 == 0,
+        )
 
     engine = FakeEngine(sorted(locations), seed, outcome=outcome)
     outcomes = run(JOBS, engine)
@@ -115,7 +128,11 @@ def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, fa
 
 @given(st.sampled_from(["p", "pq", "pqr", "pqrs"]), st.integers(0, 99))
 def test_a_worker_keeps_to_its_model(locations, seed):
-    jobs = [make_job(model, "English", str(number), str(number)) for number in range(20) for model in "ab"]
+    jobs = [
+        make_job(model, "English", str(number), str(number))
+        for number in range(20)
+        for model in "ab"
+    ]
     engine = FakeEngine(locations, seed)
     run(jobs, engine)
     for location in locations:
@@ -125,7 +142,12 @@ def test_a_worker_keeps_to_its_model(locations, seed):
 
 
 def test_workers_begin_with_different_models_and_then_with_different_corpora():
-    jobs = [make_job(m, t, s, s) for m in "ab" for s in ("game", "news", "sports") for t in ("English", "German")]
+    jobs = [
+        make_job(m, t, s, s)
+        for m in "ab"
+        for s in ("game", "news", "sports")
+        for t in ("English", "German")
+    ]
     engine = FakeEngine(("p", "q", "r", "s"))
     run(jobs, engine)
     taken = [(job.model.name, job.corpus) for _, job in engine.submitted]
@@ -134,11 +156,18 @@ def test_workers_begin_with_different_models_and_then_with_different_corpora():
 
 
 def test_a_single_worker_evaluates_one_corpus_at_a_time_and_more_workers_than_corpora_share_one():
-    jobs = [make_job(m, t, s, s) for m in "ab" for t in ("English", "German") for s in ("game", "sports")]
+    jobs = [
+        make_job(m, t, s, s)
+        for m in "ab"
+        for t in ("English", "German")
+        for s in ("game", "sports")
+    ]
     engine = FakeEngine(("one",))
     run(jobs, engine)
     done = [(job.model.name, job.corpus) for _, job in engine.submitted]
-    assert done == [(model, corpus) for model in "ab" for corpus in ("game", "sports") for _ in range(2)]
+    assert done == [
+        (model, corpus) for model in "ab" for corpus in ("game", "sports") for _ in range(2)
+    ]
     engine = FakeEngine()
     run([make_job("a", task, "game", "game") for task in ("English", "German")], engine)
     assert {location for location, _ in engine.submitted} == {"one", "two"}
@@ -146,7 +175,10 @@ def test_a_single_worker_evaluates_one_corpus_at_a_time_and_more_workers_than_co
 
 def test_a_worker_is_restarted_after_a_crash_and_kept_after_bad_data():
     for restart, workers in ((True, len(JOBS)), (False, 1)):
-        engine = FakeEngine(("one",), outcome=lambda _, restart=restart: JobOutcome(failure="reason", restart_worker=restart))
+        engine = FakeEngine(
+            ("one",),
+            outcome=lambda _, restart=restart: JobOutcome(failure="reason", restart_worker=restart),
+        )
         assert len(run(JOBS, engine)) == len(JOBS)
         assert engine.started == workers
 

@@ -1,4 +1,6 @@
-"""Requested tasks and models are found without duplicates; a request that cannot be run is one message."""
+"""Requested tasks and models are found without duplicates; a request that cannot be run is one
+message.
+"""
 
 import pytest
 
@@ -21,10 +23,17 @@ def data(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("data")
 def test_jobs_are_models_by_tasks_by_subsets_and_tasks_share_their_corpora():
-    tasks, random = ("PosIR-English", "PosIR-German-English", "PosIR-Mini"), "mteb/baseline-random-encoder"
+    tasks, random = (
+        ("PosIR-English", "PosIR-German-English", "PosIR-Mini"),
+        "mteb/baseline-random-encoder",
+    )
     jobs = find_workload(tasks, (), (BM25, random)).jobs()
-    expected = [f"{task} · {domain}" for task in tasks[:2] for domain in ("game", "sports")] + ["PosIR-Mini · default"]
-    assert [str(job) for job in jobs] == [f"{model} · {name}" for model in (BM25, random) for name in expected]
+    expected = [f"{task} · {domain}" for task in tasks[:2] for domain in ("game", "sports")] + [
+        "PosIR-Mini · default"
+    ]
+    assert [str(job) for job in jobs] == [
+        f"{model} · {name}" for model in (BM25, random) for name in expected
+    ]
     assert [job.corpus for job in jobs[:2]] == [job.corpus for job in jobs[2:4]]
     assert len({job.corpus for job in jobs}) == 3
     # A monolingual task of another language has its own corpus.
@@ -33,8 +42,14 @@ def test_jobs_are_models_by_tasks_by_subsets_and_tasks_share_their_corpora():
 
 
 def test_tasks_of_benchmarks_are_added_without_duplicates():
-    workload = find_workload(("SQuAD-PosQ", "PosIR-Mini", "PosIR-Mini"), ("PosQ",), (BM25, "baseline-bm25s"))
-    assert [task.metadata.name for task in workload.tasks] == ["SQuAD-PosQ", "PosIR-Mini", "FineWeb-PosQ"]
+    workload = find_workload(
+        ("SQuAD-PosQ", "PosIR-Mini", "PosIR-Mini"), ("PosQ",), (BM25, "baseline-bm25s")
+    )
+    assert [task.metadata.name for task in workload.tasks] == [
+        "SQuAD-PosQ",
+        "PosIR-Mini",
+        "FineWeb-PosQ",
+    ]
     assert list(workload.models) == [ModelReference(BM25)]
 
 
@@ -45,9 +60,18 @@ def test_tasks_of_benchmarks_are_added_without_duplicates():
         ({"benchmarks": ["PosIr"]}, r"'PosIr' not found\. Did you mean: PosIR\?"),
         ({"tasks": ["NFCorpus"]}, r"no evidence positions in NFCorpus\. .*`mteb run`"),
         ({}, r"no task is given"),
-        ({"tasks": ["PosIR-Mini"], "models": ["mteb/baseline-bm25"]}, r"no model [^\n]* Did you mean mteb/"),
-        ({"tasks": ["PosIR-Mini"], "revision": "older"}, r"Model revision older not found .* Expected 0_3_0"),
-        ({"tasks": ["PosIR-Mini"], "models": ["a", "b"], "revision": "r"}, r"--revision r: applies to one model"),
+        (
+            {"tasks": ["PosIR-Mini"], "models": ["mteb/baseline-bm25"]},
+            r"no model [^\n]* Did you mean mteb/",
+        ),
+        (
+            {"tasks": ["PosIR-Mini"], "revision": "older"},
+            r"Model revision older not found .* Expected 0_3_0",
+        ),
+        (
+            {"tasks": ["PosIR-Mini"], "models": ["a", "b"], "revision": "r"},
+            r"--revision r: applies to one model",
+        ),
     ],
 )
 def test_an_unknown_name_is_reported_with_a_suggestion(options, message):

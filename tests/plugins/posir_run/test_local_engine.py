@@ -1,4 +1,6 @@
-"""The worker process on this machine: its crash does not end the run, and it does not outlive the run."""
+"""The worker process on this machine: its crash does not end the run, and it does not outlive the
+run.
+"""
 
 import multiprocessing
 import os
@@ -79,6 +81,8 @@ def test_a_worker_ends_with_the_process_that_started_it():
         "    print(LocalWorker(Settings({})).started.result(), flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    parent = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100
+    )
     assert parent.returncode == -signal.SIGKILL
     assert has_ended(int(parent.stdout))

@@ -36,7 +36,10 @@ def speed(*seconds):
 
 #: 1 ms per token in the shortest texts and 2 ms in the longest, 0.5 s per query.
 KNOWN = SpeedCalibration(
-    "device", (speed(0.001), None, None, speed(0.001, 0.003)), speed(0.5), EmbeddingFormat("numpy", "float16", 8)
+    "device",
+    (speed(0.001), None, None, speed(0.001, 0.003)),
+    speed(0.5),
+    EmbeddingFormat("numpy", "float16", 8),
 )
 
 
@@ -68,22 +71,42 @@ def test_a_plan_adds_up_and_a_cache_saves_shared_documents():
     assert known.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
     # The time is not estimated without a measurement.
     unknown, known_size = plan(None, "the reason", None), plan(None, "the reason", 1_536)
-    assert (unknown.total.duration, unknown.total.bytes, known_size.total.bytes) == (None, None, (27 + 12) * 1_536)
+    assert (unknown.total.duration, unknown.total.bytes, known_size.total.bytes) == (
+        None,
+        None,
+        (27 + 12) * 1_536,
+    )
 
 
 def test_a_table_explains_its_estimates():
-    measured = "16.5 s (12.5 to 20.5)", "500 (333 to 1,000; 32 texts", "second: 2 (2 to 2;", "POSIR_EMBEDDINGS, 11 documents"
-    for model, parts in (((KNOWN, "", 16), measured), ((None, "the reason", None), ["(the reason)."])):
+    measured = (
+        "16.5 s (12.5 to 20.5)",
+        "500 (333 to 1,000; 32 texts",
+        "second: 2 (2 to 2;",
+        "POSIR_EMBEDDINGS, 11 documents",
+    )
+    for model, parts in (
+        ((KNOWN, "", 16), measured),
+        ((None, "the reason", None), ["(the reason)."]),
+    ):
         estimated = plan(*model)
         printed = " ".join([describe_plan(estimated), *explain_estimates(estimated)])
         assert [part for part in parts if part not in printed] == []
         # A model without embeddings has no cache.
-        assert any("cache" in row[0] for row in build_table(estimated).rows) is (model[0] is not None)
+        assert any("cache" in row[0] for row in build_table(estimated).rows) is (
+            model[0] is not None
+        )
 
 
-def test_a_round_is_long_enough_to_be_timed_few_texts_are_measured_together_and_slow_ones_only_once(monkeypatch):
+def test_a_round_is_long_enough_to_be_timed_few_texts_are_measured_together_and_slow_ones_only_once(
+    monkeypatch,
+):
     # A batch takes one second, and one more per eight characters.
-    monkeypatch.setattr(plan_module, "time_encoding", lambda encode, texts: encode(texts) or 1 + sum(map(len, texts)) / 8)
+    monkeypatch.setattr(
+        plan_module,
+        "time_encoding",
+        lambda encode, texts: encode(texts) or 1 + sum(map(len, texts)) / 8,
+    )
     monkeypatch.setattr(plan_module, "ROUND_SECONDS", 7)
     encoded = []
     assert measure_speed(encoded.append, ["x" * 8] * 100, len) == Speed(8, (9 / 64,) * 3)
@@ -104,9 +127,15 @@ def data(tmp_path, monkeypatch):
 
 
 def invoke(tasks, models, format_="json"):
-    done = CliRunner().invoke(build_app(), ["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_])
+    done = CliRunner().invoke(
+        build_app(), ["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_]
+    )
     assert done.exit_code == 0, done.output
-    return json.loads(done.stdout) if format_ == "json" else list(csv.DictReader(io.StringIO(done.stdout)))
+    return (
+        json.loads(done.stdout)
+        if format_ == "json"
+        else list(csv.DictReader(io.StringIO(done.stdout)))
+    )
 
 
 @pytest.mark.usefixtures("data")
@@ -122,15 +151,21 @@ def test_the_command_plans_for_every_model_from_the_data():
     low, mean, high = (dense["total"]["duration"][name] for name in ("low", "mean", "high"))
     assert 0 < low <= mean <= high
     assert (dense["counted"], dense["sampled"]) == (True, True)
-    assert (sparse["model"]["problem"], sparse["total"]["duration"]) == ("not a dense encoder", None)
+    assert (sparse["model"]["problem"], sparse["total"]["duration"]) == (
+        "not a dense encoder",
+        None,
+    )
 
 
 @pytest.mark.parametrize(("sample", "versions"), [(0, 0), (1, 5 * 4), (2, 5 * 6), (400, 5 * 15)])
 def test_rotated_versions_of_a_sample_of_each_length_are_counted(sample, versions):
     """At most five for a document: two of the whole text, and three of an excerpt."""
-    one_subset = SubsetSize("A", "a", TextCounts.from_buckets({0: (3, 300), 2: (2, 2_000)}), 9, counted=True)
+    one_subset = SubsetSize(
+        "A", "a", TextCounts.from_buckets({0: (3, 300), 2: (2, 2_000)}), 9, counted=True
+    )
     first, second = (
-        SubsetSize("B", corpus, TextCounts.from_buckets({1: (5, 3_000)}), 9, counted=True) for corpus in ("b", "c")
+        SubsetSize("B", corpus, TextCounts.from_buckets({1: (5, 3_000)}), 9, counted=True)
+        for corpus in ("b", "c")
     )
     assert count_rotations([one_subset, first, second], sample) == versions
 
@@ -142,13 +177,26 @@ def test_csv_has_a_row_of_numbers_for_each_model_and_task(monkeypatch):
     rows = invoke(tasks, [RANDOM], "csv")
     assert [row["task"] for row in rows] == [*tasks, "total", "with cache"]
     assert {row["model"] for row in rows} == {RANDOM}
-    assert [int(row["documents"]) for row in rows] == [len(TEXTS), len(TEXTS), 2 * len(TEXTS), len(TEXTS)]
-    assert all(float(row["seconds_low"]) <= float(row["seconds_mean"]) <= float(row["seconds_high"]) for row in rows)
+    assert [int(row["documents"]) for row in rows] == [
+        len(TEXTS),
+        len(TEXTS),
+        2 * len(TEXTS),
+        len(TEXTS),
+    ]
+    assert all(
+        float(row["seconds_low"]) <= float(row["seconds_mean"]) <= float(row["seconds_high"])
+        for row in rows
+    )
 
 
 @pytest.mark.usefixtures("data")
 def test_a_model_that_cannot_be_loaded_is_planned_from_its_metadata(monkeypatch):
-    monkeypatch.setattr(plan_module, "load_model", Mock(side_effect=OSError("no weights\nin a cache")))
+    monkeypatch.setattr(
+        plan_module, "load_model", Mock(side_effect=OSError("no weights\nin a cache"))
+    )
     (plan_,) = invoke(["PosIR-English"], [QWEN])
-    assert (plan_["model"]["calibration"], plan_["model"]["problem"]) == (None, "OSError: no weights")
+    assert (plan_["model"]["calibration"], plan_["model"]["problem"]) == (
+        None,
+        "OSError: no weights",
+    )
     assert plan_["total"]["bytes"] == (len(TEXTS) + len(ASKED)) * 1024 * 4

@@ -9,7 +9,12 @@ from posir_tasks.errors import PosirError
 
 
 def node(name, *, alive=True, **resources):
-    return {"NodeID": name, "NodeManagerAddress": f"{name}.local", "Alive": alive, "Resources": resources}
+    return {
+        "NodeID": name,
+        "NodeManagerAddress": f"{name}.local",
+        "Alive": alive,
+        "Resources": resources,
+    }
 
 
 def location(name, index, cpus, gpus):
@@ -19,7 +24,10 @@ def location(name, index, cpus, gpus):
 @pytest.mark.parametrize(
     ("nodes", "locations"),
     [
-        ([node("a", CPU=8.0), node("b", CPU=2.0)], [location("a", 0, 8.0, 0), location("b", 0, 2.0, 0)]),
+        (
+            [node("a", CPU=8.0), node("b", CPU=2.0)],
+            [location("a", 0, 8.0, 0), location("b", 0, 2.0, 0)],
+        ),
         ([node("head"), node("head", CPU=0.0), node("a", CPU=8.0)], [location("a", 0, 8.0, 0)]),
         ([node("a", CPU=8.0, alive=False), node("b", CPU=2.0)], [location("b", 0, 2.0, 0)]),
         (
@@ -38,7 +46,10 @@ def test_an_address_where_nothing_listens_is_refused_at_once_and_others_are_left
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_address(address)
         check_address(f"ray://{address}")
-    with pytest.raises(PosirError, match=rf"--address {address}: no Ray cluster can be reached there .*`ray start --head`"):
+    with pytest.raises(
+        PosirError,
+        match=rf"--address {address}: no Ray cluster can be reached there .*`ray start --head`",
+    ):
         check_address(address)
     for name in (None, "auto", "local"):
         check_address(name)

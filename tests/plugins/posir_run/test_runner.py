@@ -50,9 +50,17 @@ def build_engine(workload, failing=()):
         if job.subset in failing:
             return JobOutcome(failure="bad data")
         repository = LocalRepository(data_folder() / POSIR_FOLDER)
-        run = {"data_revision": repository.revision(SubsetKey("eng-Latn", "eng-Latn", job.subset).files)}
-        scores = {"test": {job.subset: {"main_score": known_score(job.subset), "position_run": run}}}
-        return JobOutcome((TaskResult.from_task_results(task, scores, evaluation_time=1.0), {"max_tokens": 7}))
+        run = {
+            "data_revision": repository.revision(
+                SubsetKey("eng-Latn", "eng-Latn", job.subset).files
+            )
+        }
+        scores = {
+            "test": {job.subset: {"main_score": known_score(job.subset), "position_run": run}}
+        }
+        return JobOutcome(
+            (TaskResult.from_task_results(task, scores, evaluation_time=1.0), {"max_tokens": 7})
+        )
 
     return FakeEngine(outcome=outcome)
 
@@ -63,13 +71,19 @@ def known_score(subset):
 
 def save(workload, cache, failing=()):
     jobs = find_missing_jobs(workload, cache)
-    yield from run_and_save(jobs, build_engine(workload, failing), workload, cache, Settings({"batch_size": 4}))
+    yield from run_and_save(
+        jobs, build_engine(workload, failing), workload, cache, Settings({"batch_size": 4})
+    )
 
 
 def saved(cache):
     """Return the scores on disk by subset, in the order of the file."""
     files = list(cache.cache_path.rglob("PosIR-English.json"))
-    return {item["hf_subset"]: item["main_score"] for file in files for item in json.loads(file.read_text())["scores"]["test"]}
+    return {
+        item["hf_subset"]: item["main_score"]
+        for file in files
+        for item in json.loads(file.read_text())["scores"]["test"]
+    }
 
 
 def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
@@ -78,7 +92,10 @@ def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
         assert job.subset in saved(cache)
         assert len(saved(cache)) == count
     assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
-    for name, key, value in (("model_meta.json", "max_tokens", 7), ("run_settings.jsonl", "encode_kwargs", {"batch_size": 4})):
+    for name, key, value in (
+        ("model_meta.json", "max_tokens", 7),
+        ("run_settings.jsonl", "encode_kwargs", {"batch_size": 4}),
+    ):
         (file,) = cache.cache_path.rglob(name)
         assert json.loads(file.read_text())[key] == value
 
@@ -86,7 +103,9 @@ def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
 def test_only_failed_jobs_are_missing_afterward(workload, tmp_path):
     cache = ResultCache(tmp_path)
     failing = set(DOMAINS[2:4])
-    assert {job.subset for job, outcome in save(workload, cache, failing) if outcome.failure} == failing
+    assert {
+        job.subset for job, outcome in save(workload, cache, failing) if outcome.failure
+    } == failing
     assert {job.subset for job in find_missing_jobs(workload, cache)} == failing
     assert set(saved(cache)) == {*DOMAINS} - failing
     list(save(workload, cache))
@@ -94,7 +113,7 @@ def test_only_failed_jobs_are_missing_afterward(workload, tmp_path):
     assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
 
 
-def test_results_for_another_revision_of_local_data_are_missing_and_those_of_the_hub_are_not_replaced(workload, tmp_path):
+def test_results_of_another_data_revision_are_missing(workload, tmp_path):
     cache = ResultCache(tmp_path)
     list(save(workload, cache))
     (file,) = tmp_path.rglob("PosIR-English.json")
@@ -107,15 +126,21 @@ def test_results_for_another_revision_of_local_data_are_missing_and_those_of_the
 
 
 @pytest.mark.parametrize("moments", [8, pytest.param(50, marks=pytest.mark.slow)])
-def test_a_run_killed_at_any_moment_resumes_after_the_last_finished_subset(workload, tmp_path, moments):
-    """Workers answer at once, so that the process is killed while it saves and not while it waits."""
+def test_a_run_killed_at_any_moment_resumes_after_the_last_finished_subset(
+    workload, tmp_path, moments
+):
+    """Workers answer at once, so that the process is killed while it saves and not while it
+    waits.
+    """
     rng, killed, folders = random.Random(0), 0, 0
     while killed < moments:
         folders += 1
         cache = ResultCache(tmp_path / str(folders))
         while find_missing_jobs(workload, cache):
             reader, writer = os.pipe()
-            process = multiprocessing.get_context("fork").Process(target=save_and_report, args=(workload, cache, writer))
+            process = multiprocessing.get_context("fork").Process(
+                target=save_and_report, args=(workload, cache, writer)
+            )
             process.start()
             os.close(writer)
             # However slow the machine is: after the last kill, the run ends.
@@ -132,7 +157,9 @@ def test_a_run_killed_at_any_moment_resumes_after_the_last_finished_subset(workl
         assert saved(cache) == {domain: known_score(domain) for domain in DOMAINS}
         assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
         files = [file.relative_to(cache.cache_path) for file in cache.cache_path.rglob("*.*")]
-        shown = {file.name for file in files if not any(part.startswith(".") for part in file.parts)}
+        shown = {
+            file.name for file in files if not any(part.startswith(".") for part in file.parts)
+        }
         assert shown == {"PosIR-English.json", "model_meta.json", "run_settings.jsonl"}
 
 

@@ -38,7 +38,10 @@ def count_one_by_one(texts):
 TEXT = st.builds(
     lambda letter, count: letter * count,
     st.sampled_from("xé漢"),
-    st.one_of(st.integers(0, 7_000), st.sampled_from([bound * 4 + more for bound in BOUNDS for more in (-1, 0, 1)])),
+    st.one_of(
+        st.integers(0, 7_000),
+        st.sampled_from([bound * 4 + more for bound in BOUNDS for more in (-1, 0, 1)]),
+    ),
 )
 
 
@@ -59,19 +62,28 @@ def test_the_published_sizes_add_up_to_the_papers_totals():
     assert 22_800_000_000 - 9 < sum(documents.tokens) <= 22_800_000_000
     assert 421_708 - 9 < queries <= 421_708
     english = [published_size(PIVOT, domain) for domain in DOMAINS]
-    assert sum_counts(counts for counts, _ in english) == TextCounts((0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0))
+    assert sum_counts(counts for counts, _ in english) == TextCounts(
+        (0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0)
+    )
     assert sum(asked for _, asked in english) == 42_015
 
 
-def test_without_data_a_task_has_its_published_size_and_synthetic_samples_of_mean_length(monkeypatch, tmp_path):
+def test_without_data_a_task_has_its_published_size_and_synthetic_samples_of_mean_length(
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     task = get_task("PosIR-German-English")
     sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
     assert len(sizes) == len(DOMAINS)
     assert sum(sum(size.documents.texts) for size in sizes) == 1_719_701
     assert not any(size.counted for size in sizes)
-    documents, queries, sampled = collect_samples([task], TextCounts((0, 1_000, 0, 0), (0, 922_000, 0, 0)))
-    assert ([len(texts) > 0 for texts in documents], sampled) == ([False, True, False, False], False)
+    documents, queries, sampled = collect_samples(
+        [task], TextCounts((0, 1_000, 0, 0), (0, 922_000, 0, 0))
+    )
+    assert ([len(texts) > 0 for texts in documents], sampled) == (
+        [False, True, False, False],
+        False,
+    )
     assert {len(text) for text in documents[1]} == {922 * 4}
     assert len(set(documents[1])) == len(documents[1]) <= len(queries) == SAMPLE_SIZE
     for tokens in (1, 512, 100_000):
@@ -82,7 +94,10 @@ def test_without_data_a_task_has_its_published_size_and_synthetic_samples_of_mea
 def data(tmp_path, monkeypatch):
     """English and German, whose German queries are fewer."""
     root = tmp_path / POSIR_FOLDER
-    long = {name: text + " More of it." * 300 * number for number, (name, text) in enumerate(TEXTS.items())}
+    long = {
+        name: text + " More of it." * 300 * number
+        for number, (name, text) in enumerate(TEXTS.items())
+    }
     write_domain(root, posir_tables(long))
     write_domain(root, posir_tables(asked=dict(list(ASKED.items())[1:])), language="deu-Latn")
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
@@ -103,14 +118,19 @@ def test_local_data_is_counted_and_shared_documents_have_the_same_counts(data):
 def test_a_task_that_is_read_at_once_is_counted_and_a_missing_file_named(tmp_path):
     (size,) = measure_subsets([(get_task("PosIR-Mini"), "default")])
     assert (sum(size.documents.texts), size.queries) == (72, 720)
-    task, missing = get_task("PosIR-English"), tmp_path / POSIR_FOLDER / "eng-Latn" / "sports" / "corpus.parquet"
+    task, missing = (
+        get_task("PosIR-English"),
+        tmp_path / POSIR_FOLDER / "eng-Latn" / "sports" / "corpus.parquet",
+    )
     missing.unlink()
     with pytest.raises(DataError, match=str(missing)):
         measure_subsets([(task, "sports")])
 
 
 def test_samples_have_the_required_lengths_and_are_from_the_data_where_possible(data):
-    documents, queries, sampled = collect_samples([get_task("PosIR-English")], count_one_by_one(data))
+    documents, queries, sampled = collect_samples(
+        [get_task("PosIR-English")], count_one_by_one(data)
+    )
     assert sampled
     assert sorted(text for texts in documents for text in texts) == sorted(data)
     assert sorted(queries) == sorted(question for question, _, _ in ASKED.values())

@@ -43,12 +43,20 @@ def make_job(subset="sports", task="PosIR-English", model=BM25):
 
 @pytest.mark.usefixtures("folder")
 def test_a_single_subset_has_the_same_scores_as_in_the_complete_task():
-    complete = mteb.evaluate(mteb.get_model(BM25.name), mteb.get_task("PosIR-English"), cache=None, show_progress_bar=False)
+    complete = mteb.evaluate(
+        mteb.get_model(BM25.name),
+        mteb.get_task("PosIR-English"),
+        cache=None,
+        show_progress_bar=False,
+    )
     (result,) = complete.task_results
     for expected in result.scores["test"]:
         evaluated, _ = build_evaluator().evaluate(make_job(expected["hf_subset"])).value
         assert evaluated.scores["test"] == [expected]
-        assert (evaluated.task_name, evaluated.dataset_revision) == ("PosIR-English", result.dataset_revision)
+        assert (evaluated.task_name, evaluated.dataset_revision) == (
+            "PosIR-English",
+            result.dataset_revision,
+        )
 
 
 @pytest.mark.usefixtures("folder")
@@ -71,18 +79,26 @@ def test_warnings_come_with_the_first_outcome_that_they_are_for(folder, monkeypa
     assert "29 of PosIR's 31 domains are not evaluated" in warning
     logging.getLogger("another.library").warning("not ours")
     (folder / "eng-Latn" / "sports" / "corpus.parquet").write_bytes(b"not parquet")
-    assert evaluator.evaluate(make_job()).warnings == evaluator.evaluate(make_job("game")).warnings == ()
+    assert (
+        evaluator.evaluate(make_job()).warnings
+        == evaluator.evaluate(make_job("game")).warnings
+        == ()
+    )
     # Bad data does not restart the worker.
     outcome = evaluator.evaluate(make_job())
     assert ("corpus.parquet" in outcome.failure, outcome.restart_worker) == (True, False)
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("error", [RuntimeError("CUDA error: out of memory\nmore of it"), MemoryError("no room")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUDA error: out of memory\nmore of it"), MemoryError("no room")]
+)
 def test_any_other_error_restarts_the_worker(error, monkeypatch):
     monkeypatch.setattr(jobs, "evaluate_subset", Mock(side_effect=error))
     outcome = build_evaluator().evaluate(make_job())
-    assert outcome == JobOutcome(failure=f"{type(error).__name__}: {str(error).splitlines()[0]}", restart_worker=True)
+    assert outcome == JobOutcome(
+        failure=f"{type(error).__name__}: {str(error).splitlines()[0]}", restart_worker=True
+    )
 
 
 @pytest.mark.usefixtures("folder")
@@ -95,7 +111,9 @@ def test_a_model_stays_loaded_until_another_is_requested(monkeypatch):
     assert loaded == [BM25, other, BM25]
 
 
-def test_a_machine_with_different_versions_is_refused_and_the_given_environment_is_used(monkeypatch):
+def test_a_machine_with_different_versions_is_refused_and_the_given_environment_is_used(
+    monkeypatch,
+):
     build_evaluator().check_versions(installed_versions())
     with pytest.raises(PosirError, match=r"has posir .*mteb 1\.0.*Install the same versions"):
         build_evaluator().check_versions(installed_versions() | {"mteb": "1.0"})

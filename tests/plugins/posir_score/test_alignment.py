@@ -24,7 +24,12 @@ NAMES = st.text("ab#", min_size=1, max_size=4)
 
 
 def build_subset(name: str = "all", **grades: dict[str, int]) -> SubsetQueries:
-    return SubsetQueries(name, Judgments(dict.fromkeys(grades, "text"), grades), frozenset({"d1", "d2", "d#3"}), len(grades))
+    return SubsetQueries(
+        name,
+        Judgments(dict.fromkeys(grades, "text"), grades),
+        frozenset({"d1", "d2", "d#3"}),
+        len(grades),
+    )
 
 
 def as_hits(rankings: Rankings) -> HitsByQuery:
@@ -40,14 +45,20 @@ LENIENT = AlignmentRules(needs_all=False)
 
 
 @given(corpus=st.frozensets(NAMES, min_size=1), number=st.integers(0, 99), data=st.data())
-def test_a_chunk_belongs_to_its_document_and_a_document_to_itself(corpus: frozenset[str], number: int, data: st.DataObject):
+def test_a_chunk_belongs_to_its_document_and_a_document_to_itself(
+    corpus: frozenset[str], number: int, data: st.DataObject
+):
     ids, document = AlignmentRules(), data.draw(st.sampled_from(sorted(corpus)))
     assert ids.resolve(document, corpus) == document
     assume(f"{document}#{number}" not in corpus)
     assert ids.resolve(f"{document}#{number}", corpus) == document
 
 
-@given(scores=st.dictionaries(st.sampled_from(["d1", "d1#0", "d1#1", "d2#0", "x"]), st.floats(-9, 9), min_size=1))
+@given(
+    scores=st.dictionaries(
+        st.sampled_from(["d1", "d1#0", "d1#1", "d2#0", "x"]), st.floats(-9, 9), min_size=1
+    )
+)
 def test_a_document_scores_what_its_best_chunk_scores(scores: dict[str, float]):
     (hits,) = as_hits({"q": scores}).values()
     assert merge_chunks(AlignmentRules().resolve_hits(hits, {"d1", "d2"})) == {
@@ -70,7 +81,13 @@ def test_everything_that_does_not_fit_is_counted():
     aligned = align_run(run, DATA, LENIENT)
     assert aligned.rankings == {"all": {"q1": {"d1": 3.0, "x": 1.0}}}
     assert aligned.hits == {
-        "all": {"q1": [Hit("d1", 2.0, chunk="d1#0"), Hit("d1", 3.0, chunk="d1#1"), Hit("x", 1.0, chunk="x")]}
+        "all": {
+            "q1": [
+                Hit("d1", 2.0, chunk="d1#0"),
+                Hit("d1", 3.0, chunk="d1#1"),
+                Hit("x", 1.0, chunk="x"),
+            ]
+        }
     }
     assert aligned.total == RunCounts(
         queries=2,
@@ -96,7 +113,11 @@ def test_everything_that_does_not_fit_is_counted():
         ({"7": {"d1": 1.0}}, LENIENT, "the run has 7, the data q1, q2"),
         ({"q1": {"x#0": 1.0}, "q2": {"y": 1.0}}, LENIENT, "first x#0, y.*--chunk-separator"),
         ({"q1": {}, "q2": {}}, LENIENT, "r: 2 queries returned nothing"),
-        ({"q1": {"d1": 1.0}}, AlignmentRules(), "1 of 2 judged queries is not in the run, first q2.*--missing zero"),
+        (
+            {"q1": {"d1": 1.0}},
+            AlignmentRules(),
+            "1 of 2 judged queries is not in the run, first q2.*--missing zero",
+        ),
     ],
 )
 def test_a_run_on_other_data_is_refused(rankings: Rankings, rules: AlignmentRules, message: str):
@@ -107,7 +128,10 @@ def test_a_run_on_other_data_is_refused(rankings: Rankings, rules: AlignmentRule
 def test_queries_find_their_subset_or_take_the_stated_one_and_are_refused_as_ambiguous():
     subsets = [build_subset("a", q1={"d1": 1}), build_subset("b", q2={"d2": 1})]
     run = unify({"q1": {"d1": 1.0}, "q2": {"d2": 1.0}})
-    assert align_run(run, subsets, AlignmentRules()).rankings == {"a": {"q1": {"d1": 1.0}}, "b": {"q2": {"d2": 1.0}}}
+    assert align_run(run, subsets, AlignmentRules()).rankings == {
+        "a": {"q1": {"d1": 1.0}},
+        "b": {"q2": {"d2": 1.0}},
+    }
     same = [*subsets[:1], build_subset("b", q1={"d1": 1})]
     with pytest.raises(PosirError, match="query q1 is in several subsets of the data, a, b"):
         align_run(run, same, AlignmentRules())
@@ -119,10 +143,20 @@ def test_queries_find_their_subset_or_take_the_stated_one_and_are_refused_as_amb
 
 
 def test_queries_may_be_named_by_their_texts_and_their_own_text_is_no_document():
-    judgments = Judgments({"q1": "Who?", "q2": "Who?", "q3": "When?"}, {query: {"d1": 1} for query in ("q1", "q2", "q3")})
+    judgments = Judgments(
+        {"q1": "Who?", "q2": "Who?", "q3": "When?"},
+        {query: {"d1": 1} for query in ("q1", "q2", "q3")},
+    )
     subset = SubsetQueries("all", judgments, frozenset({"d1"}), 3)
-    counts = align_run(unify({"Who?": {"d1": 2.0, "Who?": 1.0}, "When?": {"d1": 1.0}}), [subset], AlignmentRules()).total
-    assert (counts.missing, counts.unknown_queries, counts.unknown_documents, counts.own_texts) == (0, 0, 2, 2)
+    counts = align_run(
+        unify({"Who?": {"d1": 2.0, "Who?": 1.0}, "When?": {"d1": 1.0}}), [subset], AlignmentRules()
+    ).total
+    assert (counts.missing, counts.unknown_queries, counts.unknown_documents, counts.own_texts) == (
+        0,
+        0,
+        2,
+        2,
+    )
     assert counts.first_unknown == "Who? of query q1"
     assert any("2 of them are the query's own text" in sentence for sentence in counts.describe())
 
@@ -130,13 +164,25 @@ def test_queries_may_be_named_by_their_texts_and_their_own_text_is_no_document()
 def test_a_sentence_agrees_with_its_number():
     counts = RunCounts(2, 2, 1, 1, 1, short=1, depth=100, chunks=1, duplicates=1)
     singular, plural = (" ".join(several.describe()) for several in (counts, counts + counts))
-    for said in ("1 of 2 queries is", "1 query of the run is", "1 document is", "1 query has", "1 chunk was", "1 row repeats"):
+    for said in (
+        "1 of 2 queries is",
+        "1 query of the run is",
+        "1 document is",
+        "1 query has",
+        "1 chunk was",
+        "1 row repeats",
+    ):
         assert said in singular
     assert "2 queries have fewer than 100 documents" in plural
 
 
-@given(scores=st.lists(st.sampled_from([0.0, 1.0, 2.0]), max_size=5), grades=st.lists(st.integers(0, 2), max_size=5))
-def test_a_tie_is_decisive_if_an_order_of_the_tied_changes_the_grades_by_rank(scores: list[float], grades: list[int]):
+@given(
+    scores=st.lists(st.sampled_from([0.0, 1.0, 2.0]), max_size=5),
+    grades=st.lists(st.integers(0, 2), max_size=5),
+)
+def test_a_tie_is_decisive_if_an_order_of_the_tied_changes_the_grades_by_rank(
+    scores: list[float], grades: list[int]
+):
     names = [f"d{row}" for row in range(min(len(scores), len(grades)))]
     run, judged = dict(zip(names, scores, strict=False)), dict(zip(names, grades, strict=False))
     orders = {
@@ -149,8 +195,14 @@ def test_a_tie_is_decisive_if_an_order_of_the_tied_changes_the_grades_by_rank(sc
 
 def test_queries_whose_ties_decide_are_counted_and_said_and_ranks_have_no_ties():
     judged = [build_subset(q1={"d1": 1}, q2={"d2": 1}, q3={"d1": 1, "d2": 1})]
-    rankings = {"q1": {"d1": 1.0, "d2": 1.0}, "q2": {"d1": 1.0, "d2": 2.0}, "q3": {"d1": 1.0, "d2": 1.0}}
+    rankings = {
+        "q1": {"d1": 1.0, "d2": 1.0},
+        "q2": {"d1": 1.0, "d2": 2.0},
+        "q3": {"d1": 1.0, "d2": 1.0},
+    }
     counts = align_run(unify(rankings), judged, AlignmentRules()).total
     assert counts.tied == 1
     assert any("--order rank" in sentence for sentence in counts.describe())
-    assert not align_run(unify({query: {"d1": 2.0, "d2": 1.0} for query in rankings}), judged, AlignmentRules()).total.tied
+    assert not align_run(
+        unify({query: {"d1": 2.0, "d2": 1.0} for query in rankings}), judged, AlignmentRules()
+    ).total.tied

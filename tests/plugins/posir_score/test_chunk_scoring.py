@@ -1,4 +1,6 @@
-"""Scores of chunks are those of their definition, by sets of characters, and of the evaluation's own code."""
+"""Scores of chunks are those of their definition, by sets of characters, and of the evaluation's
+own code.
+"""
 
 import csv
 import json
@@ -14,7 +16,14 @@ from scipy.special import stdtrit
 
 import posir
 from posir_score.chunk_scoring import describe_changes, score_splitters
-from posir_score.excerpts import ChunkPlaces, Excerpt, find_chunk_part, read_excerpts, score_division, score_retrieved
+from posir_score.excerpts import (
+    ChunkPlaces,
+    Excerpt,
+    find_chunk_part,
+    read_excerpts,
+    score_division,
+    score_retrieved,
+)
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.opening import open_data
@@ -25,10 +34,16 @@ from tests.posir_tasks.sources.formats.test_folders import write_chunking_folder
 from tests.support.probed_encoders import FirstWords
 
 CHUNKING = Path("/work/shared/data/chunking")
-spans = st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(1, 8)).map(lambda row: (row[0], row[1], row[1] + row[2]))
+spans = st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(1, 8)).map(
+    lambda row: (row[0], row[1], row[1] + row[2])
+)
 
 
-@given(st.lists(spans, min_size=1, max_size=4), st.lists(spans, min_size=1, max_size=6), st.integers(1, 6))
+@given(
+    st.lists(spans, min_size=1, max_size=4),
+    st.lists(spans, min_size=1, max_size=6),
+    st.integers(1, 6),
+)
 def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
     wanted = {(document, place) for document, start, end in excerpts for place in range(start, end)}
     places = ChunkPlaces(
@@ -38,37 +53,62 @@ def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
     )
     given_excerpts = [Excerpt(document, Span(start, end)) for document, start, end in excerpts]
     retrieved = chunks[:number]
-    shared = wanted & {(document, place) for document, start, end in retrieved for place in range(start, end)}
-    length, total = sum(end - start for _, start, end in retrieved), sum(end - start for _, start, end in excerpts)
-    missed = sum((document, place) not in shared for document, start, end in excerpts for place in range(start, end))
+    shared = wanted & {
+        (document, place) for document, start, end in retrieved for place in range(start, end)
+    }
+    length, total = (
+        sum(end - start for _, start, end in retrieved),
+        sum(end - start for _, start, end in excerpts),
+    )
+    missed = sum(
+        (document, place) not in shared
+        for document, start, end in excerpts
+        for place in range(start, end)
+    )
     expected = len(shared) / (length + missed), len(shared) / total, len(shared) / length
-    assert score_retrieved(given_excerpts, places, np.arange(len(retrieved))) == pytest.approx(expected)
+    assert score_retrieved(given_excerpts, places, np.arange(len(retrieved))) == pytest.approx(
+        expected
+    )
     near = [
         (document, start, end)
         for document, start, end in chunks
-        if any(document == other and start <= last and end >= first for other, first, last in excerpts)
+        if any(
+            document == other and start <= last and end >= first for other, first, last in excerpts
+        )
     ]
     covered = {(document, place) for document, start, end in near for place in range(start, end)}
-    assert score_division(given_excerpts, places) == pytest.approx(len(wanted & covered) / len(wanted | covered))
+    assert score_division(given_excerpts, places) == pytest.approx(
+        len(wanted & covered) / len(wanted | covered)
+    )
 
 
 def test_the_part_of_a_chunk_is_of_the_one_in_which_an_excerpt_is_nearest_to_the_middle():
     chunks = np.array([(0, 30), (20, 50), (60, 90)])
-    parts = [find_chunk_part(Span(*span), chunks) for span in ((0, 4), (24, 28), (40, 50), (45, 65))]
+    parts = [
+        find_chunk_part(Span(*span), chunks) for span in ((0, 4), (24, 28), (40, 50), (45, 65))
+    ]
     assert parts == ["first third", "first third", "last third", "divided between chunks"]
 
 
 def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     data = read_excerpts(open_data(write_chunking_folder(tmp_path)))
-    sentences = TextSplitter("sentences", lambda text: [part + "." for part in text.split(".") if part.strip()])
+    sentences = TextSplitter(
+        "sentences", lambda text: [part + "." for part in text.split(".") if part.strip()]
+    )
     whole = TextSplitter("whole", lambda text: [text, "A note on bells."])
     encoder = ModelEncoder(FirstWords())
     scoring = score_splitters(encoder, EstimatedTokenizer(), data, [sentences, whole], 2)
     rows = {(row.chunker, row.document): row for row in scoring.rows}
-    assert set(rows) == {(name, document) for name in ("sentences", "whole") for document in ("all", "bells", "towers")}
+    assert set(rows) == {
+        (name, document)
+        for name in ("sentences", "whole")
+        for document in ("all", "bells", "towers")
+    }
     assert rows["whole", "all"].chunks == 4
     assert rows["sentences", "bells"].chunks == 3
-    assert rows["sentences", "all"].precision_omega.value > rows["whole", "all"].precision_omega.value
+    assert (
+        rows["sentences", "all"].precision_omega.value > rows["whole", "all"].precision_omega.value
+    )
     # The excerpts of a question are 8 characters of a text of 59.
     assert rows["whole", "bells"].precision_omega.value == pytest.approx(8 / 59)
     assert rows["whole", "all"].in_place["recall"] == rows["whole", "all"].recall.value
@@ -83,7 +123,11 @@ def test_the_change_between_chunkers_counts_documents_and_not_questions():
     rng = np.random.default_rng(0)
     best = rng.random(300) * 0.1 + 0.5
     few, many = (np.arange(300) % documents for documents in (5, 30))
-    scores = {"best": best, "worse": best - 0.2 - 0.02 * rng.random(300), "same": best - 1e-4 * rng.random(300)}
+    scores = {
+        "best": best,
+        "worse": best - 0.2 - 0.02 * rng.random(300),
+        "same": best - 1e-4 * rng.random(300),
+    }
     worse, same = describe_changes("recall", scores, many)
     assert worse.startswith("worse is worse than best in recall: -21.0 [-21.")
     assert same == "best and same are equivalent within 2 points in recall: 0.0 [0.0, 0.0]."
@@ -91,7 +135,9 @@ def test_the_change_between_chunkers_counts_documents_and_not_questions():
     assert all("too few documents" in sentence for sentence in sentences)
     # All questions of a document change alike: there are as many observations as documents.
     by_document = rng.standard_normal(30)
-    (sentence,) = describe_changes("iou", {"best": best + 1, "other": best + 1 + 0.1 * by_document[many] - 0.05}, many)
+    (sentence,) = describe_changes(
+        "iou", {"best": best + 1, "other": best + 1 + 0.1 * by_document[many] - 0.05}, many
+    )
     low, high = map(float, re.search(r"\[(\S+), (\S+)\]", sentence).groups())
     half = stdtrit(29, 1 - 0.05 / 6) * 10 * by_document.std(ddof=1) / 30**0.5
     assert (high - low) / 2 == pytest.approx(half, abs=0.2)
@@ -101,23 +147,42 @@ def test_passages_of_one_article_are_not_independent(tmp_path: Path):
     paragraphs = [
         {
             "context": f"Bell {row} fell.",
-            "qas": [{"id": row, "question": f"Which bell, {row}?", "answers": [{"text": f"Bell {row}", "answer_start": 0}]}],
+            "qas": [
+                {
+                    "id": row,
+                    "question": f"Which bell, {row}?",
+                    "answers": [{"text": f"Bell {row}", "answer_start": 0}],
+                }
+            ],
         }
         for row in range(4)
     ]
-    articles = [{"title": "Bells", "paragraphs": paragraphs[:3]}, {"title": "Towers", "paragraphs": paragraphs[3:]}]
+    articles = [
+        {"title": "Bells", "paragraphs": paragraphs[:3]},
+        {"title": "Towers", "paragraphs": paragraphs[3:]},
+    ]
     (tmp_path / "bells.json").write_text(json.dumps({"data": articles}))
     data = read_excerpts(open_data(tmp_path / "bells.json", language="eng-Latn"))
-    assert (len(data.documents), data.owners.tolist(), len(set(data.clusters.tolist()))) == (4, [0, 1, 2, 3], 2)
+    assert (len(data.documents), data.owners.tolist(), len(set(data.clusters.tolist()))) == (
+        4,
+        [0, 1, 2, 3],
+        2,
+    )
 
 
 def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):
     folder, passage = write_chunking_folder(tmp_path, []), "One bell fell."
     (folder / "corpora" / "bells.md").write_text(f"{passage} Two rang. {passage}")
-    row = ["Which bell fell?", json.dumps([{"content": passage, "start_index": 25, "end_index": 39}]), "bells"]
+    row = [
+        "Which bell fell?",
+        json.dumps([{"content": passage, "start_index": 25, "end_index": 39}]),
+        "bells",
+    ]
     with (folder / "questions.csv").open("a", newline="") as file:
         csv.writer(file).writerow(row)
-    splitter = TextSplitter("parts", lambda text: [text] if "tower" in text else [passage, " Two rang. ", passage])
+    splitter = TextSplitter(
+        "parts", lambda text: [text] if "tower" in text else [passage, " Two rang. ", passage]
+    )
     data = read_excerpts(open_data(folder))
     scoring = score_splitters(ModelEncoder(FirstWords()), EstimatedTokenizer(), data, [splitter], 2)
     overall = scoring.rows[0]

@@ -36,20 +36,36 @@ from posir_tasks.sources.data import Judgments
 
 QUERIES = {f"q{number}": f"text {number}" for number in range(20)}
 CORPUS = frozenset({"a", "b", "d", "d0", "d1", "d4", *QUERIES.values()})
-DATA = [SubsetQueries("all", Judgments(QUERIES, {query: {"d": 1} for query in QUERIES}), CORPUS, 20, "1")]
+DATA = [
+    SubsetQueries(
+        "all", Judgments(QUERIES, {query: {"d": 1} for query in QUERIES}), CORPUS, 20, "1"
+    )
+]
 RULES = AlignmentRules()
 FAST = CollectionSettings(k=3, retries=1, timeout=5, backoff=0)
 
 
-def collect(search: Any, folder: Path, settings: CollectionSettings = FAST, *, needs_all: bool = True) -> Rankings:
-    run, _ = collect_run(search, "mine", DATA, AlignmentRules(needs_all), replace(settings, folder=folder))
+def collect(
+    search: Any, folder: Path, settings: CollectionSettings = FAST, *, needs_all: bool = True
+) -> Rankings:
+    run, _ = collect_run(
+        search, "mine", DATA, AlignmentRules(needs_all), replace(settings, folder=folder)
+    )
     return {query: merge_chunks(hits) for query, hits in run.by_subset["all"].items()}
 
 
-def test_answers_are_cut_at_k_and_ordered_and_chunks_of_a_document_are_no_repeated_rows(tmp_path: Path):
+def test_answers_are_cut_at_k_and_ordered_and_chunks_of_a_document_are_no_repeated_rows(
+    tmp_path: Path,
+):
     rankings = collect(lambda _query, _k: ["d4", "d1", "d2", "d3"], tmp_path / "a")
     assert rankings == {query: {"d4": 3, "d1": 2, "d2": 1} for query in QUERIES}
-    run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, RULES, replace(FAST, folder=tmp_path / "b"))
+    run, _ = collect_run(
+        lambda _query, _k: ["d", "e", "d"],
+        "mine",
+        DATA,
+        RULES,
+        replace(FAST, folder=tmp_path / "b"),
+    )
     assert (run.duplicates, run.returned) == (0, (3, 3))
     assert run.by_subset["all"]["q0"] == [Hit("d", 3, 1), Hit("e", 2, 2), Hit("d", 1, 3)]
 
@@ -74,7 +90,10 @@ def test_answers_that_were_kept_by_rank_are_asked_for_again_when_scores_decide(t
         asked.append(query)
         if query == QUERIES["q19"] and len(asked) <= len(QUERIES):
             raise TypeError("none")
-        return [("d", 0.9), ("d1", None if query == QUERIES["q7"] and len(asked) <= len(QUERIES) else 0.5)]
+        return [
+            ("d", 0.9),
+            ("d1", None if query == QUERIES["q7"] and len(asked) <= len(QUERIES) else 0.5),
+        ]
 
     with pytest.raises(PosirError, match="query q19"):
         collect(search, tmp_path, replace(FAST, order="rank", concurrency=1))
@@ -88,11 +107,16 @@ def test_scores_of_some_queries_alone_stop_a_run(bare: Any, tmp_path: Path):
     def search(query: str, _k: int) -> Any:
         return bare if query == QUERIES["q15"] else [("d", 0.5), ("d1", 0.1)]
 
-    with pytest.raises(PosirError, match=r"no score, first document d of query q15, and \d+ have one\..*--order rank"):
+    with pytest.raises(
+        PosirError,
+        match=r"no score, first document d of query q15, and \d+ have one\..*--order rank",
+    ):
         collect(search, tmp_path)
 
 
-def test_coroutines_objects_and_functions_that_return_coroutines_are_asked_at_the_same_time(tmp_path: Path):
+def test_coroutines_objects_and_functions_that_return_coroutines_are_asked_at_the_same_time(
+    tmp_path: Path,
+):
     class Client:
         most = active = 0
 
@@ -172,14 +196,26 @@ async def leave() -> None:
         (lambda: None.search, "the retriever raised AttributeError: ", 1),  # type: ignore[attr-defined]
         (lambda: time.sleep(30), "no answer within 0.7 seconds, in 2 attempts", 2),
         (lambda: None, "NoneType is no list of hits; each must be an id", 1),
-        (lambda: [("d", float("nan"))], "hit 1, d, has the score nan; it must be a finite number", 1),
+        (
+            lambda: [("d", float("nan"))],
+            "hit 1, d, has the score nan; it must be a finite number",
+            1,
+        ),
         (lambda: [{"name": 1}], "hit 1 is {'name': 1}; it must be an id, (id, score)", 1),
         (lambda: ["\ud800"], r"hit 1 is \ud800; it must be an id, (id, score)", 1),
         (lambda: [("d\0", 1)], r"hit 1 is ('d\x00', 1); it must be an id, (id, score)", 1),
         (lambda: [10**5000], "hit 1 is a very large number; it must be an id", 1),
         (lambda: [("d", "1e999")], "hit 1, d, has the score 1e999; it must be a finite number", 1),
-        (lambda: [("d", 10**5000)], "hit 1, d, has the score a very large number; it must be a finite number", 1),
-        (lambda: (time.sleep(30) for _ in range(9)), "no answer within 0.7 seconds, in 2 attempts", 2),
+        (
+            lambda: [("d", 10**5000)],
+            "hit 1, d, has the score a very large number; it must be a finite number",
+            1,
+        ),
+        (
+            lambda: (time.sleep(30) for _ in range(9)),
+            "no answer within 0.7 seconds, in 2 attempts",
+            2,
+        ),
     ],
 )
 def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
@@ -187,7 +223,10 @@ def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
 ):
     search, asked = fail_for("text 7", failure)
     settings = CollectionSettings(k=3, retries=1, timeout=0.7, backoff=0)
-    with pytest.raises(PosirError, match=f"^mine: query q7: {re.escape(reason)}.* 19 of 20 queries are answered and kept"):
+    with pytest.raises(
+        PosirError,
+        match=f"^mine: query q7: {re.escape(reason)}.* 19 of 20 queries are answered and kept",
+    ):
         collect(search, tmp_path, settings=settings)
     assert asked["text 7"] == attempts
     again, asked = fail_for("", raise_error)
@@ -202,7 +241,10 @@ def test_an_interruption_says_what_is_kept(tmp_path: Path):
         time.sleep(1)
 
     search, _ = fail_for("text 7", interrupt)
-    with pytest.raises(KeyboardInterrupt, match=r"^interrupted: [78] of 20 answers are kept in .*; the same command goes on"):
+    with pytest.raises(
+        KeyboardInterrupt,
+        match=r"^interrupted: [78] of 20 answers are kept in .*; the same command goes on",
+    ):
         collect(search, tmp_path, replace(FAST, concurrency=1))
 
 
@@ -231,7 +273,9 @@ def test_a_retriever_that_never_answers_is_waited_for_once(needs_all: bool, tmp_
         (False, "all 20 queries that were asked for failed", MAX_FAILURES_AT_START),
     ],
 )
-def test_a_retriever_that_always_fails_is_not_asked_to_the_end(needs_all: bool, message: str, most: int, tmp_path: Path):
+def test_a_retriever_that_always_fails_is_not_asked_to_the_end(
+    needs_all: bool, message: str, most: int, tmp_path: Path
+):
     asked = Counter[str]()
 
     def search(query: str, _k: int) -> list[str]:
@@ -239,27 +283,41 @@ def test_a_retriever_that_always_fails_is_not_asked_to_the_end(needs_all: bool, 
         raise ConnectionError
 
     texts = {f"q{number}": f"text {number}" for number in range(25)}
-    data = [SubsetQueries("all", Judgments(texts, {query: {"d": 1} for query in texts}), frozenset("d"), 25, "1")]
+    data = [
+        SubsetQueries(
+            "all", Judgments(texts, {query: {"d": 1} for query in texts}), frozenset("d"), 25, "1"
+        )
+    ]
     with pytest.raises(PosirError, match=message):
         collect_run(
-            search, "mine", data, AlignmentRules(needs_all), CollectionSettings(concurrency=1, retries=0, folder=tmp_path)
+            search,
+            "mine",
+            data,
+            AlignmentRules(needs_all),
+            CollectionSettings(concurrency=1, retries=0, folder=tmp_path),
         )
     assert len(asked) == most
 
 
-def test_any_number_of_queries_may_fail_if_they_score_zero(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_any_number_of_queries_may_fail_if_they_score_zero(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     def search(query: str, _k: int) -> list[str]:
         if query != "text 0":
             raise ConnectionError("refused")
         return ["d"]
 
-    assert set(collect(search, tmp_path, CollectionSettings(concurrency=1, retries=0), needs_all=False)) == {"q0"}
+    assert set(
+        collect(search, tmp_path, CollectionSettings(concurrency=1, retries=0), needs_all=False)
+    ) == {"q0"}
     assert "query q1: the retriever raised ConnectionError: refused; it is scored 0" in caplog.text
     assert "19 of 20 queries failed" in caplog.text
 
 
 def test_a_retriever_that_returns_nothing_is_refused_and_asked_anew(tmp_path: Path):
-    with pytest.raises(PosirError, match=r"mine: 20 queries returned nothing, and no query returned a document"):
+    with pytest.raises(
+        PosirError, match=r"mine: 20 queries returned nothing, and no query returned a document"
+    ):
         collect(lambda _query, _k: [], tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -273,7 +331,8 @@ def test_ids_that_no_document_has_stop_a_retriever_early_and_are_not_kept(tmp_pa
 
     settings = CollectionSettings(concurrency=1, folder=tmp_path)
     with pytest.raises(
-        PosirError, match=r"no retrieved document is in the corpus, of 10 .*; first 5e1f, and.*--document-field"
+        PosirError,
+        match=r"no retrieved document is in the corpus, of 10 .*; first 5e1f, and.*--document-field",  # noqa: E501
     ):
         collect(search, tmp_path, settings)
     assert len(asked) == FIRST_QUERIES
@@ -281,7 +340,9 @@ def test_ids_that_no_document_has_stop_a_retriever_early_and_are_not_kept(tmp_pa
     assert collect(search, tmp_path, replace(settings, document_field="file"))["q3"] == {"d": 1}
 
 
-def test_a_damaged_line_costs_its_answer_alone_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_a_damaged_line_costs_its_answer_alone_and_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     collect(lambda _query, _k: ["d"], tmp_path)
     (file,) = tmp_path.iterdir()
     lines = file.read_text()[:-5].split("\n")
@@ -296,15 +357,25 @@ def test_a_damaged_line_costs_its_answer_alone_and_is_said(tmp_path: Path, caplo
 def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
     with closing(Journal(tmp_path / "a.jsonl")) as journal:
         for query in ("q", "r"):
-            journal.add(Answer(subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")]))
+            journal.add(
+                Answer(subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")])
+            )
         with pytest.raises(PosirError, match="another process"):
             Journal(tmp_path / "a.jsonl")
     with closing(Journal(tmp_path / "a.jsonl")) as again:
-        assert again.answers["all", "q"].hits == again.answers["all", "r"].hits == [Hit("d", 1.0, 1, "A chunk."), Hit("d")]
-    assert {file.name: file.read_text().count("A chunk.") for file in tmp_path.iterdir()} == {"a.jsonl": 1}
+        assert (
+            again.answers["all", "q"].hits
+            == again.answers["all", "r"].hits
+            == [Hit("d", 1.0, 1, "A chunk."), Hit("d")]
+        )
+    assert {file.name: file.read_text().count("A chunk.") for file in tmp_path.iterdir()} == {
+        "a.jsonl": 1
+    }
 
 
-@pytest.mark.parametrize("content", ["my notes\n", '{"a": 1}\n', "[]\n", '{"schema_version": "x"}\n', "\0"])
+@pytest.mark.parametrize(
+    "content", ["my notes\n", '{"a": 1}\n', "[]\n", '{"schema_version": "x"}\n', "\0"]
+)
 def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(PosirError, match=r"a\.jsonl: is not a journal"):
@@ -316,7 +387,9 @@ def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
 
 
 @pytest.mark.parametrize(("number", "documents"), [(2, "d{}"), (12, "d{}"), (12, "d")])
-def test_distances_are_refused_and_kept_until_the_user_says_what_counts(number: int, documents: str, tmp_path: Path):
+def test_distances_are_refused_and_kept_until_the_user_says_what_counts(
+    number: int, documents: str, tmp_path: Path
+):
     asked = Counter[str]()
 
     def search(query: str, _k: int) -> list[tuple[str, float]]:
@@ -328,7 +401,9 @@ def test_distances_are_refused_and_kept_until_the_user_says_what_counts(number: 
     with pytest.raises(PosirError, match="--order distance"):
         collect(search, tmp_path, settings=settings)
     assert len(asked) == FIRST_QUERIES
-    run, _ = collect_run(search, "mine", DATA, RULES, replace(settings, folder=tmp_path, order="distance"))
+    run, _ = collect_run(
+        search, "mine", DATA, RULES, replace(settings, folder=tmp_path, order="distance")
+    )
     assert set(asked.values()) == {1}
     assert run.by_subset["all"]["q3"][-1].document == "last"
 
@@ -339,7 +414,12 @@ def test_scores_of_an_earlier_stage_below_a_reranked_top_contradict_the_order(tm
 
     with pytest.raises(PosirError, match="--order rank"):
         collect(search, tmp_path, CollectionSettings())
-    assert list(collect(search, tmp_path, CollectionSettings(order="rank"))["q0"]) == ["a", "b", "c", "d"]
+    assert list(collect(search, tmp_path, CollectionSettings(order="rank"))["q0"]) == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
 
 
 def test_an_endless_iterator_is_read_up_to_k_and_an_endless_mapping_is_refused(tmp_path: Path):
@@ -350,17 +430,27 @@ def test_an_endless_iterator_is_read_up_to_k_and_an_endless_mapping_is_refused(t
 
 
 def test_several_subsets_need_a_retriever_that_tells_them_apart(tmp_path: Path):
-    data = [SubsetQueries(name, Judgments({"q": name}, {"q": {"d": 1}}), CORPUS, 1) for name in "ab"]
+    data = [
+        SubsetQueries(name, Judgments({"q": name}, {"q": {"d": 1}}), CORPUS, 1) for name in "ab"
+    ]
     with pytest.raises(PosirError, match=r"the data has 2 subsets.*parameter `subset`"):
         collect_run(lambda _query, _k: ["d"], "mine", data, RULES, replace(FAST, folder=tmp_path))
-    run, _ = collect_run(lambda _query, _k, subset: [subset], "mine", data, RULES, replace(FAST, folder=tmp_path))
+    run, _ = collect_run(
+        lambda _query, _k, subset: [subset], "mine", data, RULES, replace(FAST, folder=tmp_path)
+    )
     assert run.by_subset == {"a": {"q": [Hit("a", 1, 1)]}, "b": {"q": [Hit("b", 1, 1)]}}
 
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
 
 
-@given(answer=st.one_of(VALUES, st.lists(st.one_of(VALUES, st.tuples(VALUES, VALUES))), st.dictionaries(VALUES, VALUES)))
+@given(
+    answer=st.one_of(
+        VALUES,
+        st.lists(st.one_of(VALUES, st.tuples(VALUES, VALUES))),
+        st.dictionaries(VALUES, VALUES),
+    )
+)
 def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
     try:
         hits = sort_hits(read_hits(answer, 5), None)

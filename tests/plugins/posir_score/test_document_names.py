@@ -1,4 +1,6 @@
-"""Documents that an index names by their files: found if one alone fits, refused if several do, else left as they are."""
+"""Documents that an index names by their files: found if one alone fits, refused if several do,
+else left as they are.
+"""
 
 import pytest
 from hypothesis import given
@@ -42,9 +44,14 @@ def test_a_name_is_the_document_of_which_it_is_the_file(name: str, document: str
     assert DocumentNames().translate(name, CORPUS, "#") == document
 
 
-@pytest.mark.parametrize("name", ["intro.txt", "intro", "/elsewhere/intro.txt", "https://example.org/intro.html", "intro#7"])
+@pytest.mark.parametrize(
+    "name",
+    ["intro.txt", "intro", "/elsewhere/intro.txt", "https://example.org/intro.html", "intro#7"],
+)
 def test_a_name_of_several_documents_is_refused_with_both(name: str):
-    with pytest.raises(PosirError, match=r"sub/intro.txt and other/intro.txt|other/intro.txt and sub/intro.txt"):
+    with pytest.raises(
+        PosirError, match=r"sub/intro.txt and other/intro.txt|other/intro.txt and sub/intro.txt"
+    ):
         DocumentNames().translate(name, CORPUS, "#")
 
 

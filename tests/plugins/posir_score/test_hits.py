@@ -1,4 +1,6 @@
-"""Hits as systems return them: stand-ins with their fields, and the systems themselves where they are installed."""
+"""Hits as systems return them: stand-ins with their fields, and the systems themselves where they
+are installed.
+"""
 
 import re
 import sqlite3
@@ -26,7 +28,13 @@ def langchain(**fields: Any) -> Any:
 
 
 def llama_index(reference: str | None = "d1") -> Any:
-    node = Obj(ref_doc_id=reference, text=TEXT, start_char_idx=4, end_char_idx=25, metadata={"source": "d2"})
+    node = Obj(
+        ref_doc_id=reference,
+        text=TEXT,
+        start_char_idx=4,
+        end_char_idx=25,
+        metadata={"source": "d2"},
+    )
     return Obj(node=node, score=0.5)
 
 
@@ -46,7 +54,12 @@ SCORED = Hit("d1", 0.5, 1, TEXT)
 DISTANCE = Hit("d1", -0.5, 1, TEXT, is_distance=True)
 BARE = Hit("d1", 0.5, 1)
 ES_HIT = {"_id": "d1", "_score": 0.5, "_source": {"text": TEXT, "source": "web"}}
-CHUNK = {"_id": "d1", "_nested": {"field": "chunks", "offset": 2}, "_score": 0.5, "_source": {"text": TEXT}}
+CHUNK = {
+    "_id": "d1",
+    "_nested": {"field": "chunks", "offset": 2},
+    "_score": 0.5,
+    "_source": {"text": TEXT},
+}
 VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
 
 
@@ -59,24 +72,67 @@ VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
         ([llama_index()], SPAN),
         ([llama_index().node], SPAN._replace(score=None)),
         (Obj(source_nodes=[llama_index()]), SPAN),
-        ({"documents": [Obj(content=TEXT, meta={"source_id": "d1", "split_idx_start": 4}, score=0.5)]}, HALF),
+        (
+            {
+                "documents": [
+                    Obj(content=TEXT, meta={"source_id": "d1", "split_idx_start": 4}, score=0.5)
+                ]
+            },
+            HALF,
+        ),
         ([qdrant(doc_id="d1", text=TEXT, start=4, end=25)], SPAN),
-        (Obj(points=[qdrant(page_content=TEXT, metadata={"source": "d1"})]), Hit("d1", 0.5, 1, TEXT)),
+        (
+            Obj(points=[qdrant(page_content=TEXT, metadata={"source": "d1"})]),
+            Hit("d1", 0.5, 1, TEXT),
+        ),
         (Obj(points=[Obj(id="d1", score=0.5, payload=None)]), BARE),
         (Obj(groups=[Obj(id="d1", hits=[qdrant(text=TEXT)])]), SCORED),
-        ({"ids": [["5e"]], "distances": [[0.5]], "documents": [[TEXT]], "metadatas": [[{"doc": "d1"}]]}, DISTANCE),
+        (
+            {
+                "ids": [["5e"]],
+                "distances": [[0.5]],
+                "documents": [[TEXT]],
+                "metadatas": [[{"doc": "d1"}]],
+            },
+            DISTANCE,
+        ),
         ([{"doc": "d1", "text": TEXT, "vector": [0.1], "_distance": 0.5}], DISTANCE),
         (pl.DataFrame({"docno": ["d1"], "docid": [0], "text": [TEXT], "score": [0.5]}), SCORED),
         (sqlite_rows(), SCORED),
         ({"took": 1, "hits": {"hits": [ES_HIT]}}, SCORED),
-        ({"hits": {"hits": [ES_HIT | {"inner_hits": {"chunks": {"hits": {"hits": [CHUNK]}}}}]}}, SCORED),
+        (
+            {"hits": {"hits": [ES_HIT | {"inner_hits": {"chunks": {"hits": {"hits": [CHUNK]}}}}]}},
+            SCORED,
+        ),
         ({"root": {"children": [VESPA_HIT]}}, SCORED),
         (Obj(hits=[VESPA_HIT]), SCORED),
-        (Obj(objects=[Obj(uuid=NUMBER, metadata=Obj(distance=0.5), properties={"doc": "d1", "text": TEXT})]), DISTANCE),
+        (
+            Obj(
+                objects=[
+                    Obj(
+                        uuid=NUMBER,
+                        metadata=Obj(distance=0.5),
+                        properties={"doc": "d1", "text": TEXT},
+                    )
+                ]
+            ),
+            DISTANCE,
+        ),
         ([[{"id": "d1", "distance": 0.5, "entity": {"text": TEXT}}]], SCORED),
         (Obj(matches=[Obj(id="d1", score=0.5, metadata={"text": TEXT})]), SCORED),
         ({"value": [{"@search.score": 0.5, "parent_id": "d1", "chunk": TEXT}]}, SCORED),
-        ({"retrievalResults": [{"content": {"text": TEXT}, "score": 0.5, "location": {"s3Location": {"uri": "d1"}}}]}, SCORED),
+        (
+            {
+                "retrievalResults": [
+                    {
+                        "content": {"text": TEXT},
+                        "score": 0.5,
+                        "location": {"s3Location": {"uri": "d1"}},
+                    }
+                ]
+            },
+            SCORED,
+        ),
         (Obj(contexts=Obj(contexts=[Obj(source_uri="d1", text=TEXT, score=0.5)])), SCORED),
         ({"contexts": {"contexts": [{"sourceUri": "d1", "text": TEXT, "score": 0.5}]}}, SCORED),
         ({"results": [{"corpus_id": "d1", "score": 0.5}]}, BARE),
@@ -91,12 +147,15 @@ VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
         ([NUMBER], Hit(str(NUMBER), None, 1)),
         ({"retrieved_ids": ["d1"], "retrieve_scores": [0.5], "retrieved_contents": [TEXT]}, SCORED),
     ],
-)  # fmt: skip
+)
 def test_what_a_system_returns_is_read_as_it_is(answer: Any, expected: Hit):
     assert read_hits(answer, 5)[0] == expected
 
 
-@pytest.mark.parametrize("answer", [{"ids": [[]], "distances": [[]]}, Obj(points=[]), [[]], [], {}, {"hits": {"hits": []}}])
+@pytest.mark.parametrize(
+    "answer",
+    [{"ids": [[]], "distances": [[]]}, Obj(points=[]), [[]], [], {}, {"hits": {"hits": []}}],
+)
 def test_an_answer_without_hits_is_empty(answer: Any):
     assert read_hits(answer, 5) == []
 
@@ -109,18 +168,28 @@ def test_a_user_names_the_field_with_the_id():
         ES_HIT | {"_source": {"file": "d9"}},
     ]
     assert {read_hits([hit], 5, "file")[0].document for hit in hits} == {"d9"}
-    with pytest.raises(AnswerError, match=r"hit 1 has no field name \(--document-field\); its fields are source, start_index"):
+    with pytest.raises(
+        AnswerError,
+        match=r"hit 1 has no field name \(--document-field\); its fields are source, start_index",
+    ):
         read_hits([langchain()], 5, "name")
 
 
 def test_chunks_of_a_group_follow_each_other_as_hits_of_its_document():
-    groups = Obj(groups=[Obj(id="d1", hits=[qdrant(text="a"), qdrant(text="b")]), Obj(id="d2", hits=[qdrant(text="c")])])
+    groups = Obj(
+        groups=[
+            Obj(id="d1", hits=[qdrant(text="a"), qdrant(text="b")]),
+            Obj(id="d2", hits=[qdrant(text="c")]),
+        ]
+    )
     hits = [(hit.document, hit.text, hit.rank) for hit in read_hits(groups, 5, "doc")]
     assert hits == [("d1", "a", 1), ("d1", "b", None), ("d2", "c", 2)]
 
 
 def test_all_chunks_of_a_group_have_its_place_when_ranks_decide():
-    groups = [Obj(id=name, hits=[qdrant(text=f"{name}{part}") for part in range(3)]) for name in "abcd"]
+    groups = [
+        Obj(id=name, hits=[qdrant(text=f"{name}{part}") for part in range(3)]) for name in "abcd"
+    ]
     ranked = sort_hits(read_hits(Obj(groups=groups), 9, "doc"), "rank")
     assert [hit.text for hit in ranked] == [f"{name}{part}" for name in "abcd" for part in range(3)]
 
@@ -138,7 +207,10 @@ def test_a_frame_of_a_retriever_with_a_null_is_refused(frame: Any):
     answer = frame({"docno": ["x", "y"], "score": [1.0, None]})
     with pytest.raises(AnswerError, match=r"hit 2, y, has (no score|the score nan)"):
         read_hits(answer, 5)
-    assert [hit.document for hit in sort_hits(read_hits(answer, 5, order="rank"), "rank")] == ["x", "y"]
+    assert [hit.document for hit in sort_hits(read_hits(answer, 5, order="rank"), "rank")] == [
+        "x",
+        "y",
+    ]
 
 
 def test_two_columns_of_one_name_are_no_answer():
@@ -160,8 +232,14 @@ def test_a_distance_is_turned_once():
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"retrieval_context": [TEXT]}, "field 'retrieval_context' has the texts .* as the field 'retrieved_context_ids'$"),
-        ({"retrieved_contents": [TEXT]}, "field 'retrieved_contents' has the texts .* as the field 'retrieved_ids'$"),
+        (
+            {"retrieval_context": [TEXT]},
+            "field 'retrieval_context' has the texts .* as the field 'retrieved_context_ids'$",
+        ),
+        (
+            {"retrieved_contents": [TEXT]},
+            "field 'retrieved_contents' has the texts .* as the field 'retrieved_ids'$",
+        ),
         ({"ids": ["a", "b"], "scores": [1.0]}, "different lengths"),
         ((np.array([[0.5]]), np.array([[3]])), "hit 1 is .*it must be an id"),
         ([Obj(page_content=TEXT, metadata={})], "it must be an id"),
@@ -208,7 +286,12 @@ def build_langchain(_: Path) -> dict[str, Any]:
             return embed(text)
 
     store = InMemoryVectorStore(Embedder())
-    store.add_documents([Document(c["text"], metadata={"source": c["doc"], "start_index": c["start"]}) for c in CHUNKS])
+    store.add_documents(
+        [
+            Document(c["text"], metadata={"source": c["doc"], "start_index": c["start"]})
+            for c in CHUNKS
+        ]
+    )
     return {"store": store, "retriever": store.as_retriever()}
 
 
@@ -219,7 +302,9 @@ def build_llama_index(_: Path) -> dict[str, Any]:
     class Embedder(MockEmbedding):
         _get_query_embedding = _get_text_embedding = lambda _, text: embed(text)
 
-    documents = [Document(text=" ".join(TEXTS[row : row + 2]), doc_id=IDS[row]) for row in (0, 2, 4)]  # type: ignore[arg-type]
+    documents = [
+        Document(text=" ".join(TEXTS[row : row + 2]), doc_id=IDS[row]) for row in (0, 2, 4)
+    ]  # type: ignore[arg-type]
     index = VectorStoreIndex.from_documents(documents, embed_model=Embedder(embed_dim=64))
     return {"retriever": index.as_retriever(similarity_top_k=300)}
 
@@ -231,22 +316,38 @@ def build_haystack(_: Path) -> dict[str, Any]:
     from haystack.document_stores.in_memory import InMemoryDocumentStore
 
     store = InMemoryDocumentStore()
-    metas = [{"source_id": name, "split_idx_start": start} for name, start in zip(IDS, STARTS, strict=True)]
-    store.write_documents([Document(content=TEXTS[row], embedding=VECTORS[row], meta=metas[row]) for row in range(6)])
+    metas = [
+        {"source_id": name, "split_idx_start": start}
+        for name, start in zip(IDS, STARTS, strict=True)
+    ]
+    store.write_documents(
+        [Document(content=TEXTS[row], embedding=VECTORS[row], meta=metas[row]) for row in range(6)]
+    )
     return {"retriever": InMemoryEmbeddingRetriever(store)}
 
 
 def build_qdrant(_: Path) -> dict[str, Any]:
     models = pytest.importorskip("qdrant_client").models
     client = pytest.importorskip("qdrant_client").QdrantClient(":memory:")
-    client.create_collection("chunks", vectors_config=models.VectorParams(size=64, distance=models.Distance.COSINE))
-    client.upsert("chunks", [models.PointStruct(id=row, vector=VECTORS[row], payload=CHUNKS[row]) for row in range(6)])
+    client.create_collection(
+        "chunks", vectors_config=models.VectorParams(size=64, distance=models.Distance.COSINE)
+    )
+    client.upsert(
+        "chunks",
+        [models.PointStruct(id=row, vector=VECTORS[row], payload=CHUNKS[row]) for row in range(6)],
+    )
     return {"client": client}
 
 
 def build_chroma(_: Path) -> dict[str, Any]:
-    collection = pytest.importorskip("chromadb").EphemeralClient().create_collection("chunks", embedding_function=None)
-    collection.add(ids=[*map(str, range(6))], embeddings=VECTORS, documents=[*TEXTS], metadatas=CHUNKS)
+    collection = (
+        pytest.importorskip("chromadb")
+        .EphemeralClient()
+        .create_collection("chunks", embedding_function=None)
+    )
+    collection.add(
+        ids=[*map(str, range(6))], embeddings=VECTORS, documents=[*TEXTS], metadatas=CHUNKS
+    )
     return {"collection": collection}
 
 
@@ -265,14 +366,24 @@ def build_faiss(_: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("system", "build"),
     [
-        ("LangChain", build_langchain), ("LangChain, with scores", build_langchain), ("LlamaIndex, ", build_llama_index),
-        ("Haystack", build_haystack), ("Qdrant", build_qdrant), ("Qdrant, groups", build_qdrant), ("Chroma", build_chroma),
-        ("LanceDB", build_lancedb), ("FAISS, ", build_faiss),
+        ("LangChain", build_langchain),
+        ("LangChain, with scores", build_langchain),
+        ("LlamaIndex, ", build_llama_index),
+        ("Haystack", build_haystack),
+        ("Qdrant", build_qdrant),
+        ("Qdrant, groups", build_qdrant),
+        ("Chroma", build_chroma),
+        ("LanceDB", build_lancedb),
+        ("FAISS, ", build_faiss),
     ],
-)  # fmt: skip
-def test_the_documented_adapters_return_what_is_read(system: str, build: Callable[[Path], dict[str, Any]], tmp_path: Path):
+)
+def test_the_documented_adapters_return_what_is_read(
+    system: str, build: Callable[[Path], dict[str, Any]], tmp_path: Path
+):
     names = {"embed": embed} | build(tmp_path)
-    (body,) = re.findall(rf"^\| {system}[^|]* \| `(.*)` \|$", (ROOT / "docs/score.md").read_text(), re.MULTILINE)[:1]
+    (body,) = re.findall(
+        rf"^\| {system}[^|]* \| `(.*)` \|$", (ROOT / "docs/score.md").read_text(), re.MULTILINE
+    )[:1]
     exec(f"def search(query, k): return {body}", names)
     hits = read_hits(names["search"](QUESTION, 6), 6)
     first = sort_hits(hits, None)[0]

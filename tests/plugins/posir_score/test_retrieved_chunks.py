@@ -1,4 +1,6 @@
-"""Scores of retrieved chunks are those counted by hand, and of a text splitter with the same chunks."""
+"""Scores of retrieved chunks are those counted by hand, and of a text splitter with the same
+chunks.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,8 @@ from tests.support.probed_encoders import FirstWords
 
 #: Ten words of ten characters each, a blank included.
 TEXT = {name: "".join(f"{name}{number}elevens " for number in range(10)) for name in "ab"}
-#: By question: document and characters of the evidence, and the chunks that are retrieved, as document and characters.
+#: By question: document and characters of the evidence, and the chunks that are retrieved, as
+#: document and characters.
 ASKED: dict[str, tuple[tuple[str, int, int], list[tuple[str, int, int]]]] = {
     "cut": (("a", 30, 50), [("a", 0, 40), ("a", 70, 100), ("b", 0, 40)]),
     "other chunk": (("a", 80, 90), [("a", 0, 40), ("b", 0, 40), ("a", 40, 70)]),
@@ -35,10 +38,20 @@ ASKED: dict[str, tuple[tuple[str, int, int], list[tuple[str, int, int]]]] = {
 
 def build_data(*extra: Excerpt) -> ExcerptData:
     numbers = {"a": 0, "b": 1}
-    questions = [(query, (Excerpt(numbers[name], Span(*span)),)) for query, ((name, *span), _) in ASKED.items()]
+    questions = [
+        (query, (Excerpt(numbers[name], Span(*span)),))
+        for query, ((name, *span), _) in ASKED.items()
+    ]
     questions += [("extra", (excerpt,)) for excerpt in extra]
     ids = tuple(("s", query) for query, _ in questions)
-    return ExcerptData("data", {f"s/{name}": text for name, text in TEXT.items()}, tuple(questions), np.arange(2), 0, ids)
+    return ExcerptData(
+        "data",
+        {f"s/{name}": text for name, text in TEXT.items()},
+        tuple(questions),
+        np.arange(2),
+        0,
+        ids,
+    )
 
 
 def locate(hits: dict[str, list[Hit]], data: ExcerptData) -> RetrievedChunks:
@@ -54,7 +67,10 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
         place = (start, end) if stated != "text" else (None, None)
         return Hit(name, 1.0, None, text, *place)
 
-    chunks = locate({query: [build(*chunk) for chunk in retrieved] for query, (_, retrieved) in ASKED.items()}, build_data())
+    chunks = locate(
+        {query: [build(*chunk) for chunk in retrieved] for query, (_, retrieved) in ASKED.items()},
+        build_data(),
+    )
     scores = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
     first, third = scores.depths
     assert (first.k, third.k, scores.k, scores.chunks, scores.not_located) == (1, 3, 3, 5, ())
@@ -67,7 +83,9 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
     assert third.iou.value == pytest.approx((10 / (110 + 10) + 10 / 60) / 4)
     assert third.precision.value == pytest.approx((10 / 110 + 10 / 60) / 4)
     lost = {loss: share.value for loss, share in scores.lost.items() if share.value}
-    assert lost == pytest.approx({Loss.CUT: 0.5 / 4, Loss.OTHER_CHUNK: 1 / 4, Loss.NOT_RETRIEVED: 1 / 4})
+    assert lost == pytest.approx(
+        {Loss.CUT: 0.5 / 4, Loss.OTHER_CHUNK: 1 / 4, Loss.NOT_RETRIEVED: 1 / 4}
+    )
     places = {(row.place, row.part): (row.excerpts, row.recall.value) for row in scores.by_position}
     assert places == {
         ("document", "second third"): (1, 0.5),
@@ -83,19 +101,34 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
 
 
 def test_a_chunk_that_is_not_in_its_document_is_counted_and_named_and_is_evidence_of_nothing():
-    hits = {query: [Hit("b" if query == "absent" else "a", 1.0, None, "Quite another text.")] for query in ASKED}
+    hits = {
+        query: [Hit("b" if query == "absent" else "a", 1.0, None, "Quite another text.")]
+        for query in ASKED
+    }
     chunks = locate(hits, build_data())
     scores = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
-    assert scores.not_located == ("a: Quite another text. (19 characters)", "b: Quite another text. (19 characters)")
-    assert (scores.depths[0].evidence_recall.value, scores.chunks, "preview" in scores.suspects[0]) == (0, 0, True)
+    assert scores.not_located == (
+        "a: Quite another text. (19 characters)",
+        "b: Quite another text. (19 characters)",
+    )
+    assert (
+        scores.depths[0].evidence_recall.value,
+        scores.chunks,
+        "preview" in scores.suspects[0],
+    ) == (0, 0, True)
     assert ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.GIVEN)).is_selection
-    assert {loss: share.value for loss, share in scores.lost.items() if share.value} == {Loss.NOT_LOCATED: 1}
+    assert {loss: share.value for loss, share in scores.lost.items() if share.value} == {
+        Loss.NOT_LOCATED: 1
+    }
     assert "2 chunks are not in the document" in " ".join(scores.describe_chunks())
 
 
 def test_what_is_no_chunk_is_named_and_evidence_in_none_is_not_in_another_chunk():
     hits = {
-        "cut": [Hit("a", 1.0, None, None, 1_000_000, 1_002_000), Hit("a", 0.5, None, TEXT["a"][:20])],
+        "cut": [
+            Hit("a", 1.0, None, None, 1_000_000, 1_002_000),
+            Hit("a", 0.5, None, TEXT["a"][:20]),
+        ],
         "other chunk": [Hit("a", 1.0, None, TEXT["a"][:20])],
         "absent": [Hit("b", 1.0, None, "b?" * 40), Hit("b", 1.0, None, "absent")],
     }
@@ -103,25 +136,42 @@ def test_what_is_no_chunk_is_named_and_evidence_in_none_is_not_in_another_chunk(
     scores = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
     named = {"a: characters 1,000,000 to 1,002,000 of 100", f"b: {'b?' * 28}b... (80 characters)"}
     assert named < {*scores.not_located}
-    assert [scores.lost[loss].value for loss in (Loss.NOT_RETURNED, Loss.NOT_LOCATED, Loss.OTHER_CHUNK)] == [0.25, 0.5, 0]
+    assert [
+        scores.lost[loss].value for loss in (Loss.NOT_RETURNED, Loss.NOT_LOCATED, Loss.OTHER_CHUNK)
+    ] == [0.25, 0.5, 0]
     assert scores.suspects == ("1 hit has the text of the query: return that of the chunk.",)
 
 
 def test_a_repeated_text_is_where_its_number_among_the_chunks_says():
     text = "One bell fell. Two rang. One bell fell. Four rang."
-    data = ExcerptData("data", {"s/a": text}, (("q", (Excerpt(0, Span(25, 39)),)),), np.arange(1), 0, (("s", "q"),))
+    data = ExcerptData(
+        "data", {"s/a": text}, (("q", (Excerpt(0, Span(25, 39)),)),), np.arange(1), 0, (("s", "q"),)
+    )
     pieces = ["One bell fell.", "Two rang.", "One bell fell.", "Four rang."]
     hits = [Hit("a", 1.0, None, piece, chunk=f"a#{number}") for number, piece in enumerate(pieces)]
     chunks = locate({"q": [hits[2], hits[0], hits[3], hits[1]]}, data)
-    assert [chunks.spans[hit] for hit in chunks.by_query["s", "q"]] == [(25, 39), (0, 14), (40, 50), (15, 24)]
+    assert [chunks.spans[hit] for hit in chunks.by_query["s", "q"]] == [
+        (25, 39),
+        (0, 14),
+        (40, 50),
+        (15, 24),
+    ]
     # Without a number, it is the first.
     chunks = locate({"q": [hit._replace(chunk="a") for hit in hits]}, data)
-    assert [chunks.spans[hit] for hit in chunks.by_query["s", "q"]] == [(0, 14), (15, 24), (0, 14), (40, 50)]
+    assert [chunks.spans[hit] for hit in chunks.by_query["s", "q"]] == [
+        (0, 14),
+        (15, 24),
+        (0, 14),
+        (40, 50),
+    ]
 
 
 def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     data = build_data(Excerpt(0, Span(15, 35)))
-    hits = {query: [Hit("a", 1.0, None, TEXT["a"])] for query in ("cut", "other chunk", "whole", "extra")}
+    hits = {
+        query: [Hit("a", 1.0, None, TEXT["a"])]
+        for query in ("cut", "other chunk", "whole", "extra")
+    }
     hits["absent"] = [Hit("b", 1.0, None, TEXT["b"][60:])]
     chunks = locate(hits, data)
     read = ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN))
@@ -136,25 +186,40 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
         np.array([excerpts[0].span.end for _, excerpts in data.questions]),
         np.full(5, 100),
     )
-    # Read: 30 to 50, and 80 to 90 of the other document, whose chunk begins at 60; beyond: 80 to 90, 90 to 100.
+    # Read: 30 to 50, and 80 to 90 of the other document, whose chunk begins at 60; beyond: 80 to
+    # 90, 90 to 100.
     assert read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist() == [4, 13, 10, 13, 3]
     assert read.not_returned == 0
-    # Only 80 to 85 of the evidence is in a returned chunk: which evidence is known depends on what is returned.
+    # Only 80 to 85 of the evidence is in a returned chunk: which evidence is known depends on what
+    # is returned.
     part = locate(hits | {"absent": [Hit("b", 1.0, None, TEXT["b"][60:85])]}, data)
     read = ReadChunks.measure(part, ReadPart.first(14, KnownBy.GIVEN))
-    assert (read.not_returned, read.read.part, read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (
+    assert (
+        read.not_returned,
+        read.read.part,
+        read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist(),
+    ) == (
         1,
         Part.CHUNKS,
         [],
     )
     said = " ".join(score_chunks("run", part, read).describe_chunks())
-    assert all(words in said for words in ("1 of 5 excerpts", "not known", "estimated; 1 is read in part"))
+    assert all(
+        words in said for words in ("1 of 5 excerpts", "not known", "estimated; 1 is read in part")
+    )
     # That all returned chunks are read whole says nothing of the others.
     read = ReadChunks.measure(part, ReadPart.first(100, KnownBy.GIVEN))
-    assert (read.read.part, read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (Part.CHUNKS, [])
-    none = {query: [Hit("b", 1.0, None, TEXT["b"][60:])] for query in hits} | {"extra": hits["extra"]}
+    assert (read.read.part, read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (
+        Part.CHUNKS,
+        [],
+    )
+    none = {query: [Hit("b", 1.0, None, TEXT["b"][60:])] for query in hits} | {
+        "extra": hits["extra"]
+    }
     chunks = locate(none, data)
-    scores = score_chunks("run", chunks, ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN)))
+    scores = score_chunks(
+        "run", chunks, ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN))
+    )
     lost = {loss: share.value for loss, share in scores.lost.items() if share.value}
     assert lost == {Loss.NOT_READ: 2 / 5, Loss.NOT_RETRIEVED: 1 / 5}
     # All chunks fit.
@@ -165,26 +230,39 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
 def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
     opened = open_data(write_chunking_folder(tmp_path))
     splitter = TextSplitter(
-        "words", lambda text: [" ".join(text.split()[at : at + 3]) for at in range(0, len(text.split()), 3)]
+        "words",
+        lambda text: [" ".join(text.split()[at : at + 3]) for at in range(0, len(text.split()), 3)],
     )
     encoder = ModelEncoder(FirstWords())
     (subset,) = opened.subsets
     data = ExcerptData.from_positions("data", {"all": subset.read()})
     assert [len(excerpts) for _, excerpts in data.questions] == [2, 1]
-    pieces = [(name, chunk) for name, text in TEXTS.items() for chunk in splitter.divide(text).chunks]
+    pieces = [
+        (name, chunk) for name, text in TEXTS.items() for chunk in splitter.divide(text).chunks
+    ]
     vectors = encoder([chunk for _, chunk in pieces], PromptType.document)
     hits: dict[str, list[Hit]] = {}
     for (_, query), (text, _) in zip(data.ids, data.questions, strict=True):
-        scores: Any = encoder.model.similarity(encoder([text], PromptType.query), vectors).numpy()[0]
+        scores: Any = encoder.model.similarity(encoder([text], PromptType.query), vectors).numpy()[
+            0
+        ]
         best = np.argsort(-scores, kind="stable")
-        hits[query] = [Hit(pieces[row][0], float(scores[row]), None, pieces[row][1]) for row in best]
+        hits[query] = [
+            Hit(pieces[row][0], float(scores[row]), None, pieces[row][1]) for row in best
+        ]
     chunks = RetrievedChunks.locate(data, AlignedRun(hits={"all": hits}))
     assert chunks
     ours = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
     for row in ours.depths:
-        scored = score_splitters(encoder, EstimatedTokenizer(), read_excerpts(opened), [splitter], row.k)
+        scored = score_splitters(
+            encoder, EstimatedTokenizer(), read_excerpts(opened), [splitter], row.k
+        )
         theirs = scored.rows[0]
-        assert (row.evidence_recall, row.iou, row.precision) == (theirs.recall, theirs.iou, theirs.precision)
+        assert (row.evidence_recall, row.iou, row.precision) == (
+            theirs.recall,
+            theirs.iou,
+            theirs.precision,
+        )
         if row.k == ours.k:
             assert [(r.place, r.part, r.excerpts, r.recall) for r in ours.by_position] == [
                 (r.place, r.part, r.excerpts, r.recall) for r in scored.places

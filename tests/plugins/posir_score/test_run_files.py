@@ -23,7 +23,9 @@ from posir_tasks.errors import DataError, PosirError
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
 SCORES = st.floats(-1e6, 1e6, width=32)
-RANKINGS = st.dictionaries(IDS, st.dictionaries(IDS, SCORES, min_size=1, max_size=4), min_size=1, max_size=4)
+RANKINGS = st.dictionaries(
+    IDS, st.dictionaries(IDS, SCORES, min_size=1, max_size=4), min_size=1, max_size=4
+)
 
 EXAMPLE: Rankings = {"q1": {"d1": 0.5, "d2": 0.25}, "q2": {"d9": 1.5}}
 
@@ -33,8 +35,14 @@ def merge(run: Run, subset: str = ANY_SUBSET) -> Rankings:
 
 
 def write(file: Path, rankings: Rankings) -> Path:
-    rows = [(query, document, score) for query, scores in rankings.items() for document, score in scores.items()]
-    lines = "".join(f"{query}\tQ0\t{document}\t1\t{score!r}\ttag\n" for query, document, score in rows)
+    rows = [
+        (query, document, score)
+        for query, scores in rankings.items()
+        for document, score in scores.items()
+    ]
+    lines = "".join(
+        f"{query}\tQ0\t{document}\t1\t{score!r}\ttag\n" for query, document, score in rows
+    )
     match file.suffix:
         case ".trec":
             file.write_text(lines.replace("\t", " "))
@@ -43,17 +51,26 @@ def write(file: Path, rankings: Rankings) -> Path:
         case ".json":
             file.write_text(json.dumps(rankings))
         case ".jsonl":
-            file.write_text("".join(json.dumps({"qid": a, "docid": b, "score": c}) + "\n" for a, b, c in rows))
+            file.write_text(
+                "".join(json.dumps({"qid": a, "docid": b, "score": c}) + "\n" for a, b, c in rows)
+            )
         case ".csv":
-            file.write_text("query_id,doc_id,score\n" + "".join(f"{a},{b},{c!r}\n" for a, b, c in rows))
+            file.write_text(
+                "query_id,doc_id,score\n" + "".join(f"{a},{b},{c!r}\n" for a, b, c in rows)
+            )
         case ".parquet":
             pl.DataFrame(rows, ["q_id", "doc_id", "score"], orient="row").write_parquet(file)
     return file
 
 
-@given(rankings=RANKINGS, suffix=st.sampled_from([".trec", ".trec.gz", ".json", ".jsonl", ".csv", ".parquet"]))
+@given(
+    rankings=RANKINGS,
+    suffix=st.sampled_from([".trec", ".trec.gz", ".json", ".jsonl", ".csv", ".parquet"]),
+)
 @example(rankings=EXAMPLE, suffix=".trec.gz")
-def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_factory: pytest.TempPathFactory):
+def test_what_is_written_is_read(
+    rankings: Rankings, suffix: str, tmp_path_factory: pytest.TempPathFactory
+):
     run = read_run_file(write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings), "score")
     assert (run.name, merge(run), run.duplicates) == ("run", rankings, 0)
 
@@ -63,7 +80,11 @@ def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_facto
     [
         ("a.json", '{"q": ["d3", "d1"], "r": []}', {"q": {"d1": 1, "d3": 2}, "r": {}}),
         ("a.json", '{"q": [["d1", 2.0], ["d2", 1.0]]}', {"q": {"d1": 2.0, "d2": 1.0}}),
-        ("a.json", '{"q": [{"docno": "d1", "score": 2}, {"docno": "d2", "score": 1}]}', {"q": {"d1": 2.0, "d2": 1.0}}),
+        (
+            "a.json",
+            '{"q": [{"docno": "d1", "score": 2}, {"docno": "d2", "score": 1}]}',
+            {"q": {"d1": 2.0, "d2": 1.0}},
+        ),
         ("a.tsv", "q\td2\t1.5\nq\td1\t0.5\n", {"q": {"d2": 1.5, "d1": 0.5}}),
         ("a.tsv", "q\td2\t1\nq\td1\t2\nr\td1\t1\n", {"q": {"d2": 2, "d1": 1}, "r": {"d1": 1}}),
         ("a.tsv", "q\td2\t1\t9.5\nq\td1\t2\t9.0\n", {"q": {"d2": 9.5, "d1": 9.0}}),
@@ -72,11 +93,31 @@ def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_facto
         ("a.trec", "q Q0 d2 1 2.5\nq Q0 d1 2 1.5", {"q": {"d2": 2.5, "d1": 1.5}}),
         ("a.csv", "qid;docno;rank\nq;d2;1\nq;d1;2\n", {"q": {"d2": 2, "d1": 1}}),
         ("a.csv", "qid,id,distance\nq,d2,0.25\nq,d1,0.5\n", {"q": {"d2": -0.25, "d1": -0.5}}),
-        ("a.jsonl", '{"query_id": "q", "query": "Who?", "results": [{"corpus_id": "d1", "score": 2}]}', {"q": {"d1": 2}}),
-        ("a.jsonl", '{"input": "q", "retrieval_context": ["a"], "retrieved_context_ids": ["d1"]}', {"q": {"d1": 1}}),
-        ("a.jsonl", '{"user_input": "q", "retrieved_contexts": ["a"], "retrieved_context_ids": ["d1"]}', {"q": {"d1": 1}}),
-        ("a.json", '{"q": {"hits": {"hits": [{"_id": "d1", "_score": 2, "_source": {}}]}}}', {"q": {"d1": 2}}),
-        ("a.json", '{"details": {"q": {"hits": [{"hit": {"_id": "d1", "_score": 2}}]}}}', {"q": {"d1": 2}}),
+        (
+            "a.jsonl",
+            '{"query_id": "q", "query": "Who?", "results": [{"corpus_id": "d1", "score": 2}]}',
+            {"q": {"d1": 2}},
+        ),
+        (
+            "a.jsonl",
+            '{"input": "q", "retrieval_context": ["a"], "retrieved_context_ids": ["d1"]}',
+            {"q": {"d1": 1}},
+        ),
+        (
+            "a.jsonl",
+            '{"user_input": "q", "retrieved_contexts": ["a"], "retrieved_context_ids": ["d1"]}',
+            {"q": {"d1": 1}},
+        ),
+        (
+            "a.json",
+            '{"q": {"hits": {"hits": [{"_id": "d1", "_score": 2, "_source": {}}]}}}',
+            {"q": {"d1": 2}},
+        ),
+        (
+            "a.json",
+            '{"details": {"q": {"hits": [{"hit": {"_id": "d1", "_score": 2}}]}}}',
+            {"q": {"d1": 2}},
+        ),
         # PyTerrier, with a long text.
         ("a.csv", f"qid,docid,docno,score,text\n1,0,D1,2.0,{'x' * 200_000}\n", {"1": {"D1": 2.0}}),
     ],
@@ -91,7 +132,9 @@ def test_lists_of_a_query_in_parquet_need_its_column(tmp_path: Path):
     pl.DataFrame(autorag).write_parquet(tmp_path / "a.parquet")
     assert merge(read_run_file(tmp_path / "a.parquet")) == {"q": {"d2": 0.5, "d1": 0.25}}
     pl.DataFrame(autorag).drop("qid").write_parquet(tmp_path / "b.parquet")
-    with pytest.raises(DataError, match=r"b\.parquet: no column of the query; .*as in the table of the queries"):
+    with pytest.raises(
+        DataError, match=r"b\.parquet: no column of the query; .*as in the table of the queries"
+    ):
         read_run_file(tmp_path / "b.parquet")
 
 
@@ -100,7 +143,9 @@ def test_lists_of_a_query_in_parquet_need_its_column(tmp_path: Path):
     [
         [("q", "d2", 2.0), ("q", "d1", 1.0)],
         [{"qid": "q", "docno": "d2", "score": 2.0}, {"qid": "q", "docno": "d1", "score": 1.0}],
-        pl.DataFrame({"qid": ["q", "q"], "docno": ["d2", "d1"], "docid": [0, 1], "score": [2.0, 1.0]}),
+        pl.DataFrame(
+            {"qid": ["q", "q"], "docno": ["d2", "d1"], "docid": [0, 1], "score": [2.0, 1.0]}
+        ),
         pl.DataFrame({"qid": ["q", "q"], "docno": ["d2", "d1"], "score": [2.0, 1.0]}).to_pandas(),
     ],
 )
@@ -110,31 +155,48 @@ def test_rows_and_frames_are_runs_in_python(rows: Any):
     assert ([hit[:2] for hit in hits["q"]], duplicates) == ([("d2", 2.0), ("d1", 1.0)], 0)
 
 
-#: The hits of `low`, `high` and `lost`, of which the last has no score, in every form of a JSON run, and a second query.
+#: The hits of `low`, `high` and `lost`, of which the last has no score, in every form of a JSON
+#: run, and a second query.
 GAPS: dict[str, Any] = {
     "mapping": {"low": 1.0, "high": 9.0, "lost": None},
     "pairs": [["low", 1.0], ["high", 9.0], ["lost", None]],
     "ids among pairs": [["low", 1.0], ["high", 9.0], "lost"],
-    "rows": [{"docno": "low", "score": 1.0}, {"docno": "high", "score": 9.0}, {"docno": "lost", "score": None}],
-    "a row without the key": [{"docno": "low", "score": 1.0}, {"docno": "high", "score": 9.0}, {"docno": "lost"}],
+    "rows": [
+        {"docno": "low", "score": 1.0},
+        {"docno": "high", "score": 9.0},
+        {"docno": "lost", "score": None},
+    ],
+    "a row without the key": [
+        {"docno": "low", "score": 1.0},
+        {"docno": "high", "score": 9.0},
+        {"docno": "lost"},
+    ],
     "a score of another stage": [
         {"doc": "low", "_relevance_score": 1.0, "_score": 4.0},
         {"doc": "high", "_relevance_score": 9.0, "_score": 3.0},
         {"doc": "lost", "_relevance_score": None, "_score": 70.0},
     ],
     "a distance among scores": [
-        {"doc": "low", "score": 1.0}, {"doc": "high", "score": 9.0}, {"doc": "lost", "distance": 0.5},
+        {"doc": "low", "score": 1.0},
+        {"doc": "high", "score": 9.0},
+        {"doc": "lost", "distance": 0.5},
     ],
     "columns": {"ids": ["low", "high", "lost"], "scores": [1.0, 9.0, None]},
     "nodes": {
         "source_nodes": [
-            {"node": {"ref_doc_id": name}, "score": score} for name, score in (("low", 1.0), ("high", 9.0), ("lost", None))
+            {"node": {"ref_doc_id": name}, "score": score}
+            for name, score in (("low", 1.0), ("high", 9.0), ("lost", None))
         ],
     },
-    "answer": {"hits": {"hits": [
-        {"_id": name, "_score": score, "_source": {}} for name, score in (("low", 1.0), ("high", 9.0), ("lost", None))
-    ]}},
-}  # fmt: skip
+    "answer": {
+        "hits": {
+            "hits": [
+                {"_id": name, "_score": score, "_source": {}}
+                for name, score in (("low", 1.0), ("high", 9.0), ("lost", None))
+            ]
+        }
+    },
+}
 
 
 @pytest.mark.parametrize("form", GAPS)
@@ -142,9 +204,13 @@ GAPS: dict[str, Any] = {
 def test_a_hit_without_a_score_is_refused_by_name_and_not_ranked_by_its_place(
     form: str, queries: tuple[str, ...], tmp_path: Path
 ):
-    """jundot/omlx#3633, run-llama/llama_index#23199: the hit took the scores of its neighbors away."""
+    """jundot/omlx#3633, run-llama/llama_index#23199: the hit took the scores of its neighbors
+    away.
+    """
     file = tmp_path / "a.json"
-    file.write_text(json.dumps(dict.fromkeys(queries, GAPS[form]) | {"s": {"low": 1.0, "high": 2.0}}))
+    file.write_text(
+        json.dumps(dict.fromkeys(queries, GAPS[form]) | {"s": {"low": 1.0, "high": 2.0}})
+    )
     orders: list[Order | None] = [None, "score"]
     for order in orders:
         with pytest.raises(DataError, match=r"query q: hit 3, lost, has no score.*--order rank"):
@@ -154,10 +220,17 @@ def test_a_hit_without_a_score_is_refused_by_name_and_not_ranked_by_its_place(
 
 
 @pytest.mark.parametrize("order", [None, "score", "distance"])
-@pytest.mark.parametrize("ids_alone", [["x", "y"], [["x", None], ["y", None]], [{"doc": "x"}, {"doc": "y"}]])
-def test_scores_of_some_queries_alone_are_refused(ids_alone: Any, order: Order | None, tmp_path: Path):
+@pytest.mark.parametrize(
+    "ids_alone", [["x", "y"], [["x", None], ["y", None]], [{"doc": "x"}, {"doc": "y"}]]
+)
+def test_scores_of_some_queries_alone_are_refused(
+    ids_alone: Any, order: Order | None, tmp_path: Path
+):
     (tmp_path / "a.json").write_text(json.dumps({"q": {"x": 1.0, "y": 2.0}, "r": ids_alone}))
-    with pytest.raises(DataError, match=r"2 hits have no (score|distance), first document x of query r, and 2 have one"):
+    with pytest.raises(
+        DataError,
+        match=r"2 hits have no (score|distance), first document x of query r, and 2 have one",
+    ):
         read_run_file(tmp_path / "a.json", order)
 
 
@@ -175,24 +248,48 @@ def test_an_order_by_scores_needs_scores(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("a.jsonl", ['{"qid": "q", "docno": "x", "score": 1}', '{"qid": "q", "docno": "y", "score": null}']),
-        ("a.jsonl", ['{"qid": "q", "docno": "x", "rank": 1, "score": 1}', '{"qid": "q", "docno": "y", "rank": 2}']),
-        ("a.jsonl", ['{"qid": "q", "docno": "x", "_relevance_score": 1}', '{"qid": "q", "docno": "y", "score": 70}']),
+        (
+            "a.jsonl",
+            ['{"qid": "q", "docno": "x", "score": 1}', '{"qid": "q", "docno": "y", "score": null}'],
+        ),
+        (
+            "a.jsonl",
+            [
+                '{"qid": "q", "docno": "x", "rank": 1, "score": 1}',
+                '{"qid": "q", "docno": "y", "rank": 2}',
+            ],
+        ),
+        (
+            "a.jsonl",
+            [
+                '{"qid": "q", "docno": "x", "_relevance_score": 1}',
+                '{"qid": "q", "docno": "y", "score": 70}',
+            ],
+        ),
         ("a.csv", ["qid,docno,score", "q,x,1", "q,y,"]),
         ("a.csv", ["qid,docno,distance", "q,x,1", "q,y,nan"]),
         ("a.json", ['[{"qid": "q", "docno": "x", "score": 1}, {"qid": "q", "docno": "y"}]']),
     ],
 )
-def test_a_row_without_a_score_is_refused_by_query_and_document(name: str, lines: list[str], tmp_path: Path):
+def test_a_row_without_a_score_is_refused_by_query_and_document(
+    name: str, lines: list[str], tmp_path: Path
+):
     (tmp_path / name).write_text("\n".join(lines))
-    with pytest.raises(DataError, match=r"document y of query q|of query q, document y|and score, first in line 2"):
+    with pytest.raises(
+        DataError, match=r"document y of query q|of query q, document y|and score, first in line 2"
+    ):
         read_run_file(tmp_path / name)
     ranked = read_run_file(tmp_path / name, "rank").by_subset[ANY_SUBSET]["q"]
     assert [hit.document for hit in ranked] == ["x", "y"]
 
 
 @pytest.mark.parametrize(
-    "to_frame", [pl.DataFrame, lambda rows: pl.DataFrame(rows).to_pandas(), lambda rows: pl.DataFrame(rows).to_arrow()]
+    "to_frame",
+    [
+        pl.DataFrame,
+        lambda rows: pl.DataFrame(rows).to_pandas(),
+        lambda rows: pl.DataFrame(rows).to_arrow(),
+    ],
 )
 def test_a_frame_with_a_null_is_refused_and_ranked_by_its_rows(to_frame: Any):
     frame = to_frame({"qid": ["q"] * 3, "docno": ["x", "y", "z"], "score": [1.0, 9.0, None]})
@@ -204,15 +301,26 @@ def test_a_frame_with_a_null_is_refused_and_ranked_by_its_rows(to_frame: Any):
 
 def test_ranks_of_some_rows_alone_are_refused_unless_scores_decide(tmp_path: Path):
     rows = [("x", 2, 1.0), ("y", None, 9.0), ("z", 1, 3.0)]
-    lines = [json.dumps({"qid": "q", "docno": name, "rank": rank, "score": score}) for name, rank, score in rows]
+    lines = [
+        json.dumps({"qid": "q", "docno": name, "rank": rank, "score": score})
+        for name, rank, score in rows
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     orders: list[Order | None] = [None, "rank"]
     for order in orders:
-        with pytest.raises(DataError, match=r"'rank' must be a whole number .*line 2 \('None'\) of query q, document y"):
+        with pytest.raises(
+            DataError,
+            match=r"'rank' must be a whole number .*line 2 \('None'\) of query q, document y",
+        ):
             read_run_file(tmp_path / "a.jsonl", order)
-    assert [hit.document for hit in read_run_file(tmp_path / "a.jsonl", "score").by_subset[ANY_SUBSET]["q"]] == ["y", "z", "x"]
+    assert [
+        hit.document
+        for hit in read_run_file(tmp_path / "a.jsonl", "score").by_subset[ANY_SUBSET]["q"]
+    ] == ["y", "z", "x"]
     (tmp_path / "b.trec").write_text("q Q0 x - 1.0 t\nq Q0 y - 9.0 t\n")
-    assert [hit.document for hit in read_run_file(tmp_path / "b.trec").by_subset[ANY_SUBSET]["q"]] == ["y", "x"]
+    assert [
+        hit.document for hit in read_run_file(tmp_path / "b.trec").by_subset[ANY_SUBSET]["q"]
+    ] == ["y", "x"]
 
 
 @pytest.mark.parametrize("score", ["true", '"high"', '"1_000"', '"NaN"', '"-inf"', '""'])
@@ -221,7 +329,8 @@ def test_a_text_that_is_no_number_is_no_score_in_any_form(score: str, tmp_path: 
         "a.json": f'{{"q": {{"d": {score}, "e": 1}}}}',
         "b.json": f'{{"q": [["d", {score}], ["e", 1]]}}',
         "c.json": f'{{"q": {{"ids": ["d", "e"], "scores": [{score}, 1]}}}}',
-        "d.jsonl": f'{{"qid": "q", "docno": "d", "score": {score}}}\n{{"qid": "q", "docno": "e", "score": 1}}',
+        "d.jsonl": f'{{"qid": "q", "docno": "d", "score": {score}}}\n{{"qid": "q", "docno": "e", '
+        f'"score": 1}}',
     }
     for name, content in forms.items():
         (tmp_path / name).write_text(content)
@@ -263,26 +372,41 @@ def test_the_order_of_the_lines_says_whether_the_third_column_has_ranks(
         assert bool(said) == ("--order" in caplog.text)
         caplog.clear()
         numbers = dict(zip("abc", map(float, values.split()), strict=False))
-        assert read_order(tmp_path / name, "score") == "".join(sorted(numbers, key=lambda row: -numbers[row]))
-        assert read_order(tmp_path / name, "distance") == "".join(sorted(numbers, key=lambda row: numbers[row]))
+        assert read_order(tmp_path / name, "score") == "".join(
+            sorted(numbers, key=lambda row: -numbers[row])
+        )
+        assert read_order(tmp_path / name, "distance") == "".join(
+            sorted(numbers, key=lambda row: numbers[row])
+        )
         assert not caplog.text
 
 
-@pytest.mark.parametrize("values", [("1 3 2",), ("2 1 3",), ("1 2 3", "3 2 1"), ("1 2", "2 1"), ("1", "1 3 2")])
+@pytest.mark.parametrize(
+    "values", [("1 3 2",), ("2 1 3",), ("1 2 3", "3 2 1"), ("1 2", "2 1"), ("1", "1 3 2")]
+)
 def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str, ...]):
-    cells = [(f"q{row}", f"d{place}", value) for row, stated in enumerate(values) for place, value in enumerate(stated.split())]
+    cells = [
+        (f"q{row}", f"d{place}", value)
+        for row, stated in enumerate(values)
+        for place, value in enumerate(stated.split())
+    ]
     with pytest.raises(DataError, match=r"the third column has .*--order rank .*--order score"):
         read_rankings("mine", [(query, name, int(value)) for query, name, value in cells], None)
     by_rank, _ = read_rankings("mine", cells, "rank")
     by_score, _ = read_rankings("mine", cells, "score")
-    assert all([hit.document for hit in by_rank[query]] == [hit.document for hit in by_score[query]][::-1] for query in by_rank)
+    assert all(
+        [hit.document for hit in by_rank[query]] == [hit.document for hit in by_score[query]][::-1]
+        for query in by_rank
+    )
 
 
 @given(data=st.data(), best_first=st.booleans(), scores=st.booleans())
 def test_runs_with_whole_scores_or_ranks_in_order_are_read_as_they_are_meant(
     data: st.DataObject, best_first: bool, scores: bool
 ):
-    """Of rows best first, either reading has the first one first; rows worst first are those of the other reading."""
+    """Of rows best first, either reading has the first one first; rows worst first are those of the
+    other reading.
+    """
     sizes = data.draw(st.lists(st.integers(2, 6), min_size=1, max_size=4))
     rows = [
         (f"q{query}", f"d{place}", size - place if scores else place + 1)
@@ -290,40 +414,69 @@ def test_runs_with_whole_scores_or_ranks_in_order_are_read_as_they_are_meant(
         for place in range(size)
     ]
     hits, _ = read_rankings(
-        "run", rows if best_first else [*reversed(rows)], None if best_first else ("score" if scores else "rank")
+        "run",
+        rows if best_first else [*reversed(rows)],
+        None if best_first else ("score" if scores else "rank"),
     )
     assert {ranked[0].document for ranked in hits.values()} == {"d0"}
 
 
-def test_an_order_decides_between_a_score_and_a_distance(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_an_order_decides_between_a_score_and_a_distance(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     rows = [("a", 0.1, 5.0, 2), ("b", 0.2, 9.0, 3), ("c", 0.3, 7.0, 1)]
-    hits = [{"doc": name, "distance": distance, "score": score, "rank": rank} for name, distance, score, rank in rows]
+    hits = [
+        {"doc": name, "distance": distance, "score": score, "rank": rank}
+        for name, distance, score, rank in rows
+    ]
     (tmp_path / "a.json").write_text(json.dumps({"q": hits}))
-    (tmp_path / "b.jsonl").write_text("".join(json.dumps(hit | {"qid": "q"}) + "\n" for hit in hits))
+    (tmp_path / "b.jsonl").write_text(
+        "".join(json.dumps(hit | {"qid": "q"}) + "\n" for hit in hits)
+    )
     for name in ("a.json", "b.jsonl"):
         orders = [read_order(tmp_path / name, order) for order in get_args(Order)]
         assert orders == ["bca", "abc", "cab"]
         with pytest.raises(DataError, match="the scores contradict the ranks"):
             read_run_file(tmp_path / name)
-    (tmp_path / "c.json").write_text(json.dumps({"q": [{"doc": hit["doc"], "distance": hit["distance"]} for hit in hits]}))
-    assert [read_order(tmp_path / "c.json", order) for order in (None, *get_args(Order))] == ["abc", "cba", "abc", "abc"]
+    (tmp_path / "c.json").write_text(
+        json.dumps({"q": [{"doc": hit["doc"], "distance": hit["distance"]} for hit in hits]})
+    )
+    assert [read_order(tmp_path / "c.json", order) for order in (None, *get_args(Order))] == [
+        "abc",
+        "cba",
+        "abc",
+        "abc",
+    ]
     assert caplog.text.count("the lowest distance is best") == 1
 
 
 @pytest.mark.parametrize("missing", ["null", None])
-def test_a_distance_of_some_hits_alone_does_not_matter_unless_it_decides(missing: str | None, tmp_path: Path):
+def test_a_distance_of_some_hits_alone_does_not_matter_unless_it_decides(
+    missing: str | None, tmp_path: Path
+):
     """As of a hybrid search in LanceDB, some of whose hits only the full-text search found."""
-    rows = [{"doc": "a", "_distance": 0.1, "_relevance_score": 0.2}, {"doc": "b", "_relevance_score": 0.9}]
+    rows = [
+        {"doc": "a", "_distance": 0.1, "_relevance_score": 0.2},
+        {"doc": "b", "_relevance_score": 0.9},
+    ]
     rows[1] |= {"_distance": None} if missing else {}
     (tmp_path / "a.json").write_text(json.dumps({"q": rows}))
-    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row | {"qid": "q"}) + "\n" for row in rows))
+    (tmp_path / "b.jsonl").write_text(
+        "".join(json.dumps(row | {"qid": "q"}) + "\n" for row in rows)
+    )
     for name in ("a.json", "b.jsonl"):
         assert read_order(tmp_path / name, "score") == "ba"
         with pytest.raises(
-            DataError, match=r"has no distance in `_distance`|a distance and 1 a score, which cannot be compared"
+            DataError,
+            match=r"has no distance in `_distance`|a distance and 1 a score, which cannot be "
+            r"compared",
         ):
             read_run_file(tmp_path / name, "distance")
-    frame = pl.DataFrame([rows[0], rows[1] | {"_distance": float("nan")}]).with_columns(qid=pl.lit("q")).to_pandas()
+    frame = (
+        pl.DataFrame([rows[0], rows[1] | {"_distance": float("nan")}])
+        .with_columns(qid=pl.lit("q"))
+        .to_pandas()
+    )
     hits, _ = read_rankings("run", frame, None)
     assert [hit.document for hit in hits["q"]] == ["b", "a"]
 
@@ -333,11 +486,15 @@ def test_ranks_in_several_files_of_a_folder_are_not_compared(tmp_path: Path):
     (tmp_path / "b.json").write_text('{"r": ["a", "b"]}')
     assert read_run(tmp_path, "any").by_subset[ANY_SUBSET].keys() == {"q", "r"}
     (tmp_path / "c.json").write_text('{"q": {"c": 0.5}}')
-    with pytest.raises(DataError, match=r"c\.json: query q is in another file .* ranked by rank and score"):
+    with pytest.raises(
+        DataError, match=r"c\.json: query q is in another file .* ranked by rank and score"
+    ):
         read_run(tmp_path, "any")
 
 
-@pytest.mark.parametrize("names", [["qid", "docno", "score", "score"], ["qid", "qid", "docno", "score"]])
+@pytest.mark.parametrize(
+    "names", [["qid", "docno", "score", "score"], ["qid", "qid", "docno", "score"]]
+)
 def test_a_table_with_two_columns_of_one_name_is_refused(names: list[str], tmp_path: Path):
     table = pa.table([pa.array(["q"])] * 2 + [pa.array([1.0])] * 2, names=names)
     pq.write_table(table, tmp_path / "a.parquet")
@@ -350,13 +507,18 @@ def test_a_table_with_two_columns_of_one_name_is_refused(names: list[str], tmp_p
             read_rankings("run", frame, None)
 
 
-@pytest.mark.parametrize("runs", [[{"q": {"d": 1.0}}], ["a.trec"], [Path("a")], {"q": {"d": 1.0}}, []])
+@pytest.mark.parametrize(
+    "runs", [[{"q": {"d": 1.0}}], ["a.trec"], [Path("a")], {"q": {"d": 1.0}}, []]
+)
 def test_several_runs_are_no_rows(runs: Any):
     assert not is_table(runs)
 
 
 def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
-    predictions = {"mteb_model_meta": {"model_name": "a/b", "revision": "1"}, "part": {"test": EXAMPLE}}
+    predictions = {
+        "mteb_model_meta": {"model_name": "a/b", "revision": "1"},
+        "part": {"test": EXAMPLE},
+    }
     for task in ("Mine", "Other"):
         (tmp_path / f"{task}_predictions.json").write_text(json.dumps(predictions))
     run = read_run(tmp_path, "Mine")
@@ -369,12 +531,17 @@ def test_predictions_of_an_evaluator_of_sentence_transformers_are_a_run(tmp_path
     """As `InformationRetrievalEvaluator(write_predictions=True)` of version 6.2 writes them."""
     file = tmp_path / "Information-Retrieval_evaluation_dev_predictions_cosine.jsonl"
     results = [{"corpus_id": "d2", "score": 0.5}, {"corpus_id": "d1", "score": 0.25}]
-    lines = [{"query_id": "q1", "query": "aab", "results": results}, {"query_id": "q2", "query": "b", "results": []}]
+    lines = [
+        {"query_id": "q1", "query": "aab", "results": results},
+        {"query_id": "q2", "query": "b", "results": []},
+    ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert merge(read_run_file(file)) == {"q1": {"d2": 0.5, "d1": 0.25}, "q2": {}}
 
 
-def test_the_files_of_a_folder_are_one_run_and_of_repeated_rows_the_highest_score_counts(tmp_path: Path):
+def test_the_files_of_a_folder_are_one_run_and_of_repeated_rows_the_highest_score_counts(
+    tmp_path: Path,
+):
     (tmp_path / "a.trec").write_text("q Q0 d 1 2.0 t\nq Q0 d 1 5.0 t\nq Q0 d 2 1.0 t\n")
     run = read_run_file(tmp_path / "a.trec")
     assert (merge(run), run.duplicates) == ({"q": {"d": 5.0}}, 2)
@@ -401,7 +568,9 @@ def test_scores_that_contradict_stated_ranks_are_refused_until_the_user_says_wha
     file = tmp_path / "a.trec"
     file.write_text("\n".join(f"q Q0 d{row} {ranks[row]} {scores[row]} t" for row in range(4)))
     if contradicts:
-        with pytest.raises(DataError, match=r"a\.trec: in 1 of 1 query, first q, .*--order distance"):
+        with pytest.raises(
+            DataError, match=r"a\.trec: in 1 of 1 query, first q, .*--order distance"
+        ):
             read_run_file(file)
     else:
         assert list(merge(read_run_file(file))["q"]) == sorted(
@@ -434,8 +603,16 @@ def test_scores_in_random_order_are_not_taken_for_distances(seed: random.Random)
 
 def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_before_that():
     hits = [Hit("a", 0.1, text="x"), Hit("b", 0.2), Hit("a", 0.9, start=7)]
-    assert sort_hits(hits, "distance") == [Hit("a", -0.1, text="x"), Hit("b", -0.2), Hit("a", -0.9, start=7)]
-    assert sort_hits(hits, "score") == [Hit("a", 0.9, start=7), Hit("b", 0.2), Hit("a", 0.1, text="x")]
+    assert sort_hits(hits, "distance") == [
+        Hit("a", -0.1, text="x"),
+        Hit("b", -0.2),
+        Hit("a", -0.9, start=7),
+    ]
+    assert sort_hits(hits, "score") == [
+        Hit("a", 0.9, start=7),
+        Hit("b", 0.2),
+        Hit("a", 0.1, text="x"),
+    ]
     assert merge_chunks(sort_hits(hits, "rank")) == {"a": 3.0, "b": 2.0}
     assert merge_chunks(sort_hits(hits, "distance")) == {"a": -0.1, "b": -0.2}
 
@@ -443,22 +620,50 @@ def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_be
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.trec", "q Q0 d 1 2.0 t\nq Q0 e 2 nan t\nq Q0 f 3 inf t", "'score' must be finite: 2 rows, first line 2 ('nan')"),
-        ("a.trec", "q Q0 d 1 high t", "field 'score' must be a number: 1 row, first line 1 ('high')"),
+        (
+            "a.trec",
+            "q Q0 d 1 2.0 t\nq Q0 e 2 nan t\nq Q0 f 3 inf t",
+            "'score' must be finite: 2 rows, first line 2 ('nan')",
+        ),
+        (
+            "a.trec",
+            "q Q0 d 1 high t",
+            "field 'score' must be a number: 1 row, first line 1 ('high')",
+        ),
         ("a.trec", "q Q0 d 1 2.0 t\nq d", "line 2: has 2 columns; a TREC run has 6"),
         ("a.trec", "q Q0 d 1 2.0 of 3 4.0 t", "line 1: has 9 columns; a TREC run has 6"),
         ("a.trec", f"q Q0 d 1 1{'0' * 400} t", "field 'score' must be finite"),
-        ("a.json", '{"q": [["d", "high"]]}', "hits cannot be read: 1 row, first query q: hit 1, d, has the score high"),
-        ("a.csv", "qid,retrieved_ids\nq,\"['d1', 'd2']\"\n", "field 'retrieved_ids' must be a list"),
+        (
+            "a.json",
+            '{"q": [["d", "high"]]}',
+            "hits cannot be read: 1 row, first query q: hit 1, d, has the score high",
+        ),
+        (
+            "a.csv",
+            "qid,retrieved_ids\nq,\"['d1', 'd2']\"\n",
+            "field 'retrieved_ids' must be a list",
+        ),
         ("a.csv", "query_id,doc_id,score\nq,,1\n", "field 'document id' must be a text"),
-        ("a.csv", "query_id,text,score\nq,d,1\n", "no column of the document; the file has query_id, text, score"),
+        (
+            "a.csv",
+            "query_id,text,score\nq,d,1\n",
+            "no column of the document; the file has query_id, text, score",
+        ),
         ("a.jsonl", '{"qid": true, "docid": "d", "score": 1}', "field 'query id' must be a text"),
         ("a.json", r'{"q": {"\ud800": 1}}', "hits cannot be read: 1 row, first query q: hit 1 is"),
         ("a.json", r'{"q": {"d\u0000": 1}}', "hits cannot be read: 1 row, first query q: hit 1 is"),
         ("a.jsonl", "{", "cannot be read"),
         ("a.json", '{"q": {"d": NaN}}', "is nan; numbers must be finite"),
-        ("a.jsonl", '{"input": "Who?", "retrieval_context": ["a"]}', "first line 1: field 'retrieval_context' has the texts"),
-        ("a.json", '{"mteb_model_meta": {}, "s": {"dev": {}, "test": {}}}', "field 's' must have the rankings of one split"),
+        (
+            "a.jsonl",
+            '{"input": "Who?", "retrieval_context": ["a"]}',
+            "first line 1: field 'retrieval_context' has the texts",
+        ),
+        (
+            "a.json",
+            '{"mteb_model_meta": {}, "s": {"dev": {}, "test": {}}}',
+            "field 's' must have the rankings of one split",
+        ),
         ("a.json", '{"q": 1}', "first query q: int is no list of hits"),
         ("a.json", "{}", "has no ranked document"),
         ("a.trec", "", "has no ranked document"),
@@ -466,20 +671,30 @@ def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_be
         ("a.parquet", "no", "cannot be read: is no readable Parquet"),
     ],
 )
-def test_what_is_no_run_is_refused_with_file_row_and_field(name: str, content: str, message: str, tmp_path: Path):
+def test_what_is_no_run_is_refused_with_file_row_and_field(
+    name: str, content: str, message: str, tmp_path: Path
+):
     (tmp_path / name).write_text(content)
-    with pytest.raises(PosirError, match=f"^{re.escape(str(tmp_path / name))}: .*{re.escape(message)}"):
+    with pytest.raises(
+        PosirError, match=f"^{re.escape(str(tmp_path / name))}: .*{re.escape(message)}"
+    ):
         read_run_file(tmp_path / name)
 
 
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "uncompressed"])
-def test_a_damaged_parquet_file_is_refused_by_name_or_read(compression: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_a_damaged_parquet_file_is_refused_by_name_or_read(
+    compression: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
     file = tmp_path / "a.parquet"
     rows = [(f"q{row % 20}", f"d{row}", float(row % 7)) for row in range(200)]
-    pl.DataFrame(rows, ["q_id", "doc_id", "score"], orient="row").write_parquet(file, compression=compression)
+    pl.DataFrame(rows, ["q_id", "doc_id", "score"], orient="row").write_parquet(
+        file, compression=compression
+    )
     whole, refused, chosen = file.read_bytes(), 0, random.Random(1)
     for _ in range(150):
-        damaged = bytearray(whole[: chosen.randrange(len(whole))] if chosen.random() < 0.2 else whole)
+        damaged = bytearray(
+            whole[: chosen.randrange(len(whole))] if chosen.random() < 0.2 else whole
+        )
         for _ in range(min(len(damaged), chosen.randrange(1, 5))):
             damaged[chosen.randrange(len(damaged))] = chosen.randrange(256)
         file.write_bytes(damaged)
@@ -492,9 +707,12 @@ def test_a_damaged_parquet_file_is_refused_by_name_or_read(compression: Any, tmp
 
 
 @given(
-    content=st.binary(max_size=60), suffix=st.sampled_from([".trec", ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".trec.gz"])
+    content=st.binary(max_size=60),
+    suffix=st.sampled_from([".trec", ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".trec.gz"]),
 )
-def test_any_bytes_are_a_run_or_refused(content: bytes, suffix: str, tmp_path_factory: pytest.TempPathFactory):
+def test_any_bytes_are_a_run_or_refused(
+    content: bytes, suffix: str, tmp_path_factory: pytest.TempPathFactory
+):
     file = tmp_path_factory.getbasetemp() / f"bytes{suffix}"
     file.write_bytes(content)
     with suppress(DataError):

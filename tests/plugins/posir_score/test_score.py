@@ -39,29 +39,52 @@ from tests.support.models import write_tiny_model
 def bm25(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bm25")
     model, task = mteb.get_model("mteb/baseline-bm25s"), mteb.get_task("PosIR-Mini")
-    mteb.evaluate(model, task, cache=ResultCache(folder / "results"), prediction_folder=folder / "run", show_progress_bar=False)
+    mteb.evaluate(
+        model,
+        task,
+        cache=ResultCache(folder / "results"),
+        prediction_folder=folder / "run",
+        show_progress_bar=False,
+    )
     return folder
 
 
 def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path):
     scored = posir.score(bm25 / "run", data="PosIR-Mini", window="none", output=tmp_path)
     (ours,), (theirs,) = scored.results, read_results(bm25 / "results")
-    assert (ours.task, ours.subset, ours.data, ours.ranks) == (theirs.task, theirs.subset, theirs.data, theirs.ranks)
+    assert (ours.task, ours.subset, ours.data, ours.ranks) == (
+        theirs.task,
+        theirs.subset,
+        theirs.data,
+        theirs.ranks,
+    )
     assert ours.model == "run/baseline-bm25s"
     files = (next(folder.rglob("PosIR-Mini.json")) for folder in (tmp_path, bm25 / "results"))
     mine, other = (json.loads(file.read_text())["scores"]["test"][0] for file in files)
     # The model is known to ignore word order, a run is not.
-    differing = ("position_run", "mteb_version", "document_ranks", "read", "rotations", "position_scores")
+    differing = (
+        "position_run",
+        "mteb_version",
+        "document_ranks",
+        "read",
+        "rotations",
+        "position_scores",
+    )
     tested = ("position_effect", "truncation_loss", "controlled_psi", "middle_minus_ends", "state")
     same = [name for name in other if name not in differing and not name.startswith(tested)]
     assert {name: mine[name] for name in same} == {name: other[name] for name in same}
     assert scored.runs[0].ndcg_at_10 == pytest.approx(other["ndcg_at_10"], abs=1e-6)
     assert mine["position_run"]["search"]["queries"] == 720
     assert "run/baseline-bm25s" in str(scored)
-    assert posir.score(bm25 / "run", data="PosIR-Mini", window="none", output=tmp_path).records() == scored.records()
+    assert (
+        posir.score(bm25 / "run", data="PosIR-Mini", window="none", output=tmp_path).records()
+        == scored.records()
+    )
 
 
-def test_a_retriever_of_chunks_has_the_profile_of_its_run_and_leaves_no_journal(bm25: Path, tmp_path: Path):
+def test_a_retriever_of_chunks_has_the_profile_of_its_run_and_leaves_no_journal(
+    bm25: Path, tmp_path: Path
+):
     content = json.loads((bm25 / "run" / "PosIR-Mini_predictions.json").read_text())
     queries = mteb.get_task("PosIR-Mini").read_subset("default").queries  # type: ignore[attr-defined]
     texts = dict(zip(queries["text"][:], queries["id"][:], strict=True))
@@ -71,26 +94,44 @@ def test_a_retriever_of_chunks_has_the_profile_of_its_run_and_leaves_no_journal(
         chunks = [(f"{name}#{chunk}", score - chunk) for chunk in (0, 1) for name, score in hits]
         return sorted(chunks, key=lambda hit: -hit[1])[:k]
 
-    scored = posir.score(search, data="PosIR-Mini", name="mine", window="none", k=200, output=tmp_path)
+    scored = posir.score(
+        search, data="PosIR-Mini", name="mine", window="none", k=200, output=tmp_path
+    )
     (run,), (ours,), (theirs,) = scored.runs, scored.results, read_results(bm25 / "results")
-    assert (ours.ranks, run.counts.chunks, run.counts.unknown_documents) == (theirs.ranks, 720 * 2 * 72, 0)
+    assert (ours.ranks, run.counts.chunks, run.counts.unknown_documents) == (
+        theirs.ranks,
+        720 * 2 * 72,
+        0,
+    )
     assert not list(tmp_path.glob("*.jsonl"))
 
 
-#: A query with one place of evidence, one with two relevant documents, one with grades and no place, one without any relevant.
+#: A query with one place of evidence, one with two relevant documents, one with grades and no
+#: place, one without any relevant.
 JUDGED: dict[str, Any] = {
-    "corpus": [{"_id": f"d{number}", "text": f"The {number} mills burned down in 1901, long ago."} for number in range(6)],
+    "corpus": [
+        {"_id": f"d{number}", "text": f"The {number} mills burned down in 1901, long ago."}
+        for number in range(6)
+    ],
     "queries": [
-        {"_id": "place", "text": "When did the mills burn?", "metadata": {"pos_char_span": [12, 30]}},
+        {
+            "_id": "place",
+            "text": "When did the mills burn?",
+            "metadata": {"pos_char_span": [12, 30]},
+        },
         {"_id": "several", "text": "Which mills?"},
         {"_id": "graded", "text": "What was built?"},
         {"_id": "none", "text": "Who?"},
     ],
     "qrels": [
-        ("place", "d0", 1), ("several", "d1", 1), ("several", "d2", 1), ("graded", "d3", 2), ("graded", "d9", 1),
+        ("place", "d0", 1),
+        ("several", "d1", 1),
+        ("several", "d2", 1),
+        ("graded", "d3", 2),
+        ("graded", "d9", 1),
         ("none", "d4", 0),
     ],
-}  # fmt: skip
+}
 RUN = {
     "place": {"d1": 2.0, "d0": 1.0},
     "several": {"d2": 3.0, "d5": 2.0, "d1": 1.0},
@@ -113,9 +154,12 @@ def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(scor
     scored = score(RUN, name="mine")
     (run,), (result,) = scored.runs, scored.results
     assert (run.counts.queries, run.counts.with_position, result.profile.totals.sum()) == (4, 1, 1)
-    # By hand: 1 / log2(3); (1 + 1 / 2) / (1 + 1 / log2(3)); 2 / log2(3) / (2 + 1 / log2(3)), since d9 is judged; 0.
+    # By hand: 1 / log2(3); (1 + 1 / 2) / (1 + 1 / log2(3)); 2 / log2(3) / (2 + 1 / log2(3)), since
+    # d9 is judged; 0.
     second = 0.6309297535714575
-    assert run.ndcg_at_10 == pytest.approx((second + 1.5 / (1 + second) + 2 * second / (2 + second)) / 4)
+    assert run.ndcg_at_10 == pytest.approx(
+        (second + 1.5 / (1 + second) + 2 * second / (2 + second)) / 4
+    )
     assert run.mrr_at_10 == pytest.approx((1 / 2 + 1 + 1 / 2) / 4)
     assert run.recall_at_100 == pytest.approx((1 + 1 + 1 / 2) / 4)
     scores = read_entry(run)
@@ -127,15 +171,21 @@ def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(scor
 
 #: A query with one place, and one with two graded documents, of which the first has two places.
 PLACED: dict[str, Any] = {
-    "corpus": [{"_id": f"d{row}", "text": f"The {row} mills " + "burned down in 1901, long ago. " * 4} for row in range(6)],
+    "corpus": [
+        {"_id": f"d{row}", "text": f"The {row} mills " + "burned down in 1901, long ago. " * 4}
+        for row in range(6)
+    ],
     "queries": [
         {"_id": "one", "text": "When did the mills burn?", "metadata": {"pos_char_span": [12, 30]}},
         {"_id": "several", "text": "Which mills?"},
     ],
     "qrels": [
-        ("one", "d0", 1, "", ""), ("several", "d1", 2, 0, 9), ("several", "d1", 2, 100, 110), ("several", "d2", 1, 60, 70),
+        ("one", "d0", 1, "", ""),
+        ("several", "d1", 2, 0, 9),
+        ("several", "d1", 2, 100, 110),
+        ("several", "d2", 1, 60, 70),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("unit", [1, 0.45])
@@ -145,17 +195,27 @@ def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their
 ):
     """The unit of the grades, whole or not, changes no score."""
     placed = PLACED | {"qrels": [(*row[:2], row[2] * unit, *row[3:]) for row in PLACED["qrels"]]}
-    data = placed | {"qrels": placed["qrels"][1:], "queries": placed["queries"][1:]} if only else placed
+    data = (
+        placed | {"qrels": placed["qrels"][1:], "queries": placed["queries"][1:]}
+        if only
+        else placed
+    )
     beir = write_beir_folder(tmp_path / "beir", **data, further=("start", "end"))
     rankings = {"one": {"d1": 2.0, "d0": 1.0}, "several": {"d2": 3.0, "d5": 2.0, "d1": 1.0}}
     run = {row["_id"]: rankings[row["_id"]] for row in data["queries"]}
     posir.import_data(beir, language="eng-Latn", domain="beir", output=tmp_path / "layout")
     for source in (beir, tmp_path / "layout" / "eng-Latn" / "beir"):
-        scored = posir.score(run, data=source, name="mine", window="none", output=tmp_path / source.parent.name)
+        scored = posir.score(
+            run, data=source, name="mine", window="none", output=tmp_path / source.parent.name
+        )
         (result,) = scored.results
         places = result.values.places
         assert places is not None
-        assert (places.queries, result.profile.queries, scored.runs[0].counts.with_position) == (1, 1 - only, 2 - only)
+        assert (places.queries, result.profile.queries, scored.runs[0].counts.with_position) == (
+            1,
+            1 - only,
+            2 - only,
+        )
         # d1, with two of the three places, is third; d2 is first.
         assert places.mean() == pytest.approx((0.5 + 0.5 + 1) / 3)
         assert places.thirds() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
@@ -166,13 +226,22 @@ def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their
         assert entry["main_score"] == pytest.approx(expected, abs=1e-6)
         assert scored.runs[0].ndcg_at_10 == pytest.approx(expected)
         tables = [table for section in scored.sections() for table in section.tables]
-        cells = [row[1] for table in tables for row in table.rows if ", several places" in f"{table.title}{row[0]}"]
+        cells = [
+            row[1]
+            for table in tables
+            for row in table.rows
+            if ", several places" in f"{table.title}{row[0]}"
+        ]
         assert cells == ["66.7"]
         assert "3 places of 1 query, " in str(scored)
 
 
-def test_what_does_not_fit_in_judgments_is_one_paragraph_and_the_order_of_rows_decides_nothing(tmp_path: Path):
-    """One document is not in the corpus, one pair has two grades, one query no relevant document, one no text."""
+def test_what_does_not_fit_in_judgments_is_one_paragraph_and_the_order_of_rows_decides_nothing(
+    tmp_path: Path,
+):
+    """One document is not in the corpus, one pair has two grades, one query no relevant document,
+    one no text.
+    """
     contradiction, further = ("several", "d1", 0), [("graded", "gone", 1), ("untold", "d1", 1)]
     texts, run = [], {**RUN, "untold": {"d1": 1.0}}
     for place in (0, len(JUDGED["qrels"])):
@@ -180,13 +249,27 @@ def test_what_does_not_fit_in_judgments_is_one_paragraph_and_the_order_of_rows_d
         rows.insert(place, contradiction)
         beir = write_beir_folder(tmp_path / f"{place}/beir", **JUDGED | {"qrels": rows})
         scored = posir.score(run, data=beir, name="mine", output=tmp_path / str(place))
-        (section,) = [part for part in scored.sections() for table in part.tables if "Run" in str(table.columns)]
+        (section,) = [
+            part
+            for part in scored.sections()
+            for table in part.tables
+            if "Run" in str(table.columns)
+        ]
         (note,) = [text for text in section.tables[0].notes if text.startswith("Judgments: ")]
         texts.append((note, scored.runs[0].to_json()["recall_at_100"]))
         (document,) = scored.document()
-        counted = {name: value["count"] for name, value in document["judgments"].items() if isinstance(value, dict)}
+        counted = {
+            name: value["count"]
+            for name, value in document["judgments"].items()
+            if isinstance(value, dict)
+        }
         # d9 is not in the corpus of these judgments either.
-        expected = {"missing_documents": 2, "contradictions": 1, "without_relevant": 1, "without_text": 1}
+        expected = {
+            "missing_documents": 2,
+            "contradictions": 1,
+            "without_relevant": 1,
+            "without_text": 1,
+        }
         assert counted == expected | {"unanswerable": 0, "left_out": 0}
     assert texts[0] == texts[1]
     assert texts[0][1] == pytest.approx((1 + 1 + 1 / 3 + 0 + 1) / 5)
@@ -196,12 +279,25 @@ def test_hits_with_the_id_of_their_query_are_counted_or_left_out(tmp_path: Path)
     corpus = [{"_id": f"n{row}", "text": f"Which mill burned in {row}?"} for row in range(150)]
     queries, qrels = corpus[:4], [(f"n{row}", f"n{row + 4}", 1) for row in range(4)]
     beir = write_beir_folder(tmp_path / "beir", corpus, queries, [*qrels, ("n3", "n3", 1)])
-    run = {f"n{row}": {f"n{(row + place) % 150}": -float(place) for place in range(120)} for row in range(4)}
+    run = {
+        f"n{row}": {f"n{(row + place) % 150}": -float(place) for place in range(120)}
+        for row in range(4)
+    }
     (kept,) = posir.score(run, data=beir, name="a", output=tmp_path / "out").runs
     # The last query is judged relevant to itself.
-    assert (kept.counts.identical_ids, kept.counts.ignored_ids, kept.mrr_at_10) == (3, 0, pytest.approx((3 / 5 + 1) / 4))
-    (ignored,) = posir.score(run, data=beir, name="b", output=tmp_path / "out", ignore_identical_ids=True).runs
-    assert (ignored.counts.identical_ids, ignored.counts.ignored_ids, ignored.mrr_at_10) == (0, 4, 1 / 4)
+    assert (kept.counts.identical_ids, kept.counts.ignored_ids, kept.mrr_at_10) == (
+        3,
+        0,
+        pytest.approx((3 / 5 + 1) / 4),
+    )
+    (ignored,) = posir.score(
+        run, data=beir, name="b", output=tmp_path / "out", ignore_identical_ids=True
+    ).runs
+    assert (ignored.counts.identical_ids, ignored.counts.ignored_ids, ignored.mrr_at_10) == (
+        0,
+        4,
+        1 / 4,
+    )
     assert (ignored.counts.short, ignored.counts.empty) == (0, 0)
     with pytest.raises(PosirError, match="another ranking"):
         posir.score(run, data=beir, name="a", output=tmp_path / "out", ignore_identical_ids=True)
@@ -212,30 +308,52 @@ def test_hits_with_the_id_of_their_query_are_counted_or_left_out(tmp_path: Path)
         row = int(query.split()[-1].rstrip("?"))
         return [f"n{row + place}" for place in range(k)]
 
-    (retrieved,) = posir.score(search, data=beir, name="c", output=tmp_path / "out", ignore_identical_ids=True).runs
+    (retrieved,) = posir.score(
+        search, data=beir, name="c", output=tmp_path / "out", ignore_identical_ids=True
+    ).runs
     assert ({*asked}, retrieved.counts.short, retrieved.counts.ignored_ids) == ({101}, 0, 4)
 
 
 def test_a_document_without_text_is_no_obstacle(tmp_path: Path):
     """As a document that nobody judged, and as the relevant document of a query with a span."""
-    data = JUDGED | {"corpus": [*JUDGED["corpus"], {"_id": "e1", "title": "", "text": ""}, {"_id": "e2", "text": " "}]}
+    data = JUDGED | {
+        "corpus": [
+            *JUDGED["corpus"],
+            {"_id": "e1", "title": "", "text": ""},
+            {"_id": "e2", "text": " "},
+        ]
+    }
     data["qrels"] = [*JUDGED["qrels"], ("blank", "e1", 1)]
-    data["queries"] = [*JUDGED["queries"], {"_id": "blank", "text": "What?", "metadata": {"answer": "mills"}}]
+    data["queries"] = [
+        *JUDGED["queries"],
+        {"_id": "blank", "text": "What?", "metadata": {"answer": "mills"}},
+    ]
     beir = write_beir_folder(tmp_path / "beir", **data)
     run = RUN | {"blank": {"e2": 2.0, "e1": 1.0}}
     (scored,) = posir.score(run, data=beir, output=tmp_path / "out").runs
-    assert (scored.counts.queries, scored.counts.with_position, scored.counts.unknown_documents) == (5, 1, 0)
+    assert (
+        scored.counts.queries,
+        scored.counts.with_position,
+        scored.counts.unknown_documents,
+    ) == (5, 1, 0)
     assert scored.mrr_at_10 == pytest.approx((1 / 2 + 1 + 1 / 2 + 0 + 1 / 2) / 5)
     assert [item.detail for item in posir.open_data(beir).skipped if item.name == "blank"] == [
         "its relevant document has no text"
     ]
-    posir.import_data(beir, language="eng-Latn", domain="mills", output=tmp_path / "layout", allow_loss=True)
+    posir.import_data(
+        beir, language="eng-Latn", domain="mills", output=tmp_path / "layout", allow_loss=True
+    )
     assert posir.validate(tmp_path / "layout").exit_status == 0
 
 
 def test_judgments_without_any_position_are_scored(tmp_path: Path):
-    plain = {**JUDGED, "queries": [{"_id": row["_id"], "text": row["text"]} for row in JUDGED["queries"]]}
-    scored = posir.score(RUN, data=write_beir_folder(tmp_path / "beir", **plain), output=tmp_path / "results")
+    plain = {
+        **JUDGED,
+        "queries": [{"_id": row["_id"], "text": row["text"]} for row in JUDGED["queries"]],
+    }
+    scored = posir.score(
+        RUN, data=write_beir_folder(tmp_path / "beir", **plain), output=tmp_path / "results"
+    )
     assert (scored.results, scored.runs[0].counts.with_position) == ((), 0)
     assert scored.runs[0].mrr_at_10 == pytest.approx(1 / 2)
     with pytest.raises(PosirError, match="only of queries without positions"):
@@ -244,8 +362,11 @@ def test_judgments_without_any_position_are_scored(tmp_path: Path):
 
 #: Metrics of all judged queries, by the names of trec_eval.
 TREC_NAMES = {
-    "ndcg_at_10": "ndcg_cut_10", "recall_at_10": "recall_10", "recall_at_100": "recall_100", "map_at_100": "map_cut_100"
-}  # fmt: skip
+    "ndcg_at_10": "ndcg_cut_10",
+    "recall_at_10": "recall_10",
+    "recall_at_100": "recall_100",
+    "map_at_100": "map_cut_100",
+}
 PLAIN_GRADES = {f"q{row}": {f"d{row // 3}": 2, f"d{(row * 7 + 60) % 120}": 1} for row in range(90)}
 
 
@@ -266,19 +387,41 @@ PLAIN_RUNS = {"a": draw_run(1), "b": draw_run(2)}
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs on plain judgments, by topic and by a column with groups of three queries."""
     root = tmp_path_factory.mktemp("judged")
-    rows = [{"_id": query, "text": "Which mills?", "metadata": {"user": row // 3}} for row, query in enumerate(PLAIN_GRADES)]
-    corpus = [{"_id": f"d{row}", "text": f"The {row} mills burned down in 1901, long ago."} for row in range(120)]
-    qrels = [(query, *pair) for query, relevant in PLAIN_GRADES.items() for pair in relevant.items()]
+    rows = [
+        {"_id": query, "text": "Which mills?", "metadata": {"user": row // 3}}
+        for row, query in enumerate(PLAIN_GRADES)
+    ]
+    corpus = [
+        {"_id": f"d{row}", "text": f"The {row} mills burned down in 1901, long ago."}
+        for row in range(120)
+    ]
+    qrels = [
+        (query, *pair) for query, relevant in PLAIN_GRADES.items() for pair in relevant.items()
+    ]
     beir = write_beir_folder(root / "beir", corpus, rows, qrels)
     for clusters in ("topic", "user"):
-        posir.score(PLAIN_RUNS.values(), data=beir, name=[*PLAIN_RUNS], output=root / clusters, clusters=clusters)
+        posir.score(
+            PLAIN_RUNS.values(),
+            data=beir,
+            name=[*PLAIN_RUNS],
+            output=root / clusters,
+            clusters=clusters,
+        )
     return root
 
 
 def evaluate_with_trec(run: dict[str, dict[str, float]]) -> dict[str, Any]:
-    cut = {query: dict(sorted(ranked.items(), key=lambda item: -item[1])[:100]) for query, ranked in run.items()}
-    by_query = pytrec_eval.RelevanceEvaluator(PLAIN_GRADES, {"ndcg_cut.10", "recall.10,100", "map_cut.100"}).evaluate(cut)
-    return {name: np.array([by_query[query][trec] for query in PLAIN_GRADES]) for name, trec in TREC_NAMES.items()}
+    cut = {
+        query: dict(sorted(ranked.items(), key=lambda item: -item[1])[:100])
+        for query, ranked in run.items()
+    }
+    by_query = pytrec_eval.RelevanceEvaluator(
+        PLAIN_GRADES, {"ndcg_cut.10", "recall.10,100", "map_cut.100"}
+    ).evaluate(cut)
+    return {
+        name: np.array([by_query[query][trec] for query in PLAIN_GRADES])
+        for name, trec in TREC_NAMES.items()
+    }
 
 
 def test_a_report_has_the_metrics_of_judged_queries_with_intervals_for_new_clusters(judged: Path):
@@ -289,18 +432,28 @@ def test_a_report_has_the_metrics_of_judged_queries_with_intervals_for_new_clust
         assert (row["queries"], row["clusters"], row["clusters_by"]) == (90, groups, clusters)
         for name, column in values.items():
             assert row[name] == pytest.approx(column.mean(), abs=2e-6)
-            # Linearization by hand; Wilson's interval, and a pseudo-query of maximal variance, differ from Student's a little.
+            # Linearization by hand; Wilson's interval, and a pseudo-query of maximal variance,
+            # differ from Student's a little.
             sums = (column - column.mean()).reshape(groups, size).sum(axis=1)
             error = math.sqrt(groups / (groups - 1) * (sums @ sums)) / 90
-            ratio = (row[f"{name}_high"] - row[f"{name}_low"]) / (2 * error * stats.t.ppf(0.975, groups - 1))
-            assert 0.94 < ratio < (1.25 if column.mean() > 0.9 else 1.06), "near 1 it allows for clusters that are alike"
+            ratio = (row[f"{name}_high"] - row[f"{name}_low"]) / (
+                2 * error * stats.t.ppf(0.975, groups - 1)
+            )
+            assert 0.94 < ratio < (1.25 if column.mean() > 0.9 else 1.06), (
+                "near 1 it allows for clusters that are alike"
+            )
     assert "judged queries" in str(posir.report(judged / "topic")).lower()
     assert "MAP@100" in posir.report(judged / "topic").to_html()
     assert "MAP@100" in posir.report(judged / "topic").to_latex()
 
 
 def test_queries_are_clustered_by_their_best_document_that_most_share():
-    best = {"one": {"d1": 2, "d9": 1}, "two": {"d1": 1, "d2": 1}, "three": {"d9": 1, "d2": 0}, "none": {"d2": 0}}
+    best = {
+        "one": {"d1": 2, "d9": 1},
+        "two": {"d1": 1, "d2": 1},
+        "three": {"d9": 1, "d2": 0},
+        "none": {"d2": 0},
+    }
     clusters = cluster_queries(Judgments({}, best), "document")
     assert clusters == {"one": "d1", "two": "d1", "three": "d9", "none": "none"}
     with pytest.raises(PosirError, match="query two has no such field"):
@@ -317,10 +470,14 @@ def test_a_comparison_of_judged_queries_is_the_paired_t_test_of_clusters(judged:
             row = rows[METRICS[name]]
             means = (values[name].reshape(-1, size).mean(axis=1) for values in (b, a))
             interval = stats.ttest_rel(*means).confidence_interval(0.99)
-            assert (row["difference_low"], row["difference_high"]) == pytest.approx(interval, abs=0.003)
+            assert (row["difference_low"], row["difference_high"]) == pytest.approx(
+                interval, abs=0.003
+            )
             assert (row["level"], row["documents"]) == (pytest.approx(0.99), 90 // size)
             is_open = interval.low <= 0 <= interval.high
-            assert row["state"] == ("inconclusive" if is_open else "better" if interval.low > 0 else "worse")
+            assert row["state"] == (
+                "inconclusive" if is_open else "better" if interval.low > 0 else "worse"
+            )
 
 
 def test_limits_on_judged_queries_and_margins_decide_the_gate(judged: Path):
@@ -333,7 +490,9 @@ def test_limits_on_judged_queries_and_margins_decide_the_gate(judged: Path):
     assert test("ndcg_at_10 < -40", "position_effect > 5") == 2
     assert posir.report(judged / "user", fail_if="map_at_100 < 99").exit_status == 1
     margins = [f"{key}=60" for key in METRICS]
-    assert {row.metric_change.state for row in posir.compare(judged / "user", margin=margins).rows} == {"equivalent"}
+    assert {
+        row.metric_change.state for row in posir.compare(judged / "user", margin=margins).rows
+    } == {"equivalent"}
 
 
 def test_results_with_other_clusters_or_judgments_are_not_compared(judged: Path, tmp_path: Path):
@@ -343,38 +502,70 @@ def test_results_with_other_clusters_or_judgments_are_not_compared(judged: Path,
         content = json.loads(file.read_text())
         content["scores"]["test"][0]["judgments"] |= change
         next((tmp_path / "other").rglob("run__b/*/beir.json")).write_text(json.dumps(content))
-        with pytest.raises(PosirError, match="differ" if "digest" in change else "judgments|needs two models"):
+        with pytest.raises(
+            PosirError, match="differ" if "digest" in change else "judgments|needs two models"
+        ):
             posir.compare(tmp_path / "other")
     with pytest.raises(PosirError, match="Choose from document, topic, user"):
-        posir.score(PLAIN_RUNS["a"], data=judged / "beir", name="a", output=tmp_path, clusters="article")
+        posir.score(
+            PLAIN_RUNS["a"], data=judged / "beir", name="a", output=tmp_path, clusters="article"
+        )
 
 
 def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
-    """As pytrec_eval scores them; documents that are not judged keep their ranks; nothing else is known."""
+    """As pytrec_eval scores them; documents that are not judged keep their ranks; nothing else is
+    known.
+    """
     file = tmp_path / "2021.qrels.pass.final.txt"
-    judged = [(query, *pair) for query, documents in PLAIN_GRADES.items() for pair in documents.items()]
-    file.write_text("".join(f"{query} Q0 {document} {grade}\n" for query, document, grade in judged))
-    runs = {name: {query: {**scores, "x1": 9.0} for query, scores in run.items()} for name, run in PLAIN_RUNS.items()}
+    judged = [
+        (query, *pair) for query, documents in PLAIN_GRADES.items() for pair in documents.items()
+    ]
+    file.write_text(
+        "".join(f"{query} Q0 {document} {grade}\n" for query, document, grade in judged)
+    )
+    runs = {
+        name: {query: {**scores, "x1": 9.0} for query, scores in run.items()}
+        for name, run in PLAIN_RUNS.items()
+    }
     scored = posir.score([*runs.values()], name=[*runs], data=file, output=tmp_path / "out").runs
     assert not any(run.counts.unknown_documents for run in scored)
-    for name, row in zip(runs, posir.report(tmp_path / "out").to_polars().rows(named=True), strict=True):
+    for name, row in zip(
+        runs, posir.report(tmp_path / "out").to_polars().rows(named=True), strict=True
+    ):
         for metric, values in evaluate_with_trec(runs[name]).items():
             assert row[metric] == pytest.approx(values.mean(), abs=2e-6)
-    assert {row["metric"] for row in posir.compare(tmp_path / "out").records()} == {*METRICS.values()}
-    chunks = {query: {f"{name}#1": score for name, score in scores.items()} for query, scores in PLAIN_RUNS["a"].items()}
+    assert {row["metric"] for row in posir.compare(tmp_path / "out").records()} == {
+        *METRICS.values()
+    }
+    chunks = {
+        query: {f"{name}#1": score for name, score in scores.items()}
+        for query, scores in PLAIN_RUNS["a"].items()
+    }
     with pytest.raises(PosirError, match="without the corpus"):
         posir.score(chunks, data=file, output=tmp_path / "out")
 
 
-def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog):
+def test_predictions_of_a_task_of_mteb_are_scored_by_subset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+):
     """The task has no positions, several languages, and a document with a title alone."""
     name = "MIRACLRetrievalHardNegatives"
-    task, grades = mteb.get_task(name, hf_subsets=["sw", "yo"]), {"sw": PLAIN_GRADES, "yo": {"q0": {"d1": 1, "d2": 2}}}
+    task, grades = (
+        mteb.get_task(name, hf_subsets=["sw", "yo"]),
+        {"sw": PLAIN_GRADES, "yo": {"q0": {"d1": 1, "d2": 2}}},
+    )
 
     def load(self: Any, **_: Any) -> None:
-        corpus = Dataset.from_list([{"id": f"d{row}", "title": "Mills", "text": "mill" * (row > 0)} for row in range(120)])
-        queries = Dataset.from_list([{"id": query, "text": f"Which mills, {query}?"} for query in PLAIN_GRADES])
-        parts = {key: {"corpus": corpus, "queries": queries, "relevant_docs": judged} for key, judged in grades.items()}
+        corpus = Dataset.from_list(
+            [{"id": f"d{row}", "title": "Mills", "text": "mill" * (row > 0)} for row in range(120)]
+        )
+        queries = Dataset.from_list(
+            [{"id": query, "text": f"Which mills, {query}?"} for query in PLAIN_GRADES]
+        )
+        parts = {
+            key: {"corpus": corpus, "queries": queries, "relevant_docs": judged}
+            for key, judged in grades.items()
+        }
         self.dataset, self.data_loaded = {key: {"dev": part} for key, part in parts.items()}, True
 
     monkeypatch.setattr(type(task), "load_data", load)
@@ -385,11 +576,15 @@ def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monk
     (run,) = posir.score(file, data=name, output=tmp_path / "results").runs
     assert (run.model, run.task, run.counts.queries) == ("run/model", name, 91)
     content = json.loads((run.folder / f"{name}.json").read_text())
-    scores = {row["hf_subset"]: (row["ndcg_at_10"], row["languages"]) for row in content["scores"]["test"]}
+    scores = {
+        row["hf_subset"]: (row["ndcg_at_10"], row["languages"]) for row in content["scores"]["test"]
+    }
     expected = evaluate_with_trec(PLAIN_RUNS["a"])["ndcg_at_10"].mean()
     # By hand: (1 + 2 / log2(3)) / (2 + 1 / log2(3)).
     by_hand = {"sw": (expected, ["swa-Latn"]), "yo": (0.85972, ["yor-Latn"])}
-    assert scores == {key: (pytest.approx(value, abs=1e-5), codes) for key, (value, codes) in by_hand.items()}
+    assert scores == {
+        key: (pytest.approx(value, abs=1e-5), codes) for key, (value, codes) in by_hand.items()
+    }
     row = posir.report(tmp_path / "results").to_polars().row(0, named=True)
     assert (row["clusters"], row["queries"], row["map_at_100_low"] > 0) == (31, 91, True)
     with pytest.raises(PosirError, match=f"--split test: {name} has dev"):
@@ -397,7 +592,11 @@ def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monk
     # Predictions for a part of the languages.
     file.write_text(json.dumps({key: value for key, value in predictions.items() if key != "sw"}))
     (run,) = posir.score(file, data=name, output=tmp_path / "part").runs
-    assert (run.counts.queries, run.counts.missing, run.ndcg_at_10) == (1, 0, pytest.approx(0.85972, abs=1e-5))
+    assert (run.counts.queries, run.counts.missing, run.ndcg_at_10) == (
+        1,
+        0,
+        pytest.approx(0.85972, abs=1e-5),
+    )
     assert "1 subset scored, not in the run: sw." in caplog.text
 
 
@@ -416,10 +615,16 @@ def test_mistakes_are_sentences(runs: Any, options: dict[str, Any], message: str
         posir.score(runs, data="PosIR-Mini", **options)
 
 
-def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_scored(score: Any, tmp_path: Path):
+def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_scored(
+    score: Any, tmp_path: Path
+):
     files = [tmp_path / name for name in ("ok.json", "ok.jsonl")]
     files[0].write_text(json.dumps(RUN))
-    rows = [{"qid": query, "docid": name, "score": score} for query, hits in RUN.items() for name, score in hits.items()]
+    rows = [
+        {"qid": query, "docid": name, "score": score}
+        for query, hits in RUN.items()
+        for name, score in hits.items()
+    ]
     files[1].write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     with pytest.raises(PosirError, match=r"several runs have the name run/ok.* --name"):
         score([*files])
@@ -431,13 +636,17 @@ def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_sc
 def test_names_in_another_number_than_runs_are_refused_with_what_counts_as_a_run(tmp_path: Path):
     file = tmp_path / "run.json"
     file.write_text(json.dumps(RUN))
-    with pytest.raises(PosirError, match=r"2 runs and 1 name\. B is no file, so it counts as a run"):
+    with pytest.raises(
+        PosirError, match=r"2 runs and 1 name\. B is no file, so it counts as a run"
+    ):
         posir.score([file, "B"], data="PosIR-Mini", name=["A"])
     with pytest.raises(PosirError, match=r"2 runs and 1 name\. Give a --name for each run"):
         posir.score([file, file], data="PosIR-Mini", name=["A"])
 
 
-def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_result_only_if_asked(score: Any, tmp_path: Path):
+def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_result_only_if_asked(
+    score: Any, tmp_path: Path
+):
     other = {**RUN, "place": {"d0": 1.0}}
     first, again = (score(RUN, name="mine").runs[0] for _ in range(2))
     assert (first.revision, again.digest) == ("unversioned", first.digest)
@@ -455,7 +664,11 @@ def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_resu
 
 def test_what_the_system_reads_is_stored(score: Any):
     part = {"kind": "part", "part": "first", "tokens": 256, "known_by": "given"}
-    for window, read in ((None, {"kind": "unknown"}), ("none", {"kind": "all", "known_by": "given"}), (256, part)):
+    for window, read in (
+        (None, {"kind": "unknown"}),
+        ("none", {"kind": "all", "known_by": "given"}),
+        (256, part),
+    ):
         entry = read_entry(score(RUN, window=window).runs[0])
         assert (entry["read"], "tokens_read" in entry) == (read, window is not None)
 
@@ -475,7 +688,12 @@ def test_an_embedder_says_what_is_read_by_its_tokenizer(score: Any, tmp_path: Pa
 def test_what_a_server_reads_is_measured(score: Any):
     with serve_embeddings(window=512, special=2, pooling=Pooling.MEAN, noise=1e-7) as server:
         (run,) = score(RUN, embedder=server.reference).runs
-    assert read_entry(run)["read"] == {"kind": "part", "part": "first", "tokens": 512, "known_by": "measured"}
+    assert read_entry(run)["read"] == {
+        "kind": "part",
+        "part": "first",
+        "tokens": 512,
+        "known_by": "measured",
+    }
 
 
 def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Path):
@@ -483,7 +701,11 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
 
     def search(_query: str, k: int) -> list[tuple[str, float, str]]:
         texts = {row["_id"]: row["text"] for row in JUDGED["corpus"]}
-        chunks = [("d1", 3.0, texts["d1"][:24]), ("d0", 2.0, texts["d0"][:24]), ("d0", 1.0, texts["d0"][24:])]
+        chunks = [
+            ("d1", 3.0, texts["d1"][:24]),
+            ("d0", 2.0, texts["d0"][:24]),
+            ("d0", 1.0, texts["d0"][24:]),
+        ]
         return [*chunks, ("d0", 0.5, "No text of the document.")][:k]
 
     encoder = str(write_tiny_model(tmp_path / "encoder"))
@@ -494,29 +716,55 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
     assert row["evidence_recall_at_1"] == 0
     assert row["evidence_recall_at_3"] == row["evidence"]["depths"][1]["evidence_recall"] == 1
     assert row["precision_at_3"] == pytest.approx(18 / (24 + 24 + 18))
-    assert (row["evidence"]["not_located"], row["evidence"]["chunks"]) == (["d0: No text of the document. (24 characters)"], 3)
+    assert (row["evidence"]["not_located"], row["evidence"]["chunks"]) == (
+        ["d0: No text of the document. (24 characters)"],
+        3,
+    )
     assert "The first 3 chunks have 100.0% of the evidence; documents score nDCG@10" in str(scored)
     # 12 to 30 are in two chunks, the second of which has no evidence beyond its fourth token.
     (run,) = score(search, window=4, name="short").runs
-    assert read_entry(run)["read"] == {"kind": "part", "part": "chunks", "tokens": 4, "known_by": "given"}
+    assert read_entry(run)["read"] == {
+        "kind": "part",
+        "part": "chunks",
+        "tokens": 4,
+        "known_by": "given",
+    }
     assert read_entry(run)["read_ranks"]
-    (run,) = score(lambda query, k: [(name, score) for name, score, _ in search(query, k)], embedder=encoder, name="ids").runs
-    assert read_entry(run)["read"] == {"kind": "part", "part": "chunks", "tokens": 64, "known_by": "class"}
+    (run,) = score(
+        lambda query, k: [(name, score) for name, score, _ in search(query, k)],
+        embedder=encoder,
+        name="ids",
+    ).runs
+    assert read_entry(run)["read"] == {
+        "kind": "part",
+        "part": "chunks",
+        "tokens": 64,
+        "known_by": "class",
+    }
 
 
 @pytest.mark.slow
 def test_an_index_of_whole_documents_has_the_sentences_of_its_model(tmp_path: Path):
     minilm = str(get_model_path())
     model: Any = load_model(ModelReference(minilm))
-    mteb.evaluate(model, mteb.get_task("PosIR-Mini"), cache=ResultCache(tmp_path / "model"), show_progress_bar=False)
+    mteb.evaluate(
+        model,
+        mteb.get_task("PosIR-Mini"),
+        cache=ResultCache(tmp_path / "model"),
+        show_progress_bar=False,
+    )
     texts = [(item.id, item.text) for item in posir.open_data("PosIR-Mini").read_texts()]  # type: ignore[union-attr]
     vectors = model.model.encode([text for _, text in texts], normalize_embeddings=True)
 
     def search(query: str, k: int) -> list[tuple[str, float]]:
         similarities = vectors @ model.model.encode(query, normalize_embeddings=True)
-        return [(str(texts[row][0]), float(similarities[row])) for row in np.argsort(-similarities)[:k]]
+        return [
+            (str(texts[row][0]), float(similarities[row])) for row in np.argsort(-similarities)[:k]
+        ]
 
-    (ours,) = posir.score(search, data="PosIR-Mini", embedder=minilm, concurrency=1, output=tmp_path / "run").results
+    (ours,) = posir.score(
+        search, data="PosIR-Mini", embedder=minilm, concurrency=1, output=tmp_path / "run"
+    ).results
     (theirs,) = read_results(tmp_path / "model")
     assert (ours.values.read, ours.ranks) == (theirs.values.read, theirs.ranks)
     findings = [decide_result(result.values)[0] for result in (ours, theirs)]
@@ -529,17 +777,31 @@ def test_an_index_of_whole_documents_has_the_sentences_of_its_model(tmp_path: Pa
 def test_a_file_in_squad_format_keeps_its_ids_and_is_scored_as_it_is_opened(tmp_path: Path):
     text = "The mill burned down in 1901. A heron nested on the crane."
     asked = [
-        {"id": number, "question": question, "answers": [{"text": answer, "answer_start": text.index(answer) - off}]}
-        for number, question, answer, off in ((7, "When?", "1901", 0), (9, "What nested?", "heron", 1))
+        {
+            "id": number,
+            "question": question,
+            "answers": [{"text": answer, "answer_start": text.index(answer) - off}],
+        }
+        for number, question, answer, off in (
+            (7, "When?", "1901", 0),
+            (9, "What nested?", "heron", 1),
+        )
     ]
     file, given = tmp_path / "mills.json", {"language": "eng-Latn"}
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": text, "qas": asked}]}]}))
     (document,) = (item.id for item in posir.open_data(file, **given).read_texts())  # type: ignore[arg-type, union-attr]
-    (tmp_path / "a.trec").write_text("".join(f"{query} Q0 {document} 1 1.0 t\n" for query in (7, 9)))
+    (tmp_path / "a.trec").write_text(
+        "".join(f"{query} Q0 {document} 1 1.0 t\n" for query in (7, 9))
+    )
     for repair, queries in ((True, 2), (False, 1)):
         opened = posir.open_data(file, repair=repair, **given)  # type: ignore[arg-type]
         (run,) = posir.score(
-            tmp_path / "a.trec", data=file, repair=repair, revision=f"r{queries}", output=tmp_path / "results", **given
+            tmp_path / "a.trec",
+            data=file,
+            repair=repair,
+            revision=f"r{queries}",
+            output=tmp_path / "results",
+            **given,
         ).runs  # type: ignore[arg-type]
         assert (len(opened.rows), run.counts.queries, run.mrr_at_10) == (queries, queries, 1)
 
@@ -565,12 +827,22 @@ def order(scores: dict[str, float]) -> list[str]:
 def ndcg(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
     gains = [max(grades.get(name, 0), 0) for name in order(scores)[:k]]
     best = sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k]
-    total, ideal = (sum(gain / math.log2(rank + 2) for rank, gain in enumerate(values)) for values in (gains, best))
+    total, ideal = (
+        sum(gain / math.log2(rank + 2) for rank, gain in enumerate(values))
+        for values in (gains, best)
+    )
     return total / ideal if ideal else 0.0
 
 
 def reciprocal_rank(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
-    return next((1 / rank for rank, name in enumerate(order(scores)[:k], start=1) if grades.get(name, 0) > 0), 0.0)
+    return next(
+        (
+            1 / rank
+            for rank, name in enumerate(order(scores)[:k], start=1)
+            if grades.get(name, 0) > 0
+        ),
+        0.0,
+    )
 
 
 def recall(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
@@ -578,7 +850,9 @@ def recall(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
     return len(relevant & set(order(scores)[:k])) / len(relevant) if relevant else 0.0
 
 
-RETRIEVED = st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.5, 0.5 + 1e-9, 1.0, 2.5]), max_size=12)
+RETRIEVED = st.dictionaries(
+    DOCUMENTS, st.sampled_from([0.0, 0.5, 0.5 + 1e-9, 1.0, 2.5]), max_size=12
+)
 GRADE = st.integers(-1, 3) | st.sampled_from([0.25, 0.9, 1.9, 1e-9, 2**31, 2**53])
 GRADES = st.dictionaries(DOCUMENTS, GRADE, min_size=1, max_size=8)
 

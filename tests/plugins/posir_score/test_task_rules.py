@@ -1,4 +1,6 @@
-"""Rules of scoring that the owner of data has: the numbers are those that mteb itself has for the same rankings."""
+"""Rules of scoring that the owner of data has: the numbers are those that mteb itself has for the
+same rankings.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +35,22 @@ class FixedSearch:
 
 
 def draw_task(seed: int) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
-    """Draw data whose queries are documents of the corpus, and rankings that begin with the query itself."""
+    """Draw data whose queries are documents of the corpus, and rankings that begin with the query
+    itself.
+    """
     rng = np.random.default_rng(seed)
     corpus = [{"id": f"q{row}", "title": "", "text": f"text {row}"} for row in range(DOCUMENTS)]
     judged: dict[str, dict[str, int]] = {"unread": {"q1": 1}, "q3": {}}
     rankings: dict[str, dict[str, float]] = {}
     for row in range(QUERIES):
-        relevant = {f"q{name}": int(rng.integers(0, 4)) for name in rng.choice(np.arange(QUERIES, DOCUMENTS), 9, replace=False)}
+        relevant = {
+            f"q{name}": int(rng.integers(0, 4))
+            for name in rng.choice(np.arange(QUERIES, DOCUMENTS), 9, replace=False)
+        }
         judged.setdefault(f"q{row}", relevant)
-        scores = {f"q{name}": float(rng.normal()) for name in rng.choice(DOCUMENTS, 1100, replace=False)}
+        scores = {
+            f"q{name}": float(rng.normal()) for name in rng.choice(DOCUMENTS, 1100, replace=False)
+        }
         scores |= {name: float(rng.normal() + 1.5) for name in relevant}
         scores[f"q{row}"] = 9.0
         best = sorted(scores.items(), key=lambda item: -item[1])[:1000]
@@ -50,7 +59,9 @@ def draw_task(seed: int) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     judged["q5"] = dict.fromkeys(judged["q5"], 0)
     loaded = {
         "corpus": Dataset.from_list(corpus),
-        "queries": Dataset.from_list([{"id": f"q{row}", "text": f"text {row}"} for row in range(QUERIES)]),
+        "queries": Dataset.from_list(
+            [{"id": f"q{row}", "text": f"text {row}"} for row in range(QUERIES)]
+        ),
         "relevant_docs": judged,
         "top_ranked": None,
     }
@@ -59,7 +70,9 @@ def draw_task(seed: int) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
 
 @pytest.fixture
 def task_with(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a task of mteb with drawn data and other attributes, which `posir.score` then opens by its name."""
+    """Return a task of mteb with drawn data and other attributes, which `posir.score` then opens by
+    its name.
+    """
 
     get_task = mteb.get_task
 
@@ -69,7 +82,9 @@ def task_with(monkeypatch: pytest.MonkeyPatch) -> Any:
             monkeypatch.setattr(task, key, value)
 
         def load(**_: Any) -> None:
-            task.dataset = {"default": {split: {**loaded, "relevant_docs": {**loaded["relevant_docs"]}}}}
+            task.dataset = {
+                "default": {split: {**loaded, "relevant_docs": {**loaded["relevant_docs"]}}}
+            }
             task.data_loaded = True
 
         monkeypatch.setattr(task, "load_data", load)
@@ -79,10 +94,14 @@ def task_with(monkeypatch: pytest.MonkeyPatch) -> Any:
     return build
 
 
-def evaluate(task: Any, split: str, rankings: dict[str, dict[str, float]], folder: Path) -> tuple[dict[str, Any], Path]:
+def evaluate(
+    task: Any, split: str, rankings: dict[str, dict[str, float]], folder: Path
+) -> tuple[dict[str, Any], Path]:
     """Return mteb's own scores of rankings, and the file of predictions that it saves."""
     model: Any = FixedSearch(rankings)
-    scores = task.evaluate(model, split, ["default"], encode_kwargs={}, prediction_folder=folder)["default"]
+    scores = task.evaluate(model, split, ["default"], encode_kwargs={}, prediction_folder=folder)[
+        "default"
+    ]
     return scores, next(folder.rglob("*_predictions.json"))
 
 
@@ -108,12 +127,21 @@ def test_the_scores_are_those_of_mteb(task_with: Any, tmp_path: Path, case: str)
     common = [key for key in expected if key in entry and not key.startswith("nauc")]
     assert len(common) > 35
     # mteb rounds to five digits.
-    assert {key: entry[key] for key in common} == {key: pytest.approx(expected[key], abs=1e-5) for key in common}
+    assert {key: entry[key] for key in common} == {
+        key: pytest.approx(expected[key], abs=1e-5) for key in common
+    }
     assert entry["main_score"] == pytest.approx(expected[task.metadata.main_score], abs=1e-5)
     (run,) = scored.runs
-    assert run.main_score == (task.metadata.main_score, pytest.approx(entry["main_score"], abs=1e-6))
+    assert run.main_score == (
+        task.metadata.main_score,
+        pytest.approx(entry["main_score"], abs=1e-6),
+    )
     # mteb scores neither the query without judgments nor the one that is not among the queries.
-    assert (run.counts.queries, run.audit.left_out.count, run.audit.without_relevant.first) == (QUERIES - 1, 2, "q5")
+    assert (run.counts.queries, run.audit.left_out.count, run.audit.without_relevant.first) == (
+        QUERIES - 1,
+        2,
+        "q5",
+    )
     is_ignored = name in ("ArguAna", "MSMARCO")
     assert (run.counts.ignored_ids, run.counts.identical_ids > 0) == (
         (QUERIES - 1) * is_ignored,
@@ -140,25 +168,37 @@ def test_hits_that_mteb_would_not_rerank_are_counted(task_with: Any, tmp_path: P
     assert any("reranked" in sentence for sentence in run.describe())
 
 
-def test_the_form_of_mteb_1_is_converted(task_with: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_form_of_mteb_1_is_converted(
+    task_with: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     loaded, rankings = draw_task(2)
     task = task_with("SciFact", loaded, "test")
 
     def load(**_: Any) -> None:
         if not task.dataset:
             texts = {row["id"]: row["text"] for row in loaded["queries"]}
-            task.queries, task.corpus = {"test": texts}, {"test": {row["id"]: row for row in loaded["corpus"]}}
+            task.queries, task.corpus = (
+                {"test": texts},
+                {"test": {row["id"]: row for row in loaded["corpus"]}},
+            )
             task.relevant_docs = {"test": dict(loaded["relevant_docs"])}
 
     monkeypatch.setattr(task, "load_data", load)
-    scored = posir.score(rankings, data="SciFact", name="mine", output=tmp_path, ignore_identical_ids=True)
+    scored = posir.score(
+        rankings, data="SciFact", name="mine", output=tmp_path, ignore_identical_ids=True
+    )
     assert scored.runs[0].counts.queries == QUERIES - 1
 
 
-def test_a_main_score_of_mteb_alone_and_documents_that_are_no_texts_are_refused(task_with: Any, tmp_path: Path):
+def test_a_main_score_of_mteb_alone_and_documents_that_are_no_texts_are_refused(
+    task_with: Any, tmp_path: Path
+):
     loaded, rankings = draw_task(3)
     task_with("Core17InstructionRetrieval", loaded, "test")
-    with pytest.raises(PosirError, match="Core17InstructionRetrieval: its main score, p-MRR, is computed by mteb only"):
+    with pytest.raises(
+        PosirError,
+        match="Core17InstructionRetrieval: its main score, p-MRR, is computed by mteb only",
+    ):
         posir.score(rankings, data="Core17InstructionRetrieval", output=tmp_path)
     images = loaded["corpus"].remove_columns("text")
     task_with("CUB200I2IRetrieval", {**loaded, "corpus": images}, "test")

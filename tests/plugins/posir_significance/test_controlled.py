@@ -8,9 +8,13 @@ from tests.support.rotations import build_test
 
 
 def fit_directly(test):
-    """Coefficients of the first third and of the last within questions, by least squares with a column for each question."""
+    """Coefficients of the first third and of the last within questions, by least squares with a
+    column for each question.
+    """
     questions = test.questions[:, None] == np.unique(test.questions)
-    columns = np.column_stack([test.thirds == 0, test.versions > 0, test.thirds == 2, questions]).astype(float)
+    columns = np.column_stack(
+        [test.thirds == 0, test.versions > 0, test.thirds == 2, questions]
+    ).astype(float)
     roots = np.sqrt(test.weights)[:, None]
     first, _, last = np.linalg.lstsq(columns * roots, test.gains * roots[:, 0], rcond=None)[0][:3]
     return first, last
@@ -22,11 +26,15 @@ def test_the_effect_is_that_of_fixed_effects_of_questions():
     assert test.effect.value == pytest.approx(first - last)
     assert test.middle_minus_ends.value == pytest.approx(-(first + last) / 2)
     assert test.levels[0] - test.levels[2] == pytest.approx(test.effect.value)
-    assert np.bincount(test.thirds) / len(test.thirds) @ test.levels == pytest.approx(test.gains.mean())
+    assert np.bincount(test.thirds) / len(test.thirds) @ test.levels == pytest.approx(
+        test.gains.mean()
+    )
 
 
 def test_a_cost_of_rotation_is_no_effect():
-    effects = [build_test(effect=0.0, moved=0.3, spread=0.05, seed=seed).effect for seed in range(20)]
+    effects = [
+        build_test(effect=0.0, moved=0.3, spread=0.05, seed=seed).effect for seed in range(20)
+    ]
     assert abs(np.mean([effect.value for effect in effects])) < 0.01
 
 
@@ -71,5 +79,15 @@ def test_weights_are_the_questions_of_a_cell_for_each_tested_one():
 
 def test_no_rows_have_no_effect():
     nothing = np.zeros(0)
-    test = ControlledTest(*[nothing.astype(np.int64)] * 3, nothing.astype(bool), *[nothing.astype(np.int64)] * 2, nothing)
-    assert (test.effect, test.psi, test.truncation_loss, test.question_count) == (None, None, None, 0)
+    test = ControlledTest(
+        *[nothing.astype(np.int64)] * 3,
+        nothing.astype(bool),
+        *[nothing.astype(np.int64)] * 2,
+        nothing,
+    )
+    assert (test.effect, test.psi, test.truncation_loss, test.question_count) == (
+        None,
+        None,
+        None,
+        0,
+    )

@@ -19,4 +19,9 @@ def test_holm_agrees_with_its_definition(p_values):
 
 
 def test_families_are_corrected_by_themselves_and_what_is_no_test_takes_no_share():
-    assert correct_p_values([0.01, 0.04, None, 0.04], ["a", "a", "a", "b"]) == [0.02, 0.04, None, 0.04]
+    assert correct_p_values([0.01, 0.04, None, 0.04], ["a", "a", "a", "b"]) == [
+        0.02,
+        0.04,
+        None,
+        0.04,
+    ]

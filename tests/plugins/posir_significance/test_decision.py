@@ -46,11 +46,19 @@ def test_the_state_follows_from_interval_and_margin(interval, state):
         (build_group(reason=Reason.NOT_STORED), State.NOT_TESTED, Reason.NOT_STORED),
         (build_group(reason=Reason.NO_TEXTS), State.NOT_TESTED, Reason.NO_TEXTS),
         (build_group(whole=build_test(), read=UNKNOWN), State.NOT_TESTED, Reason.WINDOW_UNKNOWN),
-        (build_group(whole=build_test(), read=READS_FIRST), State.NOT_TESTED, Reason.WINDOW_DIFFERS),
+        (
+            build_group(whole=build_test(), read=READS_FIRST),
+            State.NOT_TESTED,
+            Reason.WINDOW_DIFFERS,
+        ),
         (build_group(build_test(documents=9)), State.INCONCLUSIVE, Reason.FEW_DOCUMENTS),
         (build_group(build_test(level=1.5)), State.INCONCLUSIVE, Reason.NO_ROOM),
         (build_group(build_test(level=-0.5)), State.INCONCLUSIVE, Reason.NO_ROOM),
-        (build_group(build_test(documents=12, spread=0.4, seed=4)), State.INCONCLUSIVE, Reason.WIDE_INTERVAL),
+        (
+            build_group(build_test(documents=12, spread=0.4, seed=4)),
+            State.INCONCLUSIVE,
+            Reason.WIDE_INTERVAL,
+        ),
         (build_group(build_test(documents=200, spread=0.1)), State.NO_BIAS, None),
         (build_group(build_test(effect=0.3)), State.FAVORS_START, None),
         (build_group(build_test(effect=-0.3)), State.FAVORS_END, None),
@@ -64,7 +72,11 @@ def test_states_and_reasons(group, state, reason):
 
 def test_an_order_blind_system_has_an_effect_of_exactly_zero():
     findings = decide(build_group(reason=Reason.ORDER_BLIND))
-    assert findings.verdict.estimate == findings[Quantity.POSITION_EFFECT].estimate == Estimate(0.0, (0.0, 0.0))
+    assert (
+        findings.verdict.estimate
+        == findings[Quantity.POSITION_EFFECT].estimate
+        == Estimate(0.0, (0.0, 0.0))
+    )
 
 
 def test_what_is_needed_would_decide():
@@ -72,10 +84,14 @@ def test_what_is_needed_would_decide():
     findings = decide(build_group(test))
     error = test.effect.standard_error
     assert findings.verdict.needed.unit is NeededUnit.QUESTIONS
-    assert findings.verdict.needed.number == pytest.approx((3.2416 * error / 0.05) ** 2 * 60, rel=0.05)
+    assert findings.verdict.needed.number == pytest.approx(
+        (3.2416 * error / 0.05) ** 2 * 60, rel=0.05
+    )
     assert need_number(0.01, 0.05, 0.95, 100) is None
     # One of four lengths.
-    assert need_number(0.1, 0.05, 0.9875, 100) == pytest.approx((3.78 * 0.1 / 0.05) ** 2 * 100, rel=0.05)
+    assert need_number(0.1, 0.05, 0.9875, 100) == pytest.approx(
+        (3.78 * 0.1 / 0.05) ** 2 * 100, rel=0.05
+    )
 
 
 def test_few_documents_need_as_many_more():
@@ -85,7 +101,9 @@ def test_few_documents_need_as_many_more():
 
 def test_findings_know_what_they_are_of():
     subject = Subject("org/m", "Task", "q1")
-    assert {finding.subject for finding in decide(build_group()).of_subject(subject).findings.values()} == {subject}
+    assert {
+        finding.subject for finding in decide(build_group()).of_subject(subject).findings.values()
+    } == {subject}
 
 
 def test_the_margin_decides():
@@ -101,13 +119,17 @@ def test_observed_differences_have_no_state_and_follow_their_formula():
     observed = Observations(gains, zeros, zeros, cluster, cluster, rows, third, 3, thirds=third)
     finding = decide(replace(build_group(), observations=observed))[Quantity.START_MINUS_END]
     assert finding.state is None
-    assert finding.estimate.value == pytest.approx(gains[third == 0].mean() - gains[third == 2].mean())
+    assert finding.estimate.value == pytest.approx(
+        gains[third == 0].mean() - gains[third == 2].mean()
+    )
     parts = np.zeros(30)
     for sign, part in ((1, 0), (-1, 2)):
         own = third == part
         np.add.at(parts, cluster[own], sign * (gains[own] - gains[own].mean()) / own.sum())
     half = 2.0452 * np.sqrt(30 / 29 * (parts**2).sum())
-    assert finding.estimate.interval == pytest.approx((finding.estimate.value - half, finding.estimate.value + half), abs=1e-4)
+    assert finding.estimate.interval == pytest.approx(
+        (finding.estimate.value - half, finding.estimate.value + half), abs=1e-4
+    )
 
 
 def compare(a, b, **fields):
@@ -126,13 +148,17 @@ def test_a_system_nearer_to_zero_is_better():
 def test_equal_systems_are_equivalent():
     even = build_test(documents=200, spread=0.05)
     change = compare(even, even)
-    assert {change.find(key).state for key in ("ndcg_at_10", "position_effect")} == {ChangeState.EQUIVALENT}
+    assert {change.find(key).state for key in ("ndcg_at_10", "position_effect")} == {
+        ChangeState.EQUIVALENT
+    }
 
 
 def test_a_system_is_compared_with_an_order_blind_one():
     blind, biased = build_group(reason=Reason.ORDER_BLIND), build_group(build_test(effect=0.3))
     change = compare_groups(blind, biased, paired=True)
-    assert change.position_effect.state is change.position_effect_in_window.state is ChangeState.WORSE
+    assert (
+        change.position_effect.state is change.position_effect_in_window.state is ChangeState.WORSE
+    )
     assert compare_groups(biased, blind, paired=True).position_effect.state is ChangeState.BETTER
     assert compare_groups(blind, blind, paired=True).position_effect.state is ChangeState.EQUIVALENT
 
@@ -180,7 +206,10 @@ def test_few_documents_have_no_change():
         (build_group(whole=build_test(), read=UNKNOWN), [NextStep.MEASURE_WINDOW]),
         (build_group(build_test(documents=12, spread=0.4, seed=4)), [NextStep.MORE_QUESTIONS]),
         (build_group(build_test(documents=5)), [NextStep.MORE_DOCUMENTS]),
-        (build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST), [NextStep.CHUNK, NextStep.MORE_QUESTIONS]),
+        (
+            build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST),
+            [NextStep.CHUNK, NextStep.MORE_QUESTIONS],
+        ),
     ],
 )
 def test_advice_follows_from_codes(group, steps):
@@ -189,7 +218,9 @@ def test_advice_follows_from_codes(group, steps):
 
 def test_commands_have_the_reference_that_the_user_gave_quoted():
     findings = decide(build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST))
-    commands = build_commands(findings, CommandReference("my model@http://127.0.0.1:8000", "PosIR-Mini"))
+    commands = build_commands(
+        findings, CommandReference("my model@http://127.0.0.1:8000", "PosIR-Mini")
+    )
     assert commands[0] == "posir mitigate 'my model@http://127.0.0.1:8000' PosIR-Mini"
     assert build_commands(findings, CommandReference("", "PosIR-Mini")) == ()
 

@@ -1,4 +1,6 @@
-"""Intervals of mean nDCG@10 and of its differences: against SciPy, and their coverage by simulation."""
+"""Intervals of mean nDCG@10 and of its differences: against SciPy, and their coverage by
+simulation.
+"""
 
 import numpy as np
 import pytest
@@ -29,7 +31,10 @@ def test_the_standard_error_of_independent_queries_is_that_of_their_mean():
 
 def test_queries_of_one_cluster_that_score_alike_are_worth_one():
     gains = np.random.default_rng(2).random(200)
-    once, repeated = estimate_mean(gains, np.arange(200)), estimate_mean(np.repeat(gains, 5), np.repeat(np.arange(200), 5))
+    once, repeated = (
+        estimate_mean(gains, np.arange(200)),
+        estimate_mean(np.repeat(gains, 5), np.repeat(np.arange(200), 5)),
+    )
     assert repeated.standard_error == pytest.approx(once.standard_error, rel=0.01)
     assert repeated.design_effect == pytest.approx(5, rel=0.02)
 
@@ -50,20 +55,33 @@ def test_near_1_documents_are_trials_as_far_as_it_is_not_known_how_alike_their_q
     # Clopper and Pearson: of 100 documents, all were found.
     assert 0.95 < estimate_mean(np.ones(300), documents).interval[0] < 0.025 ** (1 / 100)
     failed = (np.isin(np.arange(300), failures) for failures in ([0, 1, 2], [0, 3, 6]))
-    trials = [estimate_mean(1.0 - failures, documents, max_trials=np.inf).trials for failures in failed]
+    trials = [
+        estimate_mean(1.0 - failures, documents, max_trials=np.inf).trials for failures in failed
+    ]
     assert 95 < trials[0] < 105 < 200 < trials[1] < 300
-    # Ten documents have two thirds of the queries; that others fail does not show that these never do.
-    assert estimate_mean(np.repeat([1.0, 0.0], [287, 3]), np.repeat(np.arange(100), [20] * 10 + [1] * 90)).trials < 100
+    # Ten documents have two thirds of the queries; that others fail does not show that these never
+    # do.
+    assert (
+        estimate_mean(
+            np.repeat([1.0, 0.0], [287, 3]), np.repeat(np.arange(100), [20] * 10 + [1] * 90)
+        ).trials
+        < 100
+    )
 
 
-@pytest.mark.parametrize(("documents", "questions", "icc"), [(1_500, 1, 0.0), (300, 5, 0.4), (100, 15, 0.2)])
+@pytest.mark.parametrize(
+    ("documents", "questions", "icc"), [(1_500, 1, 0.0), (300, 5, 0.4), (100, 15, 0.2)]
+)
 def test_intervals_hold_for_new_documents(documents, questions, icc):
     held = []
     for seed in range(400):
         rng = np.random.default_rng(seed)
-        # Beta-binomial: documents differ in difficulty, with this correlation of two of their questions.
+        # Beta-binomial: documents differ in difficulty, with this correlation of two of their
+        # questions.
         strength = (1 - icc) / max(icc, 1e-9)
-        levels = rng.beta(0.8 * strength, 0.2 * strength, documents) if icc else np.full(documents, 0.8)
+        levels = (
+            rng.beta(0.8 * strength, 0.2 * strength, documents) if icc else np.full(documents, 0.8)
+        )
         gains = (rng.random((documents, questions)) < levels[:, None]).astype(float).ravel()
         low, high = estimate_mean(gains, np.repeat(np.arange(documents), questions)).interval
         held.append(low <= 0.8 <= high)
@@ -71,7 +89,9 @@ def test_intervals_hold_for_new_documents(documents, questions, icc):
 
 
 def draw_differences(queries, seed=1):
-    return np.random.default_rng(seed).choice([-1.0, -0.5, 0.0, 0.5, 1.0], queries, p=[0.05, 0.15, 0.5, 0.15, 0.15])
+    return np.random.default_rng(seed).choice(
+        [-1.0, -0.5, 0.0, 0.5, 1.0], queries, p=[0.05, 0.15, 0.5, 0.15, 0.15]
+    )
 
 
 def test_single_query_clusters_give_the_one_sample_t_test():
@@ -96,6 +116,13 @@ def test_equal_models_have_an_interval_of_positive_width_and_p_1():
 
 
 def test_one_document_has_no_interval():
-    assert {estimate_difference(draw_differences(size), np.zeros(size, np.int64)) for size in (0, 20)} == {None}
+    assert {
+        estimate_difference(draw_differences(size), np.zeros(size, np.int64)) for size in (0, 20)
+    } == {None}
     mean = estimate_mean(np.array([0.5, 1.0]), np.zeros(2, np.int64))
-    assert mean.interval is subtract_means(mean, mean) is estimate_mean(np.zeros(0), np.zeros(0, int)) is None
+    assert (
+        mean.interval
+        is subtract_means(mean, mean)
+        is estimate_mean(np.zeros(0), np.zeros(0, int))
+        is None
+    )

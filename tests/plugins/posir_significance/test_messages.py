@@ -19,8 +19,14 @@ GROUPS = {
     "no bias": build_group(build_test(documents=200, spread=0.1)),
     "start": build_group(build_test(effect=0.3)),
     "end": build_group(build_test(effect=-0.3)),
-    "truncated": build_group(build_test(documents=200, spread=0.1), build_test(unread=2, spread=0.05), READS_FIRST),
-    **{reason.value: build_group(reason=reason) for reason in Reason if (State.NOT_TESTED, reason) in messages.VERDICTS},
+    "truncated": build_group(
+        build_test(documents=200, spread=0.1), build_test(unread=2, spread=0.05), READS_FIRST
+    ),
+    **{
+        reason.value: build_group(reason=reason)
+        for reason in Reason
+        if (State.NOT_TESTED, reason) in messages.VERDICTS
+    },
     "unknown": build_group(whole=build_test(), read=UNKNOWN),
 }
 BRACKETS = re.compile(r"[{}]|None|nan")
@@ -46,12 +52,32 @@ def test_every_verdict_is_told(name):
     ("name", "pattern"),
     [
         ("order blind", r"No position bias: word order plays no part in its scores\."),
-        ("start", r"Favors the start \(primacy bias\): the same evidence scores [\d.]+ points higher in the first third"),
-        ("end", r"Favors the end \(recency bias\): the same evidence scores [\d.]+ points lower in the first third"),
+        (
+            "start",
+            r"Favors the start \(primacy bias\): the same evidence scores [\d.]+ points higher in "
+            r"the first third",
+        ),
+        (
+            "end",
+            r"Favors the end \(recency bias\): the same evidence scores [\d.]+ points lower in "
+            r"the first third",
+        ),
         ("no bias", r"no bias above 5 points"),
-        ("open", r"Inconclusive: at most [\d.]+ points toward the start, at most [\d.]+ toward the end\. About"),
-        ("truncated", r"Reads the first 256 tokens\. The same evidence scores [\d.]+ points lower where it is truncated \["),
-        ("no_texts", r"Not tested: a run file has ranks only\. `posir score RUN --embedder MODEL` tests it\."),
+        (
+            "open",
+            r"Inconclusive: at most [\d.]+ points toward the start, at most [\d.]+ toward the "
+            r"end\. About",
+        ),
+        (
+            "truncated",
+            r"Reads the first 256 tokens\. The same evidence scores [\d.]+ points lower where it "
+            r"is truncated \[",
+        ),
+        (
+            "no_texts",
+            r"Not tested: a run file has ranks only\. `posir score RUN --embedder MODEL` tests "
+            r"it\.",
+        ),
         ("unknown", r"Not tested within the window, which is unknown: `posir window MODEL`\."),
         ("found", r"Inconclusive: nearly (all|no) evidence is found, wherever it is"),
     ],

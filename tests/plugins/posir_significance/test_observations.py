@@ -15,7 +15,9 @@ def test_a_query_on_a_shared_boundary_has_two_memberships_also_when_it_is_select
     ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1, 2, 3, 0]))
     result = Observations.from_ranks(ranks)
     assert sorted(result.gains.tolist()) == sorted([1.0, NDCG_AT_10[1], 0.5, 0.0])
-    placed = sorted(zip(result.gains[result.query].round(3).tolist(), result.position.tolist(), strict=True))
+    placed = sorted(
+        zip(result.gains[result.query].round(3).tolist(), result.position.tolist(), strict=True)
+    )
     assert placed == [(0.0, 2), (0.631, 0), (1.0, 0), (1.0, 1)]
     assert len(set(result.documents.tolist())) == 3
     chosen = result.select(result.gains == 1)
@@ -25,7 +27,9 @@ def test_a_query_on_a_shared_boundary_has_two_memberships_also_when_it_is_select
 def test_ranks_and_profile_give_the_same_bins():
     rng = np.random.default_rng(3)
     starts = rng.integers(0, 600, 80)
-    evidence = Evidence([f"q{row}" for row in range(80)], [f"d{row // 4}" for row in range(80)], starts, starts + 5)
+    evidence = Evidence(
+        [f"q{row}" for row in range(80)], [f"d{row // 4}" for row in range(80)], starts, starts + 5
+    )
     ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, rng.integers(0, 15, 80))
     bins = Observations.from_ranks(ranks)
     gains = np.bincount(bins.position, bins.gains[bins.query])

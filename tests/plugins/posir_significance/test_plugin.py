@@ -17,14 +17,22 @@ from tests.support.results import score_groups
 from tests.support.simulation import build_profile, draw_counts
 
 #: Scores of rotated versions, which these profiles lack.
-TESTED = ("position_effect", "position_effect_in_window", "truncation_loss", "controlled_psi", "middle_minus_ends")
+TESTED = (
+    "position_effect",
+    "position_effect_in_window",
+    "truncation_loss",
+    "controlled_psi",
+    "middle_minus_ends",
+)
 #: Scores that queries alone give.
 COUNTS = {"queries": 0, "documents": 0, "tested_questions": 0}
 
 
 @pytest.fixture(scope="module")
 def profile():
-    return build_profile(*(draw_counts(np.linspace(0.8 - 0.1 * k, 0.4, 20), 400, k) for k in range(4)))
+    return build_profile(
+        *(draw_counts(np.linspace(0.8 - 0.1 * k, 0.4, 20), 400, k) for k in range(4))
+    )
 
 
 def test_every_group_has_every_score_as_json(profile):
@@ -58,7 +66,9 @@ def test_means_are_those_of_pandas(profile):
         by_position = group.groupby("position").gain.mean()
         assert scores[name]["ndcg_at_10"] == pytest.approx(group.gain.mean())
         assert scores[name]["ndcg_at_10_as_published"] == pytest.approx(by_position.mean())
-        assert scores[name]["psi_as_published"] == pytest.approx(1 - by_position.min() / by_position.max())
+        assert scores[name]["psi_as_published"] == pytest.approx(
+            1 - by_position.min() / by_position.max()
+        )
         assert scores[name]["queries"] == len(group)
 
 
@@ -89,7 +99,9 @@ def test_all_misses_all_first_and_a_single_bin():
 @settings(deadline=None, max_examples=60)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 7)).flatmap(
-        lambda shape: arrays(np.int64, (*shape, len(RANKS)), elements=st.sampled_from([0, 0, 0, 1, 2, 30]))
+        lambda shape: arrays(
+            np.int64, (*shape, len(RANKS)), elements=st.sampled_from([0, 0, 0, 1, 2, 30])
+        )
     )
 )
 def test_every_profile_gets_json_scores_within_their_ranges(counts):
@@ -99,7 +111,11 @@ def test_every_profile_gets_json_scores_within_their_ranges(counts):
         for interval in (entry["psi_by_chance_interval"], entry["ndcg_at_10_interval"]):
             assert interval is None or 0 <= interval[0] <= interval[1] <= 1
         if entry["ndcg_at_10_interval"] is not None:
-            assert entry["ndcg_at_10_interval"][0] <= entry["ndcg_at_10"] <= entry["ndcg_at_10_interval"][1]
+            assert (
+                entry["ndcg_at_10_interval"][0]
+                <= entry["ndcg_at_10"]
+                <= entry["ndcg_at_10_interval"][1]
+            )
         if entry["start_minus_end_interval"] is not None:
             low, high = entry["start_minus_end_interval"]
             assert -1 <= low <= entry["start_minus_end"] <= high <= 1
@@ -115,6 +131,10 @@ def test_trends_are_those_of_the_scores_of_the_bins():
     assert trend["r_squared"] == pytest.approx(trend["pearson"] ** 2)
     assert trend["spearman"] == pytest.approx(np.corrcoef(places, ranks)[0, 1])
     assert trend["kendall"] == pytest.approx(signs.sum() / (20 * 19))
-    assert {key for key in trend if key.endswith("p_value")} == {"slope_p_value", "spearman_p_value", "kendall_p_value"}
+    assert {key for key in trend if key.endswith("p_value")} == {
+        "slope_p_value",
+        "spearman_p_value",
+        "kendall_p_value",
+    }
     assert not any(key.endswith("p_value") for key in fit_trend(counts[:4]))
     assert (fit_trend(np.ones((5, 12), int)), fit_trend(counts[:1])) == ({"slope": 0.0}, {})

@@ -1,4 +1,6 @@
-"""Sample sizes are those of the normal approximation, and lead to their states in simulated tests."""
+"""Sample sizes are those of the normal approximation, and lead to their states in simulated
+tests.
+"""
 
 import numpy as np
 import pytest
@@ -32,9 +34,14 @@ def test_a_mean_difference_needs_no_positions():
 
 
 def test_the_planned_number_of_questions_leads_to_the_state():
-    variance = np.mean([build_test(spread=0.2, seed=seed).effect.standard_error ** 2 * 200 for seed in range(10)])
+    variance = np.mean(
+        [build_test(spread=0.2, seed=seed).effect.standard_error ** 2 * 200 for seed in range(10)]
+    )
     documents = required_sample(Design(5.0, variance=float(variance)), None).documents
-    states = [decide(build_group(build_test(documents, spread=0.2, seed=seed))).state for seed in range(60)]
+    states = [
+        decide(build_group(build_test(documents, spread=0.2, seed=seed))).state
+        for seed in range(60)
+    ]
     assert np.mean([state is State.NO_BIAS for state in states]) == pytest.approx(0.8, abs=0.15)
 
 

@@ -16,7 +16,9 @@ def draw(seed, documents=12, questions=6):
     document = np.repeat(np.arange(documents), rng.integers(2, questions + 1, documents))
     third = rng.integers(0, 3, len(document))
     difficulty = rng.normal(0, 0.2, documents)
-    gains = np.clip(0.5 + difficulty[document] - 0.1 * third + rng.normal(0, 0.3, len(document)), 0, 1)
+    gains = np.clip(
+        0.5 + difficulty[document] - 0.1 * third + rng.normal(0, 0.3, len(document)), 0, 1
+    )
     return gains, third, document
 
 
@@ -25,7 +27,9 @@ def build_columns(third):
 
 
 def direct_cr2(gains, third, document, clusters, weights):
-    """The difference, its standard error and degrees of freedom, from n by n matrices: the weights of each cluster in y."""
+    """The difference, its standard error and degrees of freedom, from n by n matrices: the weights
+    of each cluster in y.
+    """
     roots = np.sqrt(weights)
     dummies = (document[:, None] == np.unique(document)).astype(float) * roots[:, None]
     within = np.eye(len(gains)) - dummies @ np.linalg.pinv(dummies)
@@ -52,9 +56,15 @@ def direct_cr2(gains, third, document, clusters, weights):
 def test_the_contrast_is_that_of_the_direct_matrix_form(seed, weighted):
     gains, third, document = draw(seed)
     clusters = document // 2
-    weights = np.random.default_rng(seed).uniform(0.3, 3, 12)[document] if weighted else np.ones(len(gains))
+    weights = (
+        np.random.default_rng(seed).uniform(0.3, 3, 12)[document]
+        if weighted
+        else np.ones(len(gains))
+    )
     weights /= weights.mean()
-    fitted = Regression.fit(gains, build_columns(third), document, clusters, weights if weighted else None)
+    fitted = Regression.fit(
+        gains, build_columns(third), document, clusters, weights if weighted else None
+    )
     contrast = fitted.contrast(FIRST_MINUS_LAST, limit=10.0)
     value, error, degrees = direct_cr2(gains, third, document, clusters, weights)
     assert contrast.value == pytest.approx(value)
@@ -68,7 +78,9 @@ def test_no_estimate_without_a_comparison_and_with_one_cluster():
     documents = np.array([0, 0, 1, 1])
     gains = np.array([0.0, 1.0, 0.0, 1.0])
     first = np.array([[1.0], [0.0], [1.0], [0.0]])
-    assert Regression.fit(gains, first, documents, np.zeros(4, np.int64)).contrast(np.ones(1)) is None
+    assert (
+        Regression.fit(gains, first, documents, np.zeros(4, np.int64)).contrast(np.ones(1)) is None
+    )
     assert Regression.fit(gains, np.zeros((4, 1)), documents, documents) is None
     assert Regression.fit(gains[:0], first[:0], documents[:0], documents[:0]) is None
 
@@ -77,6 +89,8 @@ def test_no_estimate_without_a_comparison_and_with_one_cluster():
 def test_equal_gains_keep_an_error(level):
     documents = np.repeat(np.arange(30), 4)
     third = np.tile([0, 1, 2, 2], 30)
-    contrast = Regression.fit(np.full(120, level), build_columns(third), documents, documents).contrast(FIRST_MINUS_LAST)
+    contrast = Regression.fit(
+        np.full(120, level), build_columns(third), documents, documents
+    ).contrast(FIRST_MINUS_LAST)
     assert contrast.value == pytest.approx(0)
     assert contrast.interval[0] < 0 < contrast.interval[1]

@@ -1,4 +1,6 @@
-"""Statistics of generated data against pandas, of XQuAD against its known sizes, and every form read back."""
+"""Statistics of generated data against pandas, of XQuAD against its known sizes, and every form
+read back.
+"""
 
 import json
 import re
@@ -33,12 +35,23 @@ from posir_tasks.profile import pool
 from posir_tasks.schemes import LabeledPositions, RelativePositions
 from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.statistics import QUESTION_MARKS, LengthCounts, QueryType, TextTotals, count_types, group_by_language
+from posir_tasks.sources.statistics import (
+    QUESTION_MARKS,
+    LengthCounts,
+    QueryType,
+    TextTotals,
+    count_types,
+    group_by_language,
+)
 from tests.posir_tasks.sources.test_posq import write_fineweb, write_squad
 from tests.support.datasets import POSIR_FOLDER, imported, write_domain
 
 #: Documents and queries of each language and domain; some documents have no query.
-SIZES = {("eng-Latn", "game"): (30, 80), ("eng-Latn", "sports"): (50, 300), ("jpn-Jpan", "sports"): (20, 60)}
+SIZES = {
+    ("eng-Latn", "game"): (30, 80),
+    ("eng-Latn", "sports"): (50, 300),
+    ("jpn-Jpan", "sports"): (20, 60),
+}
 LENGTHS = ["Q1", "Q2", "Q3", "Q4"]
 QUERY_TEXTS = {
     "eng-Latn": [
@@ -48,16 +61,26 @@ QUERY_TEXTS = {
         "Is it „over?“\n",
         "why? because of that one",
     ],
-    "jpn-Jpan": ["誰が勝ちましたか？", "優勝 チーム", "この大会で優勝したチームを教えて", "いつですか。"],
+    "jpn-Jpan": [
+        "誰が勝ちましたか？",
+        "優勝 チーム",
+        "この大会で優勝したチームを教えて",
+        "いつですか。",
+    ],
 }
 
 
 def drawn_domain(language, domain, seed):
-    """A table of queries, with all that is known of the document of each, and the domain's documents."""
+    """A table of queries, with all that is known of the document of each, and the domain's
+    documents.
+    """
     rng = np.random.default_rng(seed)
     documents, queries = SIZES[language, domain]
     letter = "x" if language == "eng-Latn" else "字"
-    texts = [" ".join(letter * word for word in rng.integers(1, 9, count)) for count in rng.integers(20, 400, documents)]
+    texts = [
+        " ".join(letter * word for word in rng.integers(1, 9, count))
+        for count in rng.integers(20, 400, documents)
+    ]
     asked = rng.integers(0, documents - 5, queries)
     tokens = rng.choice([100, 511, 512, 513, 1024, 1025, 1536, 1537, 9000], documents)
     characters = np.array([len(texts[row]) for row in asked])
@@ -91,7 +114,11 @@ def tables_of(frame, texts):
             }
         ),
         "qrels": pl.DataFrame(
-            {"query-id": frame["query"].tolist(), "corpus-id": frame["document"].tolist(), "score": [1] * len(frame)}
+            {
+                "query-id": frame["query"].tolist(),
+                "corpus-id": frame["document"].tolist(),
+                "score": [1] * len(frame),
+            }
         ),
     }
 
@@ -117,7 +144,9 @@ def described(folder):
 def kind_of(text, language):
     closing = {"Pe", "Pf", "Pi"}
     end = text
-    while end and (end[-1].isspace() or end[-1] in "\"'" or unicodedata.category(end[-1]) in closing):
+    while end and (
+        end[-1].isspace() or end[-1] in "\"'" or unicodedata.category(end[-1]) in closing
+    ):
         end = end[:-1]
     if end and "QUESTION" in unicodedata.name(end[-1], "") and end[-1] != "¿":
         return "question"
@@ -126,7 +155,9 @@ def kind_of(text, language):
 
 
 def expected_rows(drawn):
-    """Language and domain to queries and documents: each domain, each language of several domains, everything."""
+    """Language and domain to queries and documents: each domain, each language of several domains,
+    everything.
+    """
     groups = dict(drawn)
     english = [drawn["eng-Latn", name] for name in ("game", "sports")]
     everything = list(drawn.values())
@@ -141,13 +172,23 @@ def rows_of(described):
 
 def test_every_figure_is_that_of_pandas(drawn, described):
     rows = rows_of(described)
-    assert list(rows) == [*(("eng-Latn", name) for name in ("game", "sports", "all")), ("jpn-Jpan", "sports"), ("all", "all")]
+    assert list(rows) == [
+        *(("eng-Latn", name) for name in ("game", "sports", "all")),
+        ("jpn-Jpan", "sports"),
+        ("all", "all"),
+    ]
     for key, (frame, texts) in expected_rows(drawn).items():
         row = rows[key]
         lengths = frame.drop_duplicates(["language", "document"]).tokens
-        assert (row["documents"], row["queries"], row["relevant_documents"]) == (len(texts), len(frame), len(lengths))
+        assert (row["documents"], row["queries"], row["relevant_documents"]) == (
+            len(texts),
+            len(frame),
+            len(lengths),
+        )
         assert row["length_unit"] == "tokens"
-        assert [row["length_25"], row["length_50"], row["length_75"]] == lengths.quantile([0.25, 0.5, 0.75]).tolist()
+        assert [row["length_25"], row["length_50"], row["length_75"]] == lengths.quantile(
+            [0.25, 0.5, 0.75]
+        ).tolist()
         assert row["length_max"] == lengths.max()
         assert row["query_characters"] == pytest.approx(frame.text.str.len().mean())
         assert row["document_characters"] == pytest.approx(texts.str.len().mean())
@@ -157,7 +198,9 @@ def test_every_figure_is_that_of_pandas(drawn, described):
         else:
             assert (row["query_words"], row["document_words"]) == (None, None)
         kinds = pd.Series([kind_of(*pair) for pair in zip(frame.text, frame.language, strict=True)])
-        assert [row[kind] for kind in QueryType] == pytest.approx([(kinds == kind).mean() for kind in QueryType])
+        assert [row[kind] for kind in QueryType] == pytest.approx(
+            [(kinds == kind).mean() for kind in QueryType]
+        )
         assert min(row[kind] for kind in QueryType) > 0
 
 
@@ -167,18 +210,34 @@ def test_histograms_are_those_of_pandas_cut(drawn, described):
         midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
         place = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
         bucket = pd.cut(frame.tokens, [0, 512, 1024, 1536, np.inf], labels=LENGTHS)
-        counted = {name: [int(((bucket == name) & (place == bin_)).sum()) for bin_ in range(20)] for name in LENGTHS}
-        assert rows[key]["histogram"] == {"all": [int((place == bin_).sum()) for bin_ in range(20)], **counted}
-        assert [rows[key][f"queries_{name.lower()}"] for name in LENGTHS] == [sum(counted[name]) for name in LENGTHS]
+        counted = {
+            name: [int(((bucket == name) & (place == bin_)).sum()) for bin_ in range(20)]
+            for name in LENGTHS
+        }
+        assert rows[key]["histogram"] == {
+            "all": [int((place == bin_).sum()) for bin_ in range(20)],
+            **counted,
+        }
+        assert [rows[key][f"queries_{name.lower()}"] for name in LENGTHS] == [
+            sum(counted[name]) for name in LENGTHS
+        ]
 
 
 def test_order_of_pooling_does_not_matter(described):
     first, last = pool(described.subsets), pool(described.subsets[::-1])
     assert first.histogram() == last.histogram()
-    assert (first.lengths.summary, first.documents, first.queries) == (last.lengths.summary, last.documents, last.queries)
+    assert (first.lengths.summary, first.documents, first.queries) == (
+        last.lengths.summary,
+        last.documents,
+        last.queries,
+    )
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f"))))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f"))
+    )
+)
 def test_words_and_characters_are_those_of_python(texts):
     totals = TextTotals.from_texts(pl.Series(texts, dtype=pl.String), "eng-Latn")
     assert totals.characters == LengthCounts.from_lengths([len(text) for text in texts])
@@ -192,7 +251,11 @@ def test_statistics_of_lengths_are_those_of_numpy_also_when_added(first, second)
     lengths = LengthCounts.from_lengths(first) + LengthCounts.from_lengths(second)
     everything = [*first, *second]
     assert lengths == LengthCounts.from_lengths(everything)
-    expected = [np.mean(everything), np.std(everything), *np.quantile(everything, (0, 0.25, 0.5, 0.75, 1))]
+    expected = [
+        np.mean(everything),
+        np.std(everything),
+        *np.quantile(everything, (0, 0.25, 0.5, 0.75, 1)),
+    ]
     assert list(summarize_lengths(lengths).values()) == pytest.approx(expected)
 
 
@@ -205,19 +268,34 @@ def test_tokens_are_counted_on_request():
     assert (totals.tokens, totals.words) == (LengthCounts((2, 3), (1, 1)), None)
     assert (totals + totals).tokens.texts == 4
     assert (totals + TextTotals.from_texts(pl.Series(["a"]), "jpn-Jpan")).tokens is None
-    assert set(summarize_lengths(LengthCounts((), ())).values()) == {None}, "a text without anything has no mean"
+    assert set(summarize_lengths(LengthCounts((), ())).values()) == {None}, (
+        "a text without anything has no mean"
+    )
 
 
-@given(st.lists(st.text(st.sampled_from("ab語 \n?？؟¿;\"'»“”)!.。")), min_size=1), st.sampled_from(["eng-Latn", "jpn-Jpan"]))
+@given(
+    st.lists(st.text(st.sampled_from("ab語 \n?？؟¿;\"'»“”)!.。")), min_size=1),
+    st.sampled_from(["eng-Latn", "jpn-Jpan"]),
+)
 def test_each_query_has_the_one_type_of_its_form(texts, language):
     kinds = [kind_of(text, language) for text in texts]
-    assert count_types(pl.Series(texts), language).tolist() == [kinds.count(kind) for kind in QueryType]
+    assert count_types(pl.Series(texts), language).tolist() == [
+        kinds.count(kind) for kind in QueryType
+    ]
 
 
 def test_question_marks_are_all_of_unicode_that_may_end_a_sentence():
-    named = {mark: unicodedata.name(mark, "") for mark in map(chr, range(sys.maxunicode)) if unicodedata.category(mark) == "Po"}
-    wanted = {mark for mark, name in named.items() if re.search("QUESTION.* MARK|INTERROBANG", name)}
-    assert set(QUESTION_MARKS) == {mark for mark in wanted if not re.search("INVERTED|INITIAL", named[mark])}
+    named = {
+        mark: unicodedata.name(mark, "")
+        for mark in map(chr, range(sys.maxunicode))
+        if unicodedata.category(mark) == "Po"
+    }
+    wanted = {
+        mark for mark, name in named.items() if re.search("QUESTION.* MARK|INTERROBANG", name)
+    }
+    assert set(QUESTION_MARKS) == {
+        mark for mark in wanted if not re.search("INVERTED|INITIAL", named[mark])
+    }
 
 
 def markdown(described):
@@ -229,7 +307,11 @@ def markdown_tables(text):
     tables = {}
     for part in text.split("### ")[1:]:
         title, _, *lines = part.splitlines()
-        tables[title] = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line.startswith("|")]
+        tables[title] = [
+            [cell.strip() for cell in line.strip("| ").split(" | ")]
+            for line in lines
+            if line.startswith("|")
+        ]
     return tables
 
 
@@ -239,19 +321,32 @@ def test_markdown_has_a_table_for_every_kind_and_language(described):
     for table in tables.values():
         assert len({len(line) for line in table}) == 1
     rows = rows_of(described)
-    sizes = tables[f"{POSIR_FOLDER} · eng-Latn · documents and queries; length of the relevant documents in tokens"]
-    assert [line[:3] for line in sizes[2:]] == [["game", "30", "80"], ["sports", "50", "300"], ["all", "80", "380"]]
+    sizes = tables[
+        f"{POSIR_FOLDER} · eng-Latn · documents and queries; length of the relevant documents in "
+        "tokens"
+    ]
+    assert [line[:3] for line in sizes[2:]] == [
+        ["game", "30", "80"],
+        ["sports", "50", "300"],
+        ["all", "80", "380"],
+    ]
     assert sizes[0][-2:] == ["words/query", "words/document"]
     assert float(sizes[4][-2]) == pytest.approx(rows["eng-Latn", "all"]["query_words"], abs=0.05)
-    kinds = tables[f"{POSIR_FOLDER} · all languages · queries by length of the relevant document and by type"]
+    kinds = tables[
+        f"{POSIR_FOLDER} · all languages · queries by length of the relevant document and by type"
+    ]
     assert kinds[2][5] == f"{rows['all', 'all']['question'] * 100:.1f}%"
     positions = tables[f"{POSIR_FOLDER} · jpn-Jpan · queries by position of the evidence"]
-    assert [int(line[1].split()[0]) for line in positions[2:]] == rows["jpn-Jpan", "sports"]["histogram"]["all"]
+    assert [int(line[1].split()[0]) for line in positions[2:]] == rows["jpn-Jpan", "sports"][
+        "histogram"
+    ]["all"]
 
 
 def test_bars_are_as_long_as_the_counts_are_large(described):
     (sheet,) = [
-        table for table in build_tables(described) if table.title.endswith("eng-Latn · queries by position of the evidence")
+        table
+        for table in build_tables(described)
+        if table.title.endswith("eng-Latn · queries by position of the evidence")
     ]
     for column in range(1, len(sheet.headings)):
         cells = [line[column].split() for line in sheet.rows]
@@ -266,7 +361,12 @@ def test_xquad_is_of_its_known_size(squad_data, tmp_path):
     (row,) = build_document(compute_statistics(str(tmp_path)))["rows"]
     assert (row["documents"], row["queries"], row["relevant_documents"]) == (240, 1190, 240)
     articles = json.loads(files[0].read_text(encoding="utf-8"))["data"]
-    asked = [qa["question"] for article in articles for part in article["paragraphs"] for qa in part["qas"]]
+    asked = [
+        qa["question"]
+        for article in articles
+        for part in article["paragraphs"]
+        for qa in part["qas"]
+    ]
     assert row["query_words"] == pytest.approx(np.mean([len(text.split()) for text in asked]))
     assert sum(row["histogram"]["all"]) == 1190
 
@@ -277,10 +377,16 @@ def test_a_task_is_read_as_its_folder_is(folder, described, monkeypatch):
     assert task == {key: row for key, row in rows_of(described).items() if key[0] == "eng-Latn"}
 
 
-def test_a_cross_lingual_task_has_the_queries_of_one_language_and_the_documents_of_the_other(folder, monkeypatch):
+def test_a_cross_lingual_task_has_the_queries_of_one_language_and_the_documents_of_the_other(
+    folder, monkeypatch
+):
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
     (subset,) = open_data("PosIR-Japanese-English").subsets
-    assert (subset.query_language, subset.corpus_language, subset.domain) == ("jpn-Jpan", "eng-Latn", "sports")
+    assert (subset.query_language, subset.corpus_language, subset.domain) == (
+        "jpn-Jpan",
+        "eng-Latn",
+        "sports",
+    )
     assert subset.language == "jpn-Jpan-eng-Latn"
 
 
@@ -292,7 +398,10 @@ def test_mini_has_the_sizes_it_is_documented_with():
 
 def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypatch):
     context = "word " * 200
-    rows = [(name, context, f"{name}?", [start]) for name, start in (("a", 0), ("b", 100), ("c", 250), ("d", 900))]
+    rows = [
+        (name, context, f"{name}?", [start])
+        for name, start in (("a", 0), ("b", 100), ("c", 250), ("d", 900))
+    ]
     write_squad(tmp_path, [*rows, ("e", "Nobody asks.", "e?", [])], [("ida", context, "a?", [0])])
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     described = compute_statistics("SQuAD-PosQ")
@@ -301,11 +410,18 @@ def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypa
     assert (row["queries"], row["documents"], row["relevant_documents"]) == (5, 2, 1)
     assert (row["length_unit"], row["length_50"]) == ("characters", len(context))
     assert "counted in each" in markdown(described)
-    assert [sheet.headings for sheet in build_tables(described)][2:] == [("Domain", *QueryType), ("Position", "all")]
+    assert [sheet.headings for sheet in build_tables(described)][2:] == [
+        ("Domain", *QueryType),
+        ("Position", "all"),
+    ]
 
 
 def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
-    rows = [("q1", "Some text.", "beginning"), ("q2", "Some text.", "end"), ("q3", "More text of it.", "middle+end")]
+    rows = [
+        ("q1", "Some text.", "beginning"),
+        ("q2", "Some text.", "end"),
+        ("q3", "More text of it.", "middle+end"),
+    ]
     write_fineweb(tmp_path / "FineWeb-PosQ", rows)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     (row,) = build_document(compute_statistics("FineWeb-PosQ"))["rows"]
@@ -322,7 +438,9 @@ def test_a_figure_says_what_it_shows_how_many_and_whence(described):
     figures = build_figures(described)
     assert [figure.model for figure in figures] == ["eng-Latn", "jpn-Jpan", "all languages"]
     for figure, group in zip(figures, group_by_language(described.subsets), strict=True):
-        assert sorted(bars_in(figure.chart)) == sorted(counts for counts in group[-1].histogram().values() if any(counts))
+        assert sorted(bars_in(figure.chart)) == sorted(
+            counts for counts in group[-1].histogram().values() if any(counts)
+        )
     figure = json.dumps(figures[0].chart.to_dict(), ensure_ascii=False)
     assert f"{POSIR_FOLDER}, eng-Latn" in figure
     assert "All lengths · 380 queries" in figure
@@ -359,7 +477,9 @@ def test_what_is_not_there_is_refused_by_name(folder, tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"game/qrels/test\.parquet: missing"):
         compute_statistics(str(tmp_path))
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
-    with pytest.raises(DataError, match=r"no German data; expected deu-Latn/<domain>/queries\.parquet"):
+    with pytest.raises(
+        DataError, match=r"no German data; expected deu-Latn/<domain>/queries\.parquet"
+    ):
         open_data("PosIR-German")
 
 
@@ -376,12 +496,18 @@ def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
 @pytest.mark.parametrize(
     ("scheme", "counts", "expected"),
     [
-        (RelativePositions, [7] * 7 + [6] * 6 + [7] * 7, "spread evenly: 36.6% in the first third of documents, 26.9%"),
+        (
+            RelativePositions,
+            [7] * 7 + [6] * 6 + [7] * 7,
+            "spread evenly: 36.6% in the first third of documents, 26.9%",
+        ),
         (RelativePositions, [20] * 7 + [1] * 13, "not spread evenly: 91.5% in the first third"),
         (RelativePositions, [0] * 20, "No evidence has a position"),
         (LabeledPositions, [3, 1, 0], "The most frequent position is beginning, 75.0%"),
     ],
 )
 def test_the_spread_of_evidence_is_said_in_a_sentence(scheme, counts, expected):
-    total = SimpleNamespace(positions=SimpleNamespace(axes=scheme().axes), histogram=lambda: {"all": counts})
+    total = SimpleNamespace(
+        positions=SimpleNamespace(axes=scheme().axes), histogram=lambda: {"all": counts}
+    )
     assert expected in describe_spread(total)

@@ -22,7 +22,9 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def squad(tmp_path_factory):
-    return write_squad(tmp_path_factory.mktemp("data") / "facts.json", build_examples(articles=10, questions=6))
+    return write_squad(
+        tmp_path_factory.mktemp("data") / "facts.json", build_examples(articles=10, questions=6)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,41 +38,100 @@ def data(tmp_path_factory, squad):
 def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
     output, file = tmp_path / "tuned", tmp_path / "quick.yaml"
     file.write_text("batch_size: 8\nmax_steps: 4\nheld_out: 0.4\n")
-    options = ("--data", data, "--output", output, "--config", file, "--guard", "PosIR-Mini", "--guard", squad)
+    options = (
+        "--data",
+        data,
+        "--output",
+        output,
+        "--config",
+        file,
+        "--guard",
+        "PosIR-Mini",
+        "--guard",
+        squad,
+    )
     text = invoke("train", model, *options)
     checked = "Forgetting check facts: 60 questions about 10 articles. 6 of these were trained on."
     command = f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}"
-    for said in ("nDCG@10, begin", "cosine of unrelated texts", "forgetting check PosIR-Mini, nDCG@10", checked, command):
+    for said in (
+        "nDCG@10, begin",
+        "cosine of unrelated texts",
+        "forgetting check PosIR-Mini, nDCG@10",
+        checked,
+        command,
+    ):
         assert said in text.replace("\n", " ")
     report = json.loads((output / "training" / "report.json").read_text())
     assert report["changes"][0]["score"] == "nDCG@10"
     card = (output / "README.md").read_text()
-    for said in ("## Position of the evidence", "MultipleNegativesRankingLoss", "Measured with", "](training/curve.png)"):
+    for said in (
+        "## Position of the evidence",
+        "MultipleNegativesRankingLoss",
+        "Measured with",
+        "](training/curve.png)",
+    ):
         assert said in card
-    for said in ("**Base model:** tiny", "first 64 tokens", "Forgetting check facts: The trained model"):
+    for said in (
+        "**Base model:** tiny",
+        "first 64 tokens",
+        "Forgetting check facts: The trained model",
+    ):
         assert said in card
     assert "Unknown](" not in card
     assert (output / "training" / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert (output / "training" / "report.html").read_text().count(">before<") == 2, "wide, and of a telephone"
-    published = [file for file in output.rglob("*") if file.suffix in (".md", ".html", ".json", ".yaml")]
-    assert {file.name for file in published} >= {"README.md", "report.html", "report.md", "report.json"}
-    # Folders of the user's machine are nobody else's business; settings.yaml repeats a run on this machine.
+    assert (output / "training" / "report.html").read_text().count(">before<") == 2, (
+        "wide, and of a telephone"
+    )
+    published = [
+        file for file in output.rglob("*") if file.suffix in (".md", ".html", ".json", ".yaml")
+    ]
+    assert {file.name for file in published} >= {
+        "README.md",
+        "report.html",
+        "report.md",
+        "report.json",
+    }
+    # Folders of the user's machine are nobody else's business; settings.yaml repeats a run on this
+    # machine.
     for file in published:
         if file.name != "settings.yaml":
-            assert not any(f"{folder}/" in file.read_text(encoding="utf-8") for folder in (tmp_path.parent, Path.home())), file
-    assert "tuned" in invoke("probe", output, "--documents", 2, "--probe", "segment_similarity_3", "--output", tmp_path / "r")
+            assert not any(
+                f"{folder}/" in file.read_text(encoding="utf-8")
+                for folder in (tmp_path.parent, Path.home())
+            ), file
+    assert "tuned" in invoke(
+        "probe",
+        output,
+        "--documents",
+        2,
+        "--probe",
+        "segment_similarity_3",
+        "--output",
+        tmp_path / "r",
+    )
     with pytest.raises(PosirError, match=r"not empty.* --resume"):
         invoke("train", model, *options)
     with pytest.raises(PosirError, match="other values of positions"):
         invoke("train", model, "--positions", "begin", *options, "--resume")
     assert "nDCG@10" in invoke("train", model, *options, "--resume")
     again = tmp_path / "again"
-    invoke("train", "--config", output / "training" / "settings.yaml", "--output", again, "--set", "guard=[]")
+    invoke(
+        "train",
+        "--config",
+        output / "training" / "settings.yaml",
+        "--output",
+        again,
+        "--set",
+        "guard=[]",
+    )
     for name in ("model.safetensors", "training/before.json"):
         assert (again / name).read_bytes() == (output / name).read_bytes()
 
 
-@pytest.mark.parametrize(("begun", "advice"), [(True, "with --resume to continue."), (False, "again: nothing was saved yet.")])
+@pytest.mark.parametrize(
+    ("begun", "advice"),
+    [(True, "with --resume to continue."), (False, "again: nothing was saved yet.")],
+)
 def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch):
     def stop(*_, **__):
         if begun:
@@ -79,7 +140,9 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr("posir_train.training.train_model", stop)
-    result = CliRunner().invoke(build_app(), ["train", "nothing", "--data", str(squad), "--output", str(tmp_path / "out")])
+    result = CliRunner().invoke(
+        build_app(), ["train", "nothing", "--data", str(squad), "--output", str(tmp_path / "out")]
+    )
     assert result.exit_code == 130
     assert f"Interrupted: run the same command {advice}" in result.stderr
 
@@ -87,9 +150,15 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--positions", "front"), "positions: 'front' is not allowed. Use begin, middle, end, uniform"),
+        (
+            ("--positions", "front"),
+            "positions: 'front' is not allowed. Use begin, middle, end, uniform",
+        ),
         (("--pooling", "sum"), "pooling: Input should be 'mean', 'cls', 'lasttoken' or 'max'"),
-        (("--set", "loss=Nothing"), "settings: field 'loss': Input should be 'MultipleNegativesRankingLoss'"),
+        (
+            ("--set", "loss=Nothing"),
+            "settings: field 'loss': Input should be 'MultipleNegativesRankingLoss'",
+        ),
         (("--set", "window=4"), "field 'window': must be at least 8"),
         (("--set", "trackers=[paper]"), "paper is not supported, only .*tensorboard"),
         (("--set", "trackers=[wandb]"), r"trackers: wandb: .*pip install wandb"),
@@ -104,14 +173,26 @@ def test_mistakes_are_explained(arguments, message, squad, tmp_path, monkeypatch
 
 def test_a_log_names_the_stages_unless_quiet(model, squad, tmp_path):
     arguments = ["train", model, "--data", str(squad), "--output", str(tmp_path / "out")]
-    logged, quiet = (CliRunner().invoke(build_app(), [*arguments, *options]) for options in ((), ("--quiet",)))
+    logged, quiet = (
+        CliRunner().invoke(build_app(), [*arguments, *options]) for options in ((), ("--quiet",))
+    )
     stages = ["Loading libraries", "Reading the data", "Loading the model", "Preparing the data"]
     assert logged.stderr.splitlines()[:4] == stages
     assert quiet.stderr == ""
 
 
 def compose(squad, folder, *options):
-    return invoke("compose", squad, "--language", "eng-Latn", "--domain", "facts", "--output", folder, *options)
+    return invoke(
+        "compose",
+        squad,
+        "--language",
+        "eng-Latn",
+        "--domain",
+        "facts",
+        "--output",
+        folder,
+        *options,
+    )
 
 
 def test_a_refused_run_leaves_an_empty_folder(model, squad, tmp_path):

@@ -48,7 +48,9 @@ LABELS = ("base", "trained")
 
 
 class ListModel(SentenceTransformer):
-    """Finds evidence by a weight of the third of the text that has it, among texts that all score one half."""
+    """Finds evidence by a weight of the third of the text that has it, among texts that all score
+    one half.
+    """
 
     def __init__(self, weights):
         super().__init__(modules=[nn.Identity()])
@@ -104,18 +106,27 @@ def test_ranks_and_scores_by_position_with_articles_as_clusters(measured):
     for name in ("position_effect", "start_minus_end"):
         assert 0.3 < scores[f"{name}_low"] <= scores[name] <= scores[f"{name}_high"]
     again = Measurement.from_json(result.to_json())
-    assert (again.values.ranks, again.values.rotations) == (result.values.ranks, result.values.rotations)
+    assert (again.values.ranks, again.values.rotations) == (
+        result.values.ranks,
+        result.values.rotations,
+    )
     assert again.unrelated_cosine == result.unrelated_cosine
-    assert len(np.unique(Observations.from_ranks(again.values.ranks).clusters)) == len(DATA.articles)
+    assert len(np.unique(Observations.from_ranks(again.values.ranks).clusters)) == len(
+        DATA.articles
+    )
 
 
 def test_the_criterion_prefers_less_bias_unless_ndcg_is_lost(held_out, measured):
     base, lost = (measure(ListModel([begin, 0.1, 0.1]), held_out) for begin in (1.0, 0.1))
-    even, biased, bad = (compute_scores(model.values, base.values)[CRITERION] for model in (*measured, lost))
+    even, biased, bad = (
+        compute_scores(model.values, base.values)[CRITERION] for model in (*measured, lost)
+    )
     assert bad < 0 < biased < even
 
 
-def test_mteb_finds_the_same_figures_in_the_folder_with_documents_without_a_question(tmp_path, monkeypatch):
+def test_mteb_finds_the_same_figures_in_the_folder_with_documents_without_a_question(
+    tmp_path, monkeypatch
+):
     class Model(ListModel):
         def encode_document(self, texts, **_):
             rows = [np.random.default_rng(crc32(text.encode())).normal(size=8) for text in texts]
@@ -123,21 +134,35 @@ def test_mteb_finds_the_same_figures_in_the_folder_with_documents_without_a_ques
 
         encode_query = encode_document
 
-    others = tuple(TrainingDocument(f"x{row}", f"Distractor {row}.", "eng-Latn/c", f"x{row}") for row in range(30))
-    written, model = write_dataset(replace(DATA, others=others), tmp_path / "held-out"), Model([1, 1, 1])
-    assert pl.read_parquet(next(tmp_path.rglob("corpus.parquet"))).height == len(DATA.documents) + 30
+    others = tuple(
+        TrainingDocument(f"x{row}", f"Distractor {row}.", "eng-Latn/c", f"x{row}")
+        for row in range(30)
+    )
+    written, model = (
+        write_dataset(replace(DATA, others=others), tmp_path / "held-out"),
+        Model([1, 1, 1]),
+    )
+    assert (
+        pl.read_parquet(next(tmp_path.rglob("corpus.parquet"))).height == len(DATA.documents) + 30
+    )
     measured = measure(model, written)
     before = {change.score: change.before for change in compare_measurements(measured, measured)}
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "held-out"))
     (name,) = list_tasks(written)
-    scores = mteb.evaluate(model, mteb.get_task(name), cache=None, co2_tracker=False).task_results[0].scores["test"][0]
+    scores = (
+        mteb.evaluate(model, mteb.get_task(name), cache=None, co2_tracker=False)
+        .task_results[0]
+        .scores["test"][0]
+    )
     expected = scores["position_scores"]["all"]
     for score, key in METRICS.items():
         if expected[key] is None:
             assert before[score] is None
             continue
         figures = expected[key], *expected[f"{key}_interval"]
-        assert (before[score].value, before[score].low, before[score].high) == pytest.approx(figures, abs=1e-6)
+        assert (before[score].value, before[score].low, before[score].high) == pytest.approx(
+            figures, abs=1e-6
+        )
 
 
 def test_nan_is_refused(held_out):
@@ -160,28 +185,53 @@ def model():
 
 @pytest.fixture(scope="module")
 def evaluated(model, tmp_path_factory):
-    """Evaluator, its folder, and the scores of two evaluations, the second with that of a sequence."""
+    """Evaluator, its folder, and the scores of two evaluations, the second with that of a
+    sequence.
+    """
     folder = tmp_path_factory.mktemp("eval")
-    evaluator = posir.PositionEvaluator("PosIR-Mini", name="mini", primary_metric="position_effect", rotated=40)
+    evaluator = posir.PositionEvaluator(
+        "PosIR-Mini", name="mini", primary_metric="position_effect", rotated=40
+    )
     first = evaluator(model, output_path=str(folder), epoch=0.5, steps=10)
-    return evaluator, folder, (first, SequentialEvaluator([evaluator])(model, output_path=str(folder), epoch=1.0, steps=20))
+    return (
+        evaluator,
+        folder,
+        (
+            first,
+            SequentialEvaluator([evaluator])(model, output_path=str(folder), epoch=1.0, steps=20),
+        ),
+    )
 
 
 def test_the_scores_are_those_of_mteb(model, evaluated, monkeypatch):
     monkeypatch.setenv(ROTATED_VARIABLE, "40")
-    scores = mteb.evaluate(model, PosIRMini(), cache=None, co2_tracker=False).task_results[0].scores["test"][0]
+    scores = (
+        mteb.evaluate(model, PosIRMini(), cache=None, co2_tracker=False)
+        .task_results[0]
+        .scores["test"][0]
+    )
     expected = scores["position_scores"]["all"]
     # No excerpt of two sentences fits the window.
     undefined = [math.nan] * 3
     wanted = [
         end
         for key in KEYS[::3]
-        for end in ((expected[key], *expected[f"{key}_interval"]) if expected[key] is not None else undefined)
+        for end in (
+            (expected[key], *expected[f"{key}_interval"])
+            if expected[key] is not None
+            else undefined
+        )
     ]
-    assert [evaluated[2][0][f"mini_{key}"] for key in KEYS] == pytest.approx(wanted, abs=1e-6, nan_ok=True)
+    assert [evaluated[2][0][f"mini_{key}"] for key in KEYS] == pytest.approx(
+        wanted, abs=1e-6, nan_ok=True
+    )
     assert scores["main_score"] == pytest.approx(evaluated[2][0]["mini_ndcg_at_10"], abs=1e-6)
-    (ndcg, *_), _ = check_forgetting(open_forgetting_check("PosIR-Mini"), (model, model), LABELS, ())
-    assert [ndcg.before.value, ndcg.before.low, ndcg.before.high] == pytest.approx(wanted[:3], abs=1e-6)
+    (ndcg, *_), _ = check_forgetting(
+        open_forgetting_check("PosIR-Mini"), (model, model), LABELS, ()
+    )
+    assert [ndcg.before.value, ndcg.before.low, ndcg.before.high] == pytest.approx(
+        wanted[:3], abs=1e-6
+    )
 
 
 def test_it_behaves_as_its_siblings(evaluated):
@@ -192,7 +242,9 @@ def test_it_behaves_as_its_siblings(evaluated):
         False,
         "Position",
     )
-    assert second == pytest.approx(first | {"sequential_score": first["mini_position_effect"]}, nan_ok=True)
+    assert second == pytest.approx(
+        first | {"sequential_score": first["mini_position_effect"]}, nan_ok=True
+    )
     assert all(isinstance(value, float) for value in first.values())
     with (folder / "Position_evaluation_mini_results.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -211,7 +263,9 @@ def test_it_behaves_as_its_siblings(evaluated):
 )
 def test_the_data_is_anything_that_can_be_opened(data, metric, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts.jsonl").write_text("\n".join(f'{{"id": "{row}", "text": "A text about {row}."}}' for row in range(3)))
+    (tmp_path / "texts.jsonl").write_text(
+        "\n".join(f'{{"id": "{row}", "text": "A text about {row}."}}' for row in range(3))
+    )
     with pytest.raises(PosirError, match=message):
         PositionEvaluator(data, primary_metric=metric)
 
@@ -219,17 +273,26 @@ def test_the_data_is_anything_that_can_be_opened(data, metric, message, tmp_path
 def test_a_baseline_adds_the_criterion_of_posir_train(model, evaluated):
     values = evaluated[0].values[10]
     assert measure(model, open_data("PosIR-Mini")).values.profile == values.profile
-    assert PositionEvaluator("PosIR-Mini", primary_metric=CRITERION, baseline=values).primary_metric == CRITERION
+    assert (
+        PositionEvaluator("PosIR-Mini", primary_metric=CRITERION, baseline=values).primary_metric
+        == CRITERION
+    )
     scores = compute_scores(values, values)
     assert scores[CRITERION] == 1 - abs(scores["position_effect"])
 
 
 def test_the_curve_of_each_evaluation_is_drawn(evaluated, monkeypatch):
     images = []
-    writer = SimpleNamespace(add_image=lambda tag, image, step, dataformats: images.append((tag, image, step, dataformats)))
+    writer = SimpleNamespace(
+        add_image=lambda tag, image, step, dataformats: images.append(
+            (tag, image, step, dataformats)
+        )
+    )
     callback = PositionCurveCallback(evaluated[0], writer)
     for step, first in ((10, True), (15, True), (20, False)):
-        callback.on_evaluate(None, SimpleNamespace(global_step=step, is_world_process_zero=first), None)
+        callback.on_evaluate(
+            None, SimpleNamespace(global_step=step, is_world_process_zero=first), None
+        )
     ((tag, image, step, dataformats),) = images
     assert (tag, step, dataformats) == ("mini/ndcg_at_10_by_position", 10, "HWC")
     assert image.ndim == 3
@@ -243,7 +306,11 @@ def test_what_is_undefined_is_not_a_number(model):
     """Without questions in a third, there is no observed difference of start and end."""
     evaluator = PositionEvaluator("PosIR-Mini")
     ((subset, data),) = evaluator._data
-    early = [row for row, place in enumerate(data.evidence.starts / data.evidence.characters) if place < 0.3]
+    early = [
+        row
+        for row, place in enumerate(data.evidence.starts / data.evidence.characters)
+        if place < 0.3
+    ]
     evaluator._data = [(subset, data.select(early[:40]))]
     scores = evaluator(model)
     assert math.isnan(scores["start_minus_end"])

@@ -34,7 +34,10 @@ from tests.support.datasets import posir_tables, write_domain
 def test_squad_json_is_read_with_its_articles(tmp_path):
     data = build_examples()
     examples = read_examples(open_dataset(str(write_squad(tmp_path / "made.json", data))))
-    own, other = ([(item.question, item.start, item.evidence) for item in part.examples] for part in (examples, data))
+    own, other = (
+        [(item.question, item.start, item.evidence) for item in part.examples]
+        for part in (examples, data)
+    )
     assert (own, examples.articles) == (other, data.articles)
 
 
@@ -42,7 +45,10 @@ def test_corpora_are_read_and_pooled_with_distinct_ids(tmp_path):
     for domain in ("sports", "game"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)
     examples = read_examples(open_dataset(str(tmp_path / "data")))
-    assert {example.document.corpus for example in examples.examples} == {"eng-Latn/sports", "eng-Latn/game"}
+    assert {example.document.corpus for example in examples.examples} == {
+        "eng-Latn/sports",
+        "eng-Latn/game",
+    }
     assert all(example.evidence.strip() for example in examples.examples)
     pooled = pool_corpora(examples)
     assert len({example.id for example in pooled.examples}) == len(examples.examples)
@@ -51,14 +57,19 @@ def test_corpora_are_read_and_pooled_with_distinct_ids(tmp_path):
 
 def test_data_without_answers_or_spans_is_refused(posir_folder, tmp_path):
     file = tmp_path / "empty.json"
-    file.write_text('{"data": [{"paragraphs": [{"context": "A text.", "qas": [{"question": "What?", "answers": []}]}]}]}')
+    file.write_text(
+        '{"data": [{"paragraphs": [{"context": "A text.", "qas": [{"question": "What?", '
+        '"answers": []}]}]}]}'
+    )
     with pytest.raises(DataError, match=r"evidence.* posir train"):
         read_examples(open_dataset(str(file)))
     dataset = open_data(str(posir_folder))
     data, none = dataset.subsets[0].read(), np.array([], np.int64)
     labeled = replace(data, evidence=replace(data.evidence, starts=none, ends=none))
     with pytest.raises(PosirError, match=r"evidence .*missing.*span"):
-        read_examples(replace(dataset, subsets=(replace(dataset.subsets[0], read=lambda: labeled),)))
+        read_examples(
+            replace(dataset, subsets=(replace(dataset.subsets[0], read=lambda: labeled),))
+        )
 
 
 def test_no_article_is_in_both_parts_and_too_few_are_refused():
@@ -82,7 +93,10 @@ def test_articles_with_the_same_text_are_one():
     assert len({example.document.article for example in merged}) == 2
 
 
-PASSAGE = "Beside the river stood a mill of gray stone. It was built in 1821 by a miller from the coast. Nobody lives there."
+PASSAGE = (
+    "Beside the river stood a mill of gray stone. It was built in 1821 by a miller from the "
+    "coast. Nobody lives there."
+)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +127,11 @@ def sources():
 
 @pytest.mark.parametrize("kind", ["windows", "mosaics"])
 def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
-    composer = partial(compose_window, tokens=90) if kind == "windows" else build_mosaic_composer(sources, 90, 2, seed=1)
+    composer = (
+        partial(compose_window, tokens=90)
+        if kind == "windows"
+        else build_mosaic_composer(sources, 90, 2, seed=1)
+    )
     corpora, skipped = compose_examples(sources, composer, seed=1)
     original = {source.example.id: source.example for source in sources}
     assert len(corpora[0]) + skipped.total() == len(sources)
@@ -122,7 +140,10 @@ def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
         counts = Counter(example.position for example in examples)
         assert max(counts.values()) - min(counts[position] for position in Position) <= 1
         assert all(example.evidence == original[example.id].evidence for example in examples)
-        lengths = [len(tokens) for tokens in TOKENS.find_tokens([example.document.text for example in examples])]
+        lengths = [
+            len(tokens)
+            for tokens in TOKENS.find_tokens([example.document.text for example in examples])
+        ]
         assert max(lengths) <= 90 + 3
     positions = [{examples[row].position for examples in corpora} for row in range(len(corpora[0]))]
     assert all(position == set(Position) for position in positions)
@@ -153,15 +174,26 @@ def test_mosaics_have_passages_of_their_own_group_only(sources):
     composer = build_mosaic_composer(sources, 90, 4, seed=1)
     corpora, _ = compose_examples(sources, composer, seed=1)
     for item in corpora[0]:
-        members = [article for article, group in composer.keywords["groups"].items() if group == item.document.article]
-        texts = " ".join(source.example.document.text for source in sources if source.example.document.article in members)
+        members = [
+            article
+            for article, group in composer.keywords["groups"].items()
+            if group == item.document.article
+        ]
+        texts = " ".join(
+            source.example.document.text
+            for source in sources
+            if source.example.document.article in members
+        )
         assert all(part in texts for part in item.document.text.split("\n\n"))
 
 
 def test_positions_are_drawn_by_weight_and_short_documents_skipped(sources):
     (examples,), _ = compose_examples(sources, partial(compose_window, tokens=90), 1, (0, 0, 1))
     assert {example.position for example in examples} == {Position.END}
-    assert examples == compose_examples(sources, partial(compose_window, tokens=90), 1, (0, 0, 1))[0][0]
+    assert (
+        examples
+        == compose_examples(sources, partial(compose_window, tokens=90), 1, (0, 0, 1))[0][0]
+    )
     short = tokenize_examples(build_examples(sentences=6), TOKENS)
     corpora, skipped = compose_examples(short, partial(compose_window, tokens=500), 1, (1, 1, 1))
     assert (corpora, [*skipped.values()]) == ([[]], [len(short)])
@@ -169,9 +201,15 @@ def test_positions_are_drawn_by_weight_and_short_documents_skipped(sources):
 
 def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
     corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
-    for target, examples in zip(list_targets("eng-Latn", "facts", tmp_path, 3), corpora, strict=True):
+    for target, examples in zip(
+        list_targets("eng-Latn", "facts", tmp_path, 3), corpora, strict=True
+    ):
         write_examples(examples, (), target, TOKENS)
-    written = {(f"eng-Latn/facts_{number}", item.id): item for number, items in enumerate(corpora, 1) for item in items}
+    written = {
+        (f"eng-Latn/facts_{number}", item.id): item
+        for number, items in enumerate(corpora, 1)
+        for item in items
+    }
     result = read_examples(open_dataset(str(tmp_path))).examples
     assert len(result) == len(written)
     for example in result:
@@ -183,19 +221,31 @@ def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
 
 
 def test_positions_are_the_bins_of_posir():
-    spans = [(start, start + size) for start in range(30) for size in (1, 2, 5) if start + size <= 30]
+    spans = [
+        (start, start + size) for start in range(30) for size in (1, 2, 5) if start + size <= 30
+    ]
     columns = np.array([(*span, 30, 8) for span in spans]).T
     evidence = Evidence([str(row) for row in range(len(spans))], ["d"] * len(spans), *columns)
-    assert RelativePositions(len(Position)).cells(evidence).position.tolist() == [find_position(*span, 30) for span in spans]
+    assert RelativePositions(len(Position)).cells(evidence).position.tolist() == [
+        find_position(*span, 30) for span in spans
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "shares"),
-    [("begin", (1, 0, 0)), ("uniform", (1 / 3,) * 3), ("2,1,1", (0.5, 0.25, 0.25)), ("1,0,3", (0.25, 0, 0.75))],
+    [
+        ("begin", (1, 0, 0)),
+        ("uniform", (1 / 3,) * 3),
+        ("2,1,1", (0.5, 0.25, 0.25)),
+        ("1,0,3", (0.25, 0, 0.75)),
+    ],
 )
 def test_weights_are_named_or_numbers(text, shares):
     weights = PositionWeights.parse(text)
-    assert (weights.shares, len(weights.needed)) == (pytest.approx(shares), sum(share > 0 for share in shares))
+    assert (weights.shares, len(weights.needed)) == (
+        pytest.approx(shares),
+        sum(share > 0 for share in shares),
+    )
 
 
 def test_other_weights_are_refused():

@@ -22,7 +22,9 @@ FILE_OPERATIONS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.r
 
 
 def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> None:
-    """Train, and write the number of file operations in the output folder; kill this process at one of them."""
+    """Train, and write the number of file operations in the output folder; kill this process at one
+    of them.
+    """
     from posir_train.training import train_model
 
     operations = 0
@@ -35,8 +37,17 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
                 os.kill(os.getpid(), signal.SIGKILL)
 
     torch.set_num_threads(1)
-    chosen = {"max_steps": 8, "batch_size": 8, "learning_rate": 1e-3, "held_out": 0.3, "evaluations": 4, "select": "last"}
-    settings = TrainingSettings(model=str(folder / "tiny"), data=str(folder / "facts.json"), **chosen)
+    chosen = {
+        "max_steps": 8,
+        "batch_size": 8,
+        "learning_rate": 1e-3,
+        "held_out": 0.3,
+        "evaluations": 4,
+        "select": "last",
+    }
+    settings = TrainingSettings(
+        model=str(folder / "tiny"), data=str(folder / "facts.json"), **chosen
+    )
     sys.addaudithook(audit)
     train_model(settings, output, read_examples(open_dataset(settings.data)), resume=resume)
     (folder / "operations").write_text(str(operations))
@@ -51,10 +62,15 @@ def test_killed_twenty_times_it_goes_on(tmp_path):
     rng, output, kills = random.Random(1), tmp_path / "killed", 0
     while kills < KILLS:
         kills += 1
-        assert run_process(tmp_path, output, rng.randint(3, operations // 4), resume=kills > 1) == -signal.SIGKILL
+        assert (
+            run_process(tmp_path, output, rng.randint(3, operations // 4), resume=kills > 1)
+            == -signal.SIGKILL
+        )
         assert not (output / "modules.json").exists() or (output / "model.safetensors").exists()
     assert run_process(tmp_path, output, None, resume=True) == 0
-    expected, result = (load_file(value / "model.safetensors") for value in (tmp_path / "unbroken", output))
+    expected, result = (
+        load_file(value / "model.safetensors") for value in (tmp_path / "unbroken", output)
+    )
     assert all(torch.equal(expected[name], result[name]) for name in expected)
 
 

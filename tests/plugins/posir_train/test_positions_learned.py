@@ -1,4 +1,6 @@
-"""Training on evidence at one place, with MiniLM on windows of COVID-QA: the effect of 'Built-in or learned?' in small."""
+"""Training on evidence at one place, with MiniLM on windows of COVID-QA: the effect of 'Built-in or
+learned?' in small.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -34,15 +36,29 @@ def folder(tmp_path_factory):
 
 
 def run(windows, folder, positions, steps=24, base=None, name=None):
-    schedule = {"warmup": 10, "schedule": "constant_with_warmup", "held_out": 0.3, "evaluations": 1, "select": "last"}
-    chosen = {"positions": positions, "max_steps": steps, "batch_size": 16, "learning_rate": 1e-4, **schedule}
+    schedule = {
+        "warmup": 10,
+        "schedule": "constant_with_warmup",
+        "held_out": 0.3,
+        "evaluations": 1,
+        "select": "last",
+    }
+    chosen = {
+        "positions": positions,
+        "max_steps": steps,
+        "batch_size": 16,
+        "learning_rate": 1e-4,
+        **schedule,
+    }
     settings = TrainingSettings(model=base or str(get_model_path()), data="covidqa", **chosen)
     trained = train_model(settings, folder / (name or positions), windows)
     return {change.score: change for change in compare_measurements(trained.before, trained.after)}
 
 
 def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
-    begin, end, uniform = (run(windows, folder, positions) for positions in ("begin", "end", "uniform"))
+    begin, end, uniform = (
+        run(windows, folder, positions) for positions in ("begin", "end", "uniform")
+    )
     assert_biased(begin, learned="begin", lost="end")
     assert begin[EFFECT].after.value > 0.2
     assert_biased(end, learned="end", lost="begin")

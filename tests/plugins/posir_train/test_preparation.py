@@ -31,7 +31,8 @@ def plan(examples, positions="uniform", lengths=None, per_article=4, budget="mos
     return BatchPlan(tuple(examples), rows, weights, per_article)
 
 
-#: Questions at begin, middle and end by the last length of a bin, with margins of 0.3 (arXiv 2605.26578, table 8).
+#: Questions at begin, middle and end by the last length of a bin, with margins of 0.3 (arXiv
+#: 2605.26578, table 8).
 PUBLISHED_CELLS = {
     512: (105_652, 13_934, 21_405),
     1024: (86_495, 16_660, 21_427),
@@ -43,7 +44,9 @@ PUBLISHED_CELLS = {
 
 @pytest.fixture(scope="module")
 def published():
-    """As many questions in each cell as the paper has, and their documents' lengths in characters."""
+    """As many questions in each cell as the paper has, and their documents' lengths in
+    characters.
+    """
     of_position = {}
     for example in build_examples(articles=4, questions=3).examples:
         of_position.setdefault(example.position, []).append(example)
@@ -55,7 +58,9 @@ def published():
     return examples, lengths
 
 
-@pytest.mark.parametrize(("positions", "total"), [("begin", 40_945), ("end", 40_945), ("uniform", 40_935)])
+@pytest.mark.parametrize(
+    ("positions", "total"), [("begin", 40_945), ("end", 40_945), ("uniform", 40_935)]
+)
 def test_training_sets_are_as_large_as_the_papers(published, positions, total):
     """Section 3.2.2: 8,189 of each bin for one position; 2,729 of each bin and position for all."""
     examples, lengths = published
@@ -64,8 +69,13 @@ def test_training_sets_are_as_large_as_the_papers(published, positions, total):
     assert sum(map(len, rows.values())) == total == 5 * len(needed) * (8_189 // len(needed))
     for drawn in rows.values():
         assert len({*drawn}) == len(drawn)
-        assert Counter(examples[row].position for row in drawn) == dict.fromkeys(needed, 8_189 // len(needed))
-    lasts = [min(last for last in PUBLISHED_CELLS if lengths[drawn[0]] <= last) for drawn in rows.values()]
+        assert Counter(examples[row].position for row in drawn) == dict.fromkeys(
+            needed, 8_189 // len(needed)
+        )
+    lasts = [
+        min(last for last in PUBLISHED_CELLS if lengths[drawn[0]] <= last)
+        for drawn in rows.values()
+    ]
     assert lasts == list(PUBLISHED_CELLS)
 
 
@@ -73,7 +83,9 @@ def test_a_few_long_documents_do_not_cost_the_rest(published):
     assert choose_size([300, 280, 3]) == 280
     assert choose_size([300, 280, 150]) == 150
     examples, lengths = published
-    assert [len(rows) for rows in plan(examples, "end", lengths, budget=10_000).rows.values()] == [10_000] * 4
+    assert [len(rows) for rows in plan(examples, "end", lengths, budget=10_000).rows.values()] == [
+        10_000
+    ] * 4
     with pytest.raises(PosirError, match=r"20,000 questions .* 16,660"):
         plan(examples, "end", lengths, budget=20_000)
 
@@ -88,14 +100,18 @@ def test_without_groups_a_batch_is_a_random_draw(windows):
 
 @pytest.fixture(scope="module")
 def windows():
-    sources = tokenize_examples(build_examples(articles=8, questions=12, sentences=60), EstimatedTokenizer())
+    sources = tokenize_examples(
+        build_examples(articles=8, questions=12, sentences=60), EstimatedTokenizer()
+    )
     corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
     return [example for examples in corpora for example in examples]
 
 
 @pytest.mark.parametrize("positions", ["begin", "uniform", "1,0,3"])
 def test_positions_have_their_shares_in_every_batch_and_epochs_differ(windows, positions):
-    batches, again, second = (plan(windows, positions).form_batches(8, seed=1, epoch=epoch) for epoch in (0, 0, 1))
+    batches, again, second = (
+        plan(windows, positions).form_batches(8, seed=1, epoch=epoch) for epoch in (0, 0, 1)
+    )
     assert batches == again != second
     assert len(batches) == len(second) > 5
     every = [row for batch in batches for row in batch]
@@ -115,7 +131,9 @@ def test_a_batch_is_full_and_of_one_length_and_no_document_answers_two_of_its_qu
             for example, other in permutations(examples, 2)
             if example.document.article == other.document.article
         )
-    most = [max(Counter(windows[row].document.article for row in batch).values()) for batch in batches]
+    most = [
+        max(Counter(windows[row].document.article for row in batch).values()) for batch in batches
+    ]
     assert sum(count > 1 for count in most) > len(batches) / 2
     lengths = [100 if row % 2 else 900 for row in range(len(windows))]
     for batch in plan(windows, lengths=lengths).form_batches(8, seed=1, epoch=0):
@@ -130,14 +148,24 @@ def test_what_cannot_be_drawn_is_named(windows):
     with pytest.raises(PosirError, match=r"end .*begin \d+, middle \d+, end 0"):
         plan([window for window in windows if window.position != Position.END])
     with pytest.raises(PosirError, match="article, same"):
-        plan([replace(example, document=replace(example.document, article="same")) for example in windows])
+        plan(
+            [
+                replace(example, document=replace(example.document, article="same"))
+                for example in windows
+            ]
+        )
 
 
 def test_batches_that_cannot_be_filled_are_smaller_and_questions_that_answer_each_other_refused():
-    batches = plan(build_examples(articles=3, questions=4).examples).form_batches(8, seed=1, epoch=0)
+    batches = plan(build_examples(articles=3, questions=4).examples).form_batches(
+        8, seed=1, epoch=0
+    )
     # All questions about a document are answered by it.
     assert [len(batch) for batch in batches] == [3, 3, 3]
-    same = [replace(example, question="What?") for example in build_examples(articles=2, questions=3).examples]
+    same = [
+        replace(example, question="What?")
+        for example in build_examples(articles=2, questions=3).examples
+    ]
     with pytest.raises(PosirError, match="one batch"):
         plan(same).form_batches(8, seed=1, epoch=0)
 
@@ -182,7 +210,9 @@ def test_samples_are_half_of_a_text():
         for sample in (pairs["first"][row], pairs["second"][row]):
             assert sample in text
             assert len(sample) == pytest.approx(len(text) / 2, rel=0.1)
-    assert all(first not in text for first, text in zip(pairs["second"][len(TEXTS) :], TEXTS, strict=True))
+    assert all(
+        first not in text for first, text in zip(pairs["second"][len(TEXTS) :], TEXTS, strict=True)
+    )
     assert build_pairs(TEXTS, EstimatedTokenizer(), "pads-published", seed=1)["label"][-1] == 0
     with pytest.raises(PosirError, match="two different texts"):
         build_pairs(TEXTS[:1], EstimatedTokenizer(), "pads", seed=1)
@@ -191,12 +221,23 @@ def test_samples_are_half_of_a_text():
 def test_settings_are_those_of_the_published_code_unless_set():
     """Batches of one pair, Adam with a constant learning rate of 2e-5, three epochs."""
     settings = TrainingSettings(model="m", data="d", objective="pads")
-    assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.warmup) == (1, 2e-5, 3, 0)
+    assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.warmup) == (
+        1,
+        2e-5,
+        3,
+        0,
+    )
     assert (settings.schedule, settings.chosen) == ("constant", "last")
-    assert TrainingSettings(model="m", data="d", objective="pads-published", batch_size=4).batch_size == 4
+    assert (
+        TrainingSettings(model="m", data="d", objective="pads-published", batch_size=4).batch_size
+        == 4
+    )
     assert TrainingSettings(model="m", data="d").batch_size == 32
     assert TrainingSettings.model_validate(settings.model_dump()) == settings
-    for fields, message in (({"batch_size": 1}, "at least 2"), ({"texts": "t"}, "only PADS trains on texts")):
+    for fields, message in (
+        ({"batch_size": 1}, "at least 2"),
+        ({"texts": "t"}, "only PADS trains on texts"),
+    ):
         with pytest.raises(ValidationError, match=message):
             TrainingSettings(model="m", data="d", **fields)
 
@@ -217,8 +258,12 @@ def test_plain_texts_are_trained_on_and_all_questions_measured_with(tmp_path):
     assert prepared.description == f"{tmp_path.name}: 6 pairs of 3 texts"
     # Documents without questions are trained on.
     data = build_examples(articles=8)
-    few = data.select(example for example in data.examples if example.document.id in ("d0", "d1", "d2", "d3"))
-    prepared = prepare_data(TrainingSettings(model="m", data="d", objective="pads", held_out=0.5), few, Reader())
+    few = data.select(
+        example for example in data.examples if example.document.id in ("d0", "d1", "d2", "d3")
+    )
+    prepared = prepare_data(
+        TrainingSettings(model="m", data="d", objective="pads", held_out=0.5), few, Reader()
+    )
     assert prepared.description == "made-up: 12 pairs of 6 texts"
     assert not prepared.articles & {*prepared.held_out.articles}
 

@@ -50,13 +50,21 @@ THIRDS = assign_thirds(20)[SCHEME.cells(EVIDENCE).position]
 
 
 def measurement(result, cosine=0.1, seed=0, beyond=None):
-    """Return a model that ranks a document first with these probabilities by third, else in the tenth place."""
+    """Return a model that ranks a document first with these probabilities by third, else in the
+    tenth place.
+    """
     rng = np.random.default_rng(seed)
     ranks = np.array([1 if rng.random() < result[third] else 10 for third in THIRDS], np.int64)
     read = UNKNOWN if beyond is None else ReadPart.first(40, KnownBy.CLASS)
-    placed = None if beyond is None else ReadEvidence(read, np.array([0, 12, 13])[beyond], CountedWith.TOKENIZER)
+    placed = (
+        None
+        if beyond is None
+        else ReadEvidence(read, np.array([0, 12, 13])[beyond], CountedWith.TOKENIZER)
+    )
     values = DocumentRanks.from_ranks(SCHEME, EVIDENCE, ranks, placed)
-    return Measurement(ResultValues(values, read, rotations=rotate_ranks(values, result, seed)), cosine)
+    return Measurement(
+        ResultValues(values, read, rotations=rotate_ranks(values, result, seed)), cosine
+    )
 
 
 BIASED, EVEN = measurement([0.9, 0.5, 0.2]), measurement([0.85, 0.85, 0.85], seed=1)
@@ -86,14 +94,21 @@ def test_the_same_model_is_equivalent_and_chance_is_inconclusive():
 
 def test_a_bias_that_changes_its_side_is_no_cure():
     mirrored = measurement([0.2, 0.5, 0.9], seed=3)
-    change = next(change for change in compare_measurements(BIASED, mirrored) if change.score == EFFECTS[0])
-    assert (change.metric.state, change.metric.reason) == (ChangeState.INCONCLUSIVE, Reason.DIRECTION_UNKNOWN)
+    change = next(
+        change for change in compare_measurements(BIASED, mirrored) if change.score == EFFECTS[0]
+    )
+    assert (change.metric.state, change.metric.reason) == (
+        ChangeState.INCONCLUSIVE,
+        Reason.DIRECTION_UNKNOWN,
+    )
     assert change.before.value > 0.3
     assert change.after.value < -0.3
 
 
 def test_states_and_numbers_are_those_of_the_change(cured):
-    change = compare_groups(*(analyze(model.values).overall for model in (BIASED, EVEN)), paired=True)
+    change = compare_groups(
+        *(analyze(model.values).overall for model in (BIASED, EVEN)), paired=True
+    )
     for score, name in METRICS.items():
         metric = getattr(change, name)
         assert cured[score].metric.state == metric.state
@@ -102,12 +117,18 @@ def test_states_and_numbers_are_those_of_the_change(cured):
     assert cured[NDCG].sentence.endswith(f"{format_difference(cured[NDCG].metric)}.")
 
 
-def test_warnings_are_of_the_change_of_held_out_articles_and_a_check_has_a_paragraph_of_its_own(cured):
-    collapse, loss = find_warnings(compare_measurements(BIASED, measurement([0.3, 0.3, 0.3], cosine=0.98)))
+def test_warnings_are_of_the_change_of_held_out_articles_and_a_check_has_a_paragraph_of_its_own(
+    cured,
+):
+    collapse, loss = find_warnings(
+        compare_measurements(BIASED, measurement([0.3, 0.3, 0.3], cosine=0.98))
+    )
     assert "from 0.10 to 0.98" in collapse
     assert "nDCG@10: worse" in loss
     assert find_warnings(list(cured.values())) == []
-    lost = [replace(change, forgetting_check="others") for change in compare_measurements(EVEN, BIASED)]
+    lost = [
+        replace(change, forgetting_check="others") for change in compare_measurements(EVEN, BIASED)
+    ]
     held_out, others = describe_changes([*cured.values(), *lost])
     assert "worse" not in held_out
     assert others.startswith("Forgetting check others: ")
@@ -128,7 +149,15 @@ def test_the_table_has_every_score(cured):
     records = [change.record() for change in cured.values()]
     assert [row[0] for row in table.rows] == [*cured] == [record["score"] for record in records]
     assert table.rows[0][1].startswith(f"{100 * BIASED.values.ranks.profile.score():.1f} [")
-    assert [record["state"] for record in records] == ["better", None, None, None, "better", "better", None]
+    assert [record["state"] for record in records] == [
+        "better",
+        None,
+        None,
+        None,
+        "better",
+        "better",
+        None,
+    ]
 
 
 def test_the_base_of_a_folder_is_named(tmp_path):
@@ -146,10 +175,17 @@ def test_the_base_of_a_folder_is_named(tmp_path):
 
 
 def test_a_folder_is_no_link_to_the_hub(tmp_path):
-    for base, shown in (("begin", "begin"), ("org/begin", "[org/begin](https://huggingface.co/org/begin)")):
-        (tmp_path / CARD_FILE).write_text(f"Finetuned from [{base}](https://huggingface.co/{base}).")
+    for base, shown in (
+        ("begin", "begin"),
+        ("org/begin", "[org/begin](https://huggingface.co/org/begin)"),
+    ):
+        (tmp_path / CARD_FILE).write_text(
+            f"Finetuned from [{base}](https://huggingface.co/{base})."
+        )
         add_to_card(tmp_path, "The report.", base)
-        assert (tmp_path / CARD_FILE).read_text() == f"Finetuned from {shown}.\n\n{HEADING}\n\nThe report.\n"
+        assert (
+            tmp_path / CARD_FILE
+        ).read_text() == f"Finetuned from {shown}.\n\n{HEADING}\n\nThe report.\n"
 
 
 def test_settings_say_nothing_of_where_files_are(tmp_path):
@@ -160,8 +196,13 @@ def test_settings_say_nothing_of_where_files_are(tmp_path):
 
 
 def test_the_interval_over_seeds_is_that_of_students_t():
-    trained = {seed: compare_measurements(BIASED, measurement([0.85] * 3, seed=seed)) for seed in (1, 2, 3)}
-    reports = {seed: SimpleNamespace(changes=changes, folder=seed, title="m") for seed, changes in trained.items()}
+    trained = {
+        seed: compare_measurements(BIASED, measurement([0.85] * 3, seed=seed)) for seed in (1, 2, 3)
+    }
+    reports = {
+        seed: SimpleNamespace(changes=changes, folder=seed, title="m")
+        for seed, changes in trained.items()
+    }
     row = compare_seeds(reports).rows[0]
     assert row["seed_2"] == trained[2][0].difference
     assert row["mean"].interval == pytest.approx(

@@ -28,7 +28,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def data():
     source = build_examples(articles=10, questions=6)
-    corpora, _ = compose_examples(tokenize_examples(source, EstimatedTokenizer()), partial(compose_window, tokens=40), seed=1)
+    corpora, _ = compose_examples(
+        tokenize_examples(source, EstimatedTokenizer()), partial(compose_window, tokens=40), seed=1
+    )
     return source.select(
         replace(item, document=replace(item.document, corpus=f"eng-Latn/c{number}"))
         for number, result in enumerate(corpora)
@@ -40,7 +42,14 @@ def data():
 def settings(tmp_path_factory):
     model = str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
     return TrainingSettings(
-        model=model, data="made-up", max_steps=6, batch_size=8, learning_rate=1e-3, held_out=0.4, evaluations=3, select="last"
+        model=model,
+        data="made-up",
+        max_steps=6,
+        batch_size=8,
+        learning_rate=1e-3,
+        held_out=0.4,
+        evaluations=3,
+        select="last",
     )
 
 
@@ -53,7 +62,9 @@ def weights(folder):
 
 
 def same(first, other):
-    return first.keys() == other.keys() and all(torch.equal(first[name], other[name]) for name in first)
+    return first.keys() == other.keys() and all(
+        torch.equal(first[name], other[name]) for name in first
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +76,9 @@ def unbroken(settings, data, tmp_path_factory):
 
 def test_a_model_without_a_padding_token_is_trained(settings, data, tmp_path):
     base = write_tiny_gpt2(tmp_path / "gpt2")
-    trained = train_model(change(settings, model=str(base), max_steps=2, drop_beyond=True), tmp_path / "out", data)
+    trained = train_model(
+        change(settings, model=str(base), max_steps=2, drop_beyond=True), tmp_path / "out", data
+    )
     assert trained.steps == 2
     assert not same(weights(base), weights(tmp_path / "out"))
 
@@ -82,7 +95,9 @@ def stop_at(monkeypatch, step, error):
 
 
 @pytest.mark.parametrize("select", ["last", "balanced"])
-def test_a_run_that_is_continued_at_its_last_step_trains_nothing(settings, data, tmp_path, monkeypatch, select):
+def test_a_run_that_is_continued_at_its_last_step_trains_nothing(
+    settings, data, tmp_path, monkeypatch, select
+):
     """The kill comes after the last checkpoint, before the model is measured and written."""
     chosen, output = change(settings, select=select, schedule="constant"), tmp_path / "model"
     expected = train_model(chosen, tmp_path / "unbroken", data)
@@ -101,10 +116,16 @@ def test_a_run_that_is_continued_at_its_last_step_trains_nothing(settings, data,
     assert same(weights(output), weights(tmp_path / "unbroken"))
 
 
-def test_a_moved_run_has_no_folder_of_the_user_and_keeps_its_best_checkpoint(settings, data, tmp_path, monkeypatch):
+def test_a_moved_run_has_no_folder_of_the_user_and_keeps_its_best_checkpoint(
+    settings, data, tmp_path, monkeypatch
+):
     evaluations = itertools.count(1)
     compute = evaluation.compute_scores
-    monkeypatch.setattr(evaluation, "compute_scores", lambda *ranks: compute(*ranks) | {"ndcg_at_10": 1 / next(evaluations)})
+    monkeypatch.setattr(
+        evaluation,
+        "compute_scores",
+        lambda *ranks: compute(*ranks) | {"ndcg_at_10": 1 / next(evaluations)},
+    )
     chosen, output, moved = change(settings, select="ndcg"), tmp_path / "model", tmp_path / "moved"
     assert train_model(chosen, output, data).steps == 2
     for file in (output / "training" / "checkpoints").rglob("*"):
@@ -227,8 +248,13 @@ def test_no_folder_of_another_program_is_removed(settings, data, tmp_path):
 
 
 def test_a_model_filters_by_margin(settings, data, tmp_path):
-    for margin, positions, note in ((-2.0, "uniform", "left out: 0 questions"), (0.0, "1,1,1", "left out: ")):
-        filtered = change(settings, positions=positions, rerankers=(settings.model,), margin=margin, max_steps=1)
+    for margin, positions, note in (
+        (-2.0, "uniform", "left out: 0 questions"),
+        (0.0, "1,1,1", "left out: "),
+    ):
+        filtered = change(
+            settings, positions=positions, rerankers=(settings.model,), margin=margin, max_steps=1
+        )
         result = train_model(filtered, tmp_path / str(margin), data)
         assert result.data.notes[0].startswith(note)
         assert f"with a margin below {margin:g}" in result.data.notes[0]

@@ -27,7 +27,19 @@ from tests.support.results import write_result
 from tests.support.simulation import build_profile, draw_counts
 
 #: Packages that take longer to import than the rest of the command line.
-HEAVY = {"numpy", "scipy", "scipy.stats", "polars", "pyarrow", "pandas", "pydantic", "datasets", "altair", "mteb", "torch"}
+HEAVY = {
+    "numpy",
+    "scipy",
+    "scipy.stats",
+    "polars",
+    "pyarrow",
+    "pandas",
+    "pydantic",
+    "datasets",
+    "altair",
+    "mteb",
+    "torch",
+}
 
 
 def commands_by_panel(help_text):
@@ -47,7 +59,9 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     panels = commands_by_panel(printed.stdout)
     assert panels.pop("Usage: posir [--version] COMMAND [ARGS]...") == []
     examples = inspect.getdoc(lazy.posir).splitlines()[2:]
-    assert [line for line in printed.stdout.splitlines() if "  # " in line] == [f"  {line}" for line in examples]
+    assert [line for line in printed.stdout.splitlines() if "  # " in line] == [
+        f"  {line}" for line in examples
+    ]
     assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
     assert sorted(listed) == sorted({name.partition(" ")[0] for name in leaf_commands()})
@@ -58,7 +72,11 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
 
 def test_summaries_are_sentences_that_fit_a_terminal():
     commands = lazy.declared_commands()
-    assert {command.name for command in commands if len(command.summary) > 60 or not command.summary.endswith(".")} == set()
+    assert {
+        command.name
+        for command in commands
+        if len(command.summary) > 60 or not command.summary.endswith(".")
+    } == set()
 
 
 def imported_after(*arguments):
@@ -73,7 +91,7 @@ try:
 except SystemExit:
     pass
 print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}} | ({{"scipy.stats"}} & sys.modules.keys()))))
-"""
+"""  # noqa: E501
     )
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
@@ -99,16 +117,28 @@ def test_commands_that_read_results_import_neither_mteb_nor_what_they_do_not_use
 def test_a_run_is_scored_without_mteb(tmp_path):
     data = read_mini()
     relevant = zip(data.evidence.query_ids, data.evidence.document_ids, strict=True)
-    (tmp_path / "a.trec").write_text("".join(f"{query} Q0 {document} 1 1.0 a\n" for query, document in relevant))
-    modules = imported_after("score", str(tmp_path / "a.trec"), "--data", "PosIR-Mini", "--output", str(tmp_path))
+    (tmp_path / "a.trec").write_text(
+        "".join(f"{query} Q0 {document} 1 1.0 a\n" for query, document in relevant)
+    )
+    modules = imported_after(
+        "score", str(tmp_path / "a.trec"), "--data", "PosIR-Mini", "--output", str(tmp_path)
+    )
     assert modules & {"mteb", "torch", "transformers"} == set()
     (file,) = tmp_path.rglob("PosIR-Mini.json")
     (entry,) = json.loads(file.read_text())["scores"]["test"]
-    assert (entry["main_score"], entry["hf_subset"], entry["position_run"]["search"]["queries"]) == (1, "default", 720)
+    assert (
+        entry["main_score"],
+        entry["hf_subset"],
+        entry["position_run"]["search"]["queries"],
+    ) == (1, "default", 720)
     # mteb reads the file, and would write the same beside it.
     assert TaskResult.from_disk(file).get_score() == 1
-    described = ModelMeta.create_empty({"name": "run/a", "revision": "unversioned", "loader": None}).to_dict()
-    assert (file.parent / "model_meta.json").read_text() == json.dumps(described, default=str, indent=4)
+    described = ModelMeta.create_empty(
+        {"name": "run/a", "revision": "unversioned", "loader": None}
+    ).to_dict()
+    assert (file.parent / "model_meta.json").read_text() == json.dumps(
+        described, default=str, indent=4
+    )
 
 
 def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monkeypatch, caplog):
@@ -117,13 +147,25 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
 
     extra = Command("extra", "os:getcwd", "Show the folder.", "Their own")
     same = Command("doctor", "os:getpid", "Show the process.")
-    declared = {"broken": fail, "working": lambda: [[extra]], "clash": lambda: [[same]], "old": lambda: [["name"]]}
+    declared = {
+        "broken": fail,
+        "working": lambda: [[extra]],
+        "clash": lambda: [[same]],
+        "old": lambda: [["name"]],
+    }
     plugins = SimpleNamespace(callers={"posir_commands": declared.items()}.get)
     monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
-    assert [command.name for command in lazy.declared_commands()] == ["tasks", "mteb", "doctor", "rescore", "extra"]
+    assert [command.name for command in lazy.declared_commands()] == [
+        "tasks",
+        "mteb",
+        "doctor",
+        "rescore",
+        "extra",
+    ]
     assert [record.getMessage() for record in caplog.records] == [
         "posir plugin 'broken' could not add its commands: ImportError: typer moved it",
-        "posir plugin 'clash' declared a command 'doctor', which is posir_tasks.command.api:doctor; omitted",
+        "posir plugin 'clash' declared a command 'doctor', which is "
+        "posir_tasks.command.api:doctor; omitted",
         "posir plugin 'old' declared 'name', which is no posir_tasks.plugin_api.Command; omitted",
     ]
 
@@ -135,19 +177,31 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
         ("os:gone", "AttributeError: module 'os' has no attribute 'gone'"),
     ],
 )
-def test_a_command_that_cannot_be_imported_is_listed_and_says_why_when_it_is_called(monkeypatch, target, problem):
-    plugins = SimpleNamespace(callers=lambda _: [("working", lambda: [[Command("extra", target, "Do more.")]])])
+def test_a_command_that_cannot_be_imported_is_listed_and_says_why_when_it_is_called(
+    monkeypatch, target, problem
+):
+    plugins = SimpleNamespace(
+        callers=lambda _: [("working", lambda: [[Command("extra", target, "Do more.")]])]
+    )
     monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
     assert "extra" in CliRunner().invoke(build_app(), ["--help"]).output
     called = CliRunner().invoke(build_app(), ["extra"])
     assert isinstance(called.exception, PosirError)
-    assert str(called.exception).startswith(f"`posir extra` cannot be imported from {target}: {problem}.")
+    assert str(called.exception).startswith(
+        f"`posir extra` cannot be imported from {target}: {problem}."
+    )
 
 
 @pytest.mark.parametrize(
-    ("path", "said"), [("x" * 5_000, f"error: {'x' * 300}...: File name too long."), ("file/inside", "Not a directory.")]
+    ("path", "said"),
+    [
+        ("x" * 5_000, f"error: {'x' * 300}...: File name too long."),
+        ("file/inside", "Not a directory."),
+    ],
 )
-def test_a_file_that_cannot_be_opened_is_named_with_the_reason(tmp_path: Path, monkeypatch, capsys, path: str, said: str):
+def test_a_file_that_cannot_be_opened_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch, capsys, path: str, said: str
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as ended, report_errors(3):

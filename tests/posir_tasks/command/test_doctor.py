@@ -1,4 +1,6 @@
-"""`posir doctor` reports whether a new Python process autoloads posir, and every check whatever another one raises."""
+"""`posir doctor` reports whether a new Python process autoloads posir, and every check whatever
+another one raises.
+"""
 
 import sys
 import venv

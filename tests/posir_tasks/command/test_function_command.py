@@ -30,12 +30,24 @@ def test_every_command_but_that_of_mteb_is_a_function():
 @pytest.mark.parametrize("name", sorted(function_commands()))
 def test_a_command_is_its_function(name):
     function, command = function_commands()[name], leaf_commands()[name]
-    assert getattr(posir, NAMES.get(name) or re.sub(r"[- ]", "_", name.removeprefix("study "))) is function
+    assert (
+        getattr(posir, NAMES.get(name) or re.sub(r"[- ]", "_", name.removeprefix("study ")))
+        is function
+    )
     assert command.help == describe_function(function)
-    expected = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
-    shared = {parameter.name for parameter in (*SHARED, *FIGURES, CARD, *LAST)} | {"quiet", "help", "set", "settings_help"}
+    expected = [
+        parameter for parameter in read_parameters(function) if not parameter.option.python_only
+    ]
+    shared = {parameter.name for parameter in (*SHARED, *FIGURES, CARD, *LAST)} | {
+        "quiet",
+        "help",
+        "set",
+        "settings_help",
+    }
     shared |= {*getattr(function, DECLARATION).flags}
-    given = {parameter.name: parameter for parameter in command.params if parameter.name not in shared}
+    given = {
+        parameter.name: parameter for parameter in command.params if parameter.name not in shared
+    }
     assert list(given) == [parameter.name for parameter in expected]
     for parameter in expected:
         option = given[parameter.name]
@@ -43,8 +55,12 @@ def test_a_command_is_its_function(name):
         assert parameter.help, f"{name}: {parameter.name} is not described"
         assert option.help.startswith(parameter.help)
         assert option.required == (parameter.default is inspect.Parameter.empty)
-        assert option.required or option.default == (None if parameter.repeats else parameter.default)
-        ranged = option if hasattr(option, "min") else option.type  # in newer and in older versions of typer
+        assert option.required or option.default == (
+            None if parameter.repeats else parameter.default
+        )
+        ranged = (
+            option if hasattr(option, "min") else option.type
+        )  # in newer and in older versions of typer
         limits = (getattr(ranged, "min", None), getattr(ranged, "max", None))
         assert limits == (parameter.option.min, parameter.option.max)
         if not parameter.is_argument:
@@ -59,11 +75,17 @@ def test_a_parameter_of_one_name_is_explained_alike_everywhere():
     texts = {}
     for name, function in function_commands().items():
         for parameter in read_parameters(function):
-            # What `score` scores is no model, and states its revision; some write other things than results.
-            if (name, parameter.name) not in {("score", "revision"), *((writer, "output") for writer in WRITERS)}:
+            # What `score` scores is no model, and states its revision; some write other things than
+            # results.
+            if (name, parameter.name) not in {
+                ("score", "revision"),
+                *((writer, "output") for writer in WRITERS),
+            }:
                 texts.setdefault(parameter.name, set()).add(parameter.help)
     alike = ("revision", "batch_size", "output")
-    assert {name: len(texts[name]) for name in alike if name in texts and len(texts[name]) > 1} == {}
+    assert {
+        name: len(texts[name]) for name in alike if name in texts and len(texts[name]) > 1
+    } == {}
 
 
 @public(undecided_by=("limit",))
@@ -73,7 +95,8 @@ def example(
     size: Annotated[int, Option(min=1, max=9)] = 3,
     weight: Annotated[float | Iterable[float] | None, Option(min=0)] = None,
     pair: Annotated[
-        tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=lambda text: tuple(map(int, text.split(","))))
+        tuple[int, int] | None,
+        Option(metavar="LOW,HIGH", parse=lambda text: tuple(map(int, text.split(",")))),
     ] = None,
     tags: Sequence[str] = (),
     limit: int | None = None,
@@ -100,8 +123,20 @@ def example(
     """
     if limit == 7:
         raise PosirError("too much")
-    row = {"name": name, "size": size, "weight": weight, "pair": pair, "tags": tags, "fast": fast, "show": show}
-    return TableResult(title="It", rows=[row], tables=[Table(build_columns(tuple(row)), (tuple(map(str, row.values())),))])
+    row = {
+        "name": name,
+        "size": size,
+        "weight": weight,
+        "pair": pair,
+        "tags": tags,
+        "fast": fast,
+        "show": show,
+    }
+    return TableResult(
+        title="It",
+        rows=[row],
+        tables=[Table(build_columns(tuple(row)), (tuple(map(str, row.values())),))],
+    )
 
 
 def run(*arguments):
@@ -112,12 +147,35 @@ def run(*arguments):
 
 def test_the_function_gets_what_is_given_and_its_result_prints_itself():
     done = run(
-        *["a", "--size", "4", "--weight", "1", "--weight", "2", "--pair", "1,2", "--tags", "x", "--fast", "--format", "csv"]
+        *[
+            "a",
+            "--size",
+            "4",
+            "--weight",
+            "1",
+            "--weight",
+            "2",
+            "--pair",
+            "1,2",
+            "--tags",
+            "x",
+            "--fast",
+            "--format",
+            "csv",
+        ]
     )
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[1].split(",", 2)[:2] == ["a", "4"]
     (row,) = example("a").rows
-    assert row == {"name": "a", "size": 3, "weight": None, "pair": None, "tags": (), "fast": False, "show": None}
+    assert row == {
+        "name": "a",
+        "size": 3,
+        "weight": None,
+        "pair": None,
+        "tags": (),
+        "fast": False,
+        "show": None,
+    }
     assert '"tags": []' in run("a", "--format", "json").stdout
 
 
@@ -153,12 +211,21 @@ def test_the_reference_page_has_every_option_of_every_command():
     page = runpy.run_path(str(file))["render_commands"]()
     for name, command in leaf_commands().items():
         shown = page.partition(f"`posir {name}`\n")[2].partition("\n## ")[0]
-        options = {option for parameter in command.params for option in getattr(parameter, "opts", ()) if option[:2] == "--"}
+        options = {
+            option
+            for parameter in command.params
+            for option in getattr(parameter, "opts", ())
+            if option[:2] == "--"
+        }
         assert [option for option in options if option not in shown] == [], name
 
 
 def test_the_short_help_has_the_options_of_no_group_and_counts_all():
     shown, whole = (invoke("score", name) for name in ("-h", "--help"))
-    assert [name in shown for name in ("--retriever", "--overwrite", "--format")] == [True, False, False]
+    assert [name in shown for name in ("--retriever", "--overwrite", "--format")] == [
+        True,
+        False,
+        False,
+    ]
     listed = re.findall(r"(?m)^  (?:-\w, )?--[a-z-]+", whole)
     assert shown.splitlines()[-1] == f"--help: all {len(listed)} options"

@@ -22,9 +22,13 @@ def test_a_function_that_cannot_be_loaded_is_refused(reference: str, message: st
         load_function("--retriever", reference)
 
 
-def test_a_module_that_ends_the_process_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_module_that_ends_the_process_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "ends_the_process.py").write_text("import sys\nsys.exit(3)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(PosirError, match=r"--retriever ends_the_process:f: cannot be imported \(SystemExit: 3\)"):
+    with pytest.raises(
+        PosirError, match=r"--retriever ends_the_process:f: cannot be imported \(SystemExit: 3\)"
+    ):
         load_function("--retriever", "ends_the_process:f")

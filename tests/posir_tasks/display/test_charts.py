@@ -10,7 +10,11 @@ from posir_tasks.display.figures import Figure
 
 def test_the_window_ends_where_most_evidence_is_beyond_it_named_once_in_each_panel():
     shares = {"short": (0.0, 0.1, 0.5), "long": (0.2, 0.6, 1.0)}
-    rows = [{"panel": panel, "beyond_share": share} for panel, shared in shares.items() for share in shared]
+    rows = [
+        {"panel": panel, "beyond_share": share}
+        for panel, shared in shares.items()
+        for share in shared
+    ]
     marked = mark_beyond(rows, 256)
     assert [row["beyond_label"] for row in marked] == [None] * 4 + ["beyond 256 tokens", None]
     assert "256 tokens" in explain_window(marked, 256)
@@ -20,7 +24,9 @@ def test_the_window_ends_where_most_evidence_is_beyond_it_named_once_in_each_pan
 
 
 def test_scores_are_described_for_those_who_do_not_see_them():
-    assert describe_scores("nDCG@10", [0.616, None, 0.27]) == "nDCG@10 from start to end: 62, –, 27."
+    assert (
+        describe_scores("nDCG@10", [0.616, None, 0.27]) == "nDCG@10 from start to end: 62, –, 27."
+    )
 
 
 def test_files_of_figures_whose_models_differ_at_the_end_of_a_long_name_differ():

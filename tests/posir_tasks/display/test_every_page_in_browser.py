@@ -1,4 +1,6 @@
-"""Every kind of page in a real browser: accessible, legible, without sideways scroll, silent on the console."""
+"""Every kind of page in a real browser: accessible, legible, without sideways scroll, silent on the
+console.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ SMALLEST = """Math.min(...[...document.querySelectorAll("svg text")].filter((tex
 .map((text) => {
   const svg = text.ownerSVGElement;
   return parseFloat(getComputedStyle(text).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
-}))"""
+}))"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,11 @@ def results(tmp_path_factory):
 
 def report_training(results):
     """Return the report of a training that made the first model the second."""
-    before, after = (summary for summary in summarize(posir.read_results(results)) if summary.task == "PosIR-English")
+    before, after = (
+        summary
+        for summary in summarize(posir.read_results(results))
+        if summary.task == "PosIR-English"
+    )
     return TrainingReport(
         title="all-MiniLM-L6-v2, trained on uniform",
         settings={"seed": 1},
@@ -71,19 +77,30 @@ def compare_domains(folder):
     return posir.domain_similarity(str(model), data=folder / "data", output=folder / "domains")
 
 
-STAGES = (StageRow("sample", "documents", 30, 20, {"too short": 10}), StageRow("verify", "questions", 20, 12, {"no span": 8}))
+STAGES = (
+    StageRow("sample", "documents", 30, 20, {"too short": 10}),
+    StageRow("verify", "questions", 20, 12, {"no span": 8}),
+)
 
 
 BUILDERS = {
     "compare": lambda results: compare_models(results.parent / "comparison").to_html(),
     "build": lambda results: BuildReport(
-        title="Build of sports", rows=STAGES, pools=(), ranges=(), notes=("One note.",), datasets={}, folder=results
+        title="Build of sports",
+        rows=STAGES,
+        pools=(),
+        ranges=(),
+        notes=("One note.",),
+        datasets={},
+        folder=results,
     ).to_html(),
     "correlate": lambda _: posir.correlate(architecture=True, published=True).to_html(),
     "subset_validity": lambda results: posir.subset_validity(results).to_html(),
     "domain_similarity": lambda results: compare_domains(results.parent / "similarity").to_html(),
     "inspect": lambda _: inspect_texts(FirstWords(words=60), invent_texts(60, 15)).to_html(),
-    "mitigate": lambda _: present_outcomes("org/first", (outcome("plain"), outcome("chunks(64)", 0.7)), ()).to_html(),
+    "mitigate": lambda _: present_outcomes(
+        "org/first", (outcome("plain"), outcome("chunks(64)", 0.7)), ()
+    ).to_html(),
     "probe": lambda _: ProbeMeasurements(
         tuple(measure(probe.name) for probe in builtin_probes() if not probe.is_variant), Path()
     ).to_html(),
@@ -96,12 +113,17 @@ BUILDERS = {
 
 #: The first chart may be in a fold of a fold.
 FOLD_CHART = (
-    "for (let at = document.querySelector('.chart'); at; at = at.parentElement) if (at.matches('details')) at.open = {}"
+    "for (let at = document.querySelector('.chart'); at; at = at.parentElement) if "
+    "(at.matches('details')) at.open = {}"
 )
 
 
 @pytest.mark.parametrize(
-    "kind", ["report", *(pytest.param(kind, marks=pytest.mark.slow) for kind in BUILDERS if kind != "report")]
+    "kind",
+    [
+        "report",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in BUILDERS if kind != "report"),
+    ],
 )
 def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_path):
     file = tmp_path / f"{kind}.html"
@@ -128,7 +150,10 @@ def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_pat
     # The rows of a list are as they were on the screen.
     rows = "details.row > :last-child, details:has(> details.row) > :last-child"
     assert not any(part.is_visible() for part in page.locator(rows).all())
-    assert all(part.is_visible() for part in page.locator("details.folded:not(.row, :has(> .row)) > :last-child").all())
+    assert all(
+        part.is_visible()
+        for part in page.locator("details.folded:not(.row, :has(> .row)) > :last-child").all()
+    )
     assert page.locator("h1").bounding_box()["y"] < 200
     assert not [line for line in console if "WARN" in line or "rror" in line]
     page.close()

@@ -24,7 +24,11 @@ SIGNED = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.P_VALUE, Unit.NUMBER)
 
 def test_missing_values_have_one_mark():
     missing = {form(None) for form in (format_count, format_percent, format_psi, format_p_value)}
-    scores = {format_score(Unit.PERCENT, None), format_number(None, ",.0f"), format_estimate(None, format_psi)}
+    scores = {
+        format_score(Unit.PERCENT, None),
+        format_number(None, ",.0f"),
+        format_estimate(None, format_psi),
+    }
     assert missing | scores == {MISSING}
 
 

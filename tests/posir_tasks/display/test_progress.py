@@ -1,4 +1,6 @@
-"""Progress: bars on a terminal, lines in a log, and nothing for a library call or with `--quiet`."""
+"""Progress: bars on a terminal, lines in a log, and nothing for a library call or with
+`--quiet`.
+"""
 
 import io
 import re
@@ -36,7 +38,8 @@ def log():
     return LineReporter(lines.append, clock), clock, lines
 
 
-#: Stages: number of steps, delay, and what happens in turn: seconds pass, then steps are done; and the lines that are written.
+#: Stages: number of steps, delay, and what happens in turn: seconds pass, then steps are done; and
+#: the lines that are written.
 STAGES = {
     "a line at the beginning and one every minute": (
         (1_200, 0.0, [(LINE_SECONDS, 300), (0, 0), (LINE_SECONDS, 300)]),
@@ -52,9 +55,18 @@ STAGES = {
     ),
     "a long step that is under way does not add to the time left": (
         (3, 0.0, [(300, 1), (LINE_SECONDS, 0), (LINE_SECONDS, 0)]),
-        ["Stage: 0 of 3", *(f"Stage: 1 of 3, 0:0{passed}:00 elapsed, 0:{15 - passed:02}:00 left" for passed in (5, 6, 7))],
+        [
+            "Stage: 0 of 3",
+            *(
+                f"Stage: 1 of 3, 0:0{passed}:00 elapsed, 0:{15 - passed:02}:00 left"
+                for passed in (5, 6, 7)
+            ),
+        ],
     ),
-    "no known end": ((None, 0.0, [(0, 7), (3 * LINE_SECONDS, 0)]), ["Stage", "Stage: 0:03:00 elapsed"]),
+    "no known end": (
+        (None, 0.0, [(0, 7), (3 * LINE_SECONDS, 0)]),
+        ["Stage", "Stage: 0:03:00 elapsed"],
+    ),
     "nothing is promised before the first step": (
         (10, 0.0, [(LINE_SECONDS, 0)]),
         ["Stage: 0 of 10", "Stage: 0 of 10, 0:01:00 elapsed"],
@@ -96,7 +108,9 @@ def test_a_log_is_written_while_a_step_blocks(capsys, monkeypatch):
     assert capsys.readouterr().err == "Loading\n"
 
 
-@pytest.mark.parametrize("context", [nullcontext(), report_progress(quiet=True)], ids=["library", "quiet"])
+@pytest.mark.parametrize(
+    "context", [nullcontext(), report_progress(quiet=True)], ids=["library", "quiet"]
+)
 def test_a_library_call_and_quiet_print_nothing(context, capsys):
     with context, track("Stage", 3):
         assert list(progress([1, 2], "Loop")) == [1, 2]
@@ -124,7 +138,9 @@ def test_a_bar_counts_time_up_and_says_what_is_left_once_a_step_is_done(monkeypa
         (4, 4, "elapsed, 0:00:00 left"),
     ):
         monkeypatch.setattr("sys.stderr", screen := io.StringIO())
-        with track("A stage that is described in more words than a narrow line has", total) as advance:
+        with track(
+            "A stage that is described in more words than a narrow line has", total
+        ) as advance:
             advance(steps)
             module._bars.refresh()
         shown = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", screen.getvalue())

@@ -1,4 +1,6 @@
-"""Secrets in all forms, and every exit: messages, exceptions and their causes, logs, tables, JSON and pages."""
+"""Secrets in all forms, and every exit: messages, exceptions and their causes, logs, tables, JSON
+and pages.
+"""
 
 import base64
 import json
@@ -42,9 +44,29 @@ def list_forms(secret: str) -> list[str]:
     raw = secret.encode()
     encoded = [base64.b64encode(part).decode() for part in (raw, raw + b":", b":" + raw)]
     return [
-        *(secret, secret.upper(), secret.lower(), f"x{secret}y", f"\0{secret}", f"\\x00{secret}", f"\\u0000{secret}"),
-        *(quote(secret), quote(secret, safe=""), quote(secret, safe="").lower(), quote_plus(secret)),
-        *(json.dumps({secret: secret}), repr(secret), escape(secret), *encoded, encoded[0].rstrip("="), raw.hex()),
+        *(
+            secret,
+            secret.upper(),
+            secret.lower(),
+            f"x{secret}y",
+            f"\0{secret}",
+            f"\\x00{secret}",
+            f"\\u0000{secret}",
+        ),
+        *(
+            quote(secret),
+            quote(secret, safe=""),
+            quote(secret, safe="").lower(),
+            quote_plus(secret),
+        ),
+        *(
+            json.dumps({secret: secret}),
+            repr(secret),
+            escape(secret),
+            *encoded,
+            encoded[0].rstrip("="),
+            raw.hex(),
+        ),
     ]
 
 
@@ -57,12 +79,21 @@ def test_a_key_is_hidden_in_every_form(key, form):
     assert not any(key.lower() in text for text in decoded)
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=8).map(str.strip).filter(lambda x: len(x) > 7))
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=8)
+    .map(str.strip)
+    .filter(lambda x: len(x) > 7)
+)
 def test_any_long_secret_is_hidden(secret):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secrets, "_added", {secret})
         collect_secrets()
-        for form in (secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode(), json.dumps(secret)[1:-1]):
+        for form in (
+            secret,
+            quote(secret, safe=""),
+            base64.b64encode(secret.encode()).decode(),
+            json.dumps(secret)[1:-1],
+        ):
             assert redact(f"<{form}>") == f"<{HIDDEN}>"
 
 
@@ -82,7 +113,13 @@ def test_the_password_of_a_proxy_is_hidden(monkeypatch, name, user, parts, schem
     monkeypatch.setenv(name, f"{scheme}{user}@proxy.corp:3128")
     collect_secrets()
     basic = base64.b64encode(user.replace("%40", "@").replace("%3A", ":").encode()).decode()
-    for text in (*parts, user, f"{scheme}{user}@proxy.corp:3128", f"Proxy-Authorization: Basic {basic}", basic):
+    for text in (
+        *parts,
+        user,
+        f"{scheme}{user}@proxy.corp:3128",
+        f"Proxy-Authorization: Basic {basic}",
+        basic,
+    ):
         shown = redact(f"407, url='{text}'")
         assert HIDDEN in shown
         assert not any(part in shown for part in (*parts, basic))
@@ -129,7 +166,12 @@ def test_secrets_that_nobody_stated_are_known_by_their_form(text, shown):
     ],
 )
 def test_other_texts_stay(monkeypatch, text):
-    for name, value in {"A_KEY": "none", "B_TOKEN": "test", "C_KEY": "abc", "PATH_KEY": "1"}.items():
+    for name, value in {
+        "A_KEY": "none",
+        "B_TOKEN": "test",
+        "C_KEY": "abc",
+        "PATH_KEY": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     collect_secrets()
     assert escape_controls(text) == text
@@ -160,7 +202,11 @@ def test_an_exception_and_its_causes_are_clean(key):
     printed = "".join(traceback.format_exception(raised.value))
     printed = "\n".join(line for line in printed.splitlines() if "hostile" not in line)
     assert "ValueError" in printed
-    assert not [part for part in (key, "\x1b", "\u202e") if part in f"{printed}{raised.value}{raised.value!r}"]
+    assert not [
+        part
+        for part in (key, "\x1b", "\u202e")
+        if part in f"{printed}{raised.value}{raised.value!r}"
+    ]
 
 
 def test_a_cause_that_cannot_be_changed_is_detached_by_public_functions(key):
@@ -201,7 +247,16 @@ def test_logs_are_clean_whatever_handler_they_have(key, caplog):
 
 def test_results_have_no_secret_in_any_format(key):
     table = Table((Column("Model"),), ((f"org/{key}",),), title=key, notes=(key,))
-    result = TableResult(title=key, tables=(table,), rows=[{"model": key}], sentences=(key,), notes=(key,))
-    shown = (result.to_json(), result.to_markdown(), result.to_latex(), result.to_html(), str(result), repr(result))
+    result = TableResult(
+        title=key, tables=(table,), rows=[{"model": key}], sentences=(key,), notes=(key,)
+    )
+    shown = (
+        result.to_json(),
+        result.to_markdown(),
+        result.to_latex(),
+        result.to_html(),
+        str(result),
+        repr(result),
+    )
     assert [text for text in shown if key in text] == []
     assert all(HIDDEN in text for text in (*shown, DisplaySection(title=key).to_markdown()))

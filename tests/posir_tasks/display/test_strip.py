@@ -14,18 +14,37 @@ from posir_significance.findings import Reason
 from posir_significance.observations import Observations
 from posir_significance.strips import build_strip
 from posir_tasks.display.figures import export, prepare_figures
-from posir_tasks.display.strip import CARD, FigureStyle, Strip, draw_card, draw_glyph, draw_strips, render_png, sketch_strip
+from posir_tasks.display.strip import (
+    CARD,
+    FigureStyle,
+    Strip,
+    draw_card,
+    draw_glyph,
+    draw_strips,
+    render_png,
+    sketch_strip,
+)
 from posir_tasks.evidence import TWELFTHS, Unread
 from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
 
 FOUND = tuple(Estimate(value, (value - 0.1, value + 0.1)) for value in (0.8, 0.6, 0.4))
-STRIP = Strip("<b>a & b</b>", ("Reads the first 256 tokens", "Favors the start"), FOUND, 0.25, Estimate(0.2, (0.1, 0.3)))
+STRIP = Strip(
+    "<b>a & b</b>",
+    ("Reads the first 256 tokens", "Favors the start"),
+    FOUND,
+    0.25,
+    Estimate(0.2, (0.1, 0.3)),
+)
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def paths(svg, kind):
-    (path,) = (path.get("d") for path in ElementTree.fromstring(svg).iter(f"{SVG}path") if path.get("class") == kind)
+    (path,) = (
+        path.get("d")
+        for path in ElementTree.fromstring(svg).iter(f"{SVG}path")
+        if path.get("class") == kind
+    )
     return path
 
 
@@ -36,7 +55,12 @@ def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
     # What is truncated is a little apart.
     assert paths(glyph, "mean").endswith("M91.7 82h28.3")
     assert paths(glyph, "band").startswith("M0 32H30V12H0z")
-    ends = np.array([tuple(map(float, pair)) for pair in re.findall(r"([\d.]+) ([\d.]+)", paths(glyph, "hatch"))])
+    ends = np.array(
+        [
+            tuple(map(float, pair))
+            for pair in re.findall(r"([\d.]+) ([\d.]+)", paths(glyph, "hatch"))
+        ]
+    )
     assert ends[:, 0].min() >= 90
     assert ends[:, 0].max() <= 120
     assert ends[:, 1].min() >= 2
@@ -53,7 +77,9 @@ def test_a_dashed_line_is_at_the_mean_of_what_is_read():
     assert float(height[1]) == pytest.approx(102 - 100 * mean, abs=0.06)
     assert 'class="level"' not in glyph
     named = dataclasses.replace(STRIP, places=("first", "second", "third"))
-    assert "first 50; second" in named.description.replace(STRIP.scale.format(STRIP.ndcg_by_part[0].value), "50", 1)
+    assert "first 50; second" in named.description.replace(
+        STRIP.scale.format(STRIP.ndcg_by_part[0].value), "50", 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +94,9 @@ def test_what_is_truncated_is_outside_the_window(before, edges, sketch):
     strip = dataclasses.replace(STRIP, before=before)
     assert strip.edges == pytest.approx(edges)
     assert sketch_strip(strip) == sketch
-    assert [is_read for _, is_read in strip.scores].index(False) == (3 if before is None else before)
+    assert [is_read for _, is_read in strip.scores].index(False) == (
+        3 if before is None else before
+    )
 
 
 def test_nothing_is_hatched_where_all_is_read_and_a_gap_is_shown_as_one():
@@ -81,7 +109,11 @@ def test_nothing_is_hatched_where_all_is_read_and_a_gap_is_shown_as_one():
 
 
 def test_a_picture_stands_alone_and_shows_names_as_they_are():
-    for svg in (draw_strips([STRIP, STRIP]), draw_strips([STRIP], width=350), draw_card([STRIP] * 9, "<i>", "local")):
+    for svg in (
+        draw_strips([STRIP, STRIP]),
+        draw_strips([STRIP], width=350),
+        draw_card([STRIP] * 9, "<i>", "local"),
+    ):
         tree = ElementTree.fromstring(svg)
         texts = " ".join(text.text for text in tree.iter(f"{SVG}text"))
         assert STRIP.name in texts
@@ -102,7 +134,9 @@ def test_a_bare_picture_is_as_wide_in_every_format_and_has_names_alone(format_, 
     assert path.name == f"answer.{format_}"
     # 3.3 inches: of 96 pixels, 72 points, and 600 dots.
     if format_ == "pdf":
-        assert float(re.search(rb"/MediaBox ?\[ ?0 0 ([\d.]+)", content)[1]) == pytest.approx(237.6, abs=1)
+        assert float(re.search(rb"/MediaBox ?\[ ?0 0 ([\d.]+)", content)[1]) == pytest.approx(
+            237.6, abs=1
+        )
     elif format_ == "png":
         assert int.from_bytes(content[16:20], "big") == pytest.approx(1980, abs=6)
     else:
@@ -116,22 +150,32 @@ def test_a_bare_picture_is_as_wide_in_every_format_and_has_names_alone(format_, 
 @pytest.mark.parametrize("part", [Part.FIRST, Part.LAST, None])
 def test_the_value_is_the_mean_of_each_part(part):
     rng, size = np.random.default_rng(3), 600
-    twelfths = np.where(rng.random(size) < 0.3, rng.choice([*Unread], size), rng.integers(0, TWELFTHS, size))
+    twelfths = np.where(
+        rng.random(size) < 0.3, rng.choice([*Unread], size), rng.integers(0, TWELFTHS, size)
+    )
     gains, bins, documents = rng.random(size), rng.integers(0, 20, size), rng.integers(0, 60, size)
     read = ReadPart(ReadKind.PART, part, 256, known_by=KnownBy.CLASS) if part else UNKNOWN
     known = {"thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
     zeros = np.zeros(size, np.int64)
-    observations = Observations(gains, zeros, zeros, documents, documents, np.arange(size), bins, 20, **known, read=read)
+    observations = Observations(
+        gains, zeros, zeros, documents, documents, np.arange(size), bins, 20, **known, read=read
+    )
     group = GroupAnalysis(observations, Reason.NOT_STORED)
     strip = build_strip(decide(group), group, "m")
     frame = pd.DataFrame({"gain": gains, "twelfth": twelfths, "bin": bins})
     read_whole = frame[frame.twelfth < TWELFTHS]
     # Of twelve parts with 420 queries some have fewer than 30, of twenty bins with 600 likewise.
-    means = read_whole.gain.groupby(read_whole.twelfth // 2).mean() if part else frame.gain.groupby(frame.bin // 2).mean()
+    means = (
+        read_whole.gain.groupby(read_whole.twelfth // 2).mean()
+        if part
+        else frame.gain.groupby(frame.bin // 2).mean()
+    )
     assert [part.value for part in strip.ndcg_by_part] == pytest.approx(means.tolist())
     assert strip.not_read == pytest.approx((frame.twelfth >= TWELFTHS).mean() if part else 0)
     assert strip.before == (0 if part is Part.LAST else None)
     if part:
-        assert strip.ndcg_not_read.value == pytest.approx(frame.gain[frame.twelfth >= TWELFTHS].mean())
+        assert strip.ndcg_not_read.value == pytest.approx(
+            frame.gain[frame.twelfth >= TWELFTHS].mean()
+        )
     else:
         assert strip.ndcg_not_read is None

@@ -1,4 +1,6 @@
-"""Tables in each format: what a parser of the format reads is what the table holds, whatever its cells contain."""
+"""Tables in each format: what a parser of the format reads is what the table holds, whatever its
+cells contain.
+"""
 
 import csv
 import io
@@ -67,8 +69,14 @@ def test_an_empty_table_that_is_split_has_no_parts_and_names_are_never_markup():
 
 
 def test_a_terminal_divides_a_table_that_is_too_wide_and_repeats_the_keys():
-    table = Table(build_columns(("Length", "Metric", "A", "B")), (("all", "PSI", "a" * 9, "b" * 9),), keys=2)
-    assert printed_on_terminal(table, width=36) == ["Length  Metric  A          B", "all     PSI     aaaaaaaaa  bbbbbbbbb", ""]
+    table = Table(
+        build_columns(("Length", "Metric", "A", "B")), (("all", "PSI", "a" * 9, "b" * 9),), keys=2
+    )
+    assert printed_on_terminal(table, width=36) == [
+        "Length  Metric  A          B",
+        "all     PSI     aaaaaaaaa  bbbbbbbbb",
+        "",
+    ]
     assert printed_on_terminal(table, width=35) == [
         *("Length  Metric  A", "all     PSI     aaaaaaaaa", ""),
         *("Length  Metric  B", "all     PSI     bbbbbbbbb", ""),
@@ -81,7 +89,12 @@ def test_a_terminal_folds_the_first_column_and_never_a_number():
     assert lines == ["Name                    Number", f"{'a' * 22}  12,345", "a" * 18, ""]
 
 
-@given(st.lists(st.lists(st.text("ab界", min_size=1, max_size=30), min_size=3, max_size=3), max_size=3), st.integers(20, 90))
+@given(
+    st.lists(
+        st.lists(st.text("ab界", min_size=1, max_size=30), min_size=3, max_size=3), max_size=3
+    ),
+    st.integers(20, 90),
+)
 def test_what_is_not_a_terminal_shows_every_row_on_one_line(rows, width):
     table = Table(build_columns(("A", "B", "C")), tuple(map(tuple, rows)))
     assert [line.split() for line in printed(table, width=width).splitlines()[1:-1]] == [
@@ -92,7 +105,11 @@ def test_what_is_not_a_terminal_shows_every_row_on_one_line(rows, width):
 def markdown_cells(text):
     """The cells of a Markdown table as an independent parser reads them, headings first."""
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    inline = ["".join(child.content for child in token.children) for token in tokens if token.type == "inline"]
+    inline = [
+        "".join(child.content for child in token.children)
+        for token in tokens
+        if token.type == "inline"
+    ]
     width = sum(token.type == "th_open" for token in tokens)
     return [inline[start : start + width] for start in range(0, len(inline), width)]
 
@@ -103,7 +120,10 @@ cells = st.text(alphabet="ab\\|- \n:", max_size=12)
 @given(st.lists(st.tuples(cells, cells), max_size=4))
 def test_markdown_reads_back_to_the_same_cells(rows):
     table = Table((Column("A|B"), Column("C", "right")), tuple(rows))
-    expected = [["A|B", "C"], *([" ".join(cell.splitlines()).strip() for cell in row] for row in rows)]
+    expected = [
+        ["A|B", "C"],
+        *([" ".join(cell.splitlines()).strip() for cell in row] for row in rows),
+    ]
     assert markdown_cells(to_markdown(table)) == expected
 
 
@@ -131,7 +151,15 @@ def find_markup(text):
     """The kinds of an independent parser's tokens that a name must not become."""
     parser = MarkdownIt("commonmark").enable("table")
     tokens = [inner for token in parser.parse(text) for inner in (token, *(token.children or ()))]
-    wrong = ("html_inline", "html_block", "link_open", "image", "heading_open", "blockquote_open", "fence")
+    wrong = (
+        "html_inline",
+        "html_block",
+        "link_open",
+        "image",
+        "heading_open",
+        "blockquote_open",
+        "fence",
+    )
     return [token for token in tokens if token.type in wrong and token.level < 99]
 
 
@@ -147,7 +175,12 @@ def test_no_cell_is_html_or_a_link_and_others_read_back(cell):
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_a_name_is_text_wherever_markdown_has_it(name):
     table = Table((Column("A"),), ((name,),), title=f"of {name}", notes=(f"Of {name}.",))
-    section = DisplaySection(title=f"of {name}", sentences=(f"Model {name} is best.",), tables=(table,), code=f"posir {name}")
+    section = DisplaySection(
+        title=f"of {name}",
+        sentences=(f"Model {name} is best.",),
+        tables=(table,),
+        code=f"posir {name}",
+    )
     kinds = [token.type for token in find_markup(section.to_markdown())]
     assert kinds == ["heading_open", "fence", "heading_open"]
 
@@ -180,24 +213,49 @@ def test_escaped_latex_has_no_bare_special_character(text):
     assert sorted(re.findall("[ab]", left)) == sorted(re.findall("[ab]", text))
 
 
-@given(st.lists(st.lists(st.text(["a", "[", " ", *LATEX_SPECIAL], max_size=8), min_size=3, max_size=3), max_size=4))
+@given(
+    st.lists(
+        st.lists(st.text(["a", "[", " ", *LATEX_SPECIAL], max_size=8), min_size=3, max_size=3),
+        max_size=4,
+    )
+)
 def test_latex_has_a_cell_for_every_cell(rows):
-    table = Table((Column("M"), Column("x", group="G"), Column("y", group="G")), tuple(map(tuple, rows)))
+    table = Table(
+        (Column("M"), Column("x", group="G"), Column("y", group="G")), tuple(map(tuple, rows))
+    )
     body = to_latex(table, label="tab:t").split("\\midrule\n")[1].split("\n\\bottomrule")[0]
     lines = [line for line in body.split("\n") if line and line != "\\addlinespace"]
     assert [re.split(r"(?<!\\)&", line.removesuffix(" \\\\")) for line in lines] == [
-        [f"{{{escape_latex(row[0])}}} ", f" {escape_latex(row[1])} ", f" {escape_latex(row[2])}"] for row in rows
+        [f"{{{escape_latex(row[0])}}} ", f" {escape_latex(row[1])} ", f" {escape_latex(row[2])}"]
+        for row in rows
     ]
 
 
 def test_latex_groups_columns_and_stacks_the_lines_of_a_cell():
     columns = Column("M"), Column("x", group="G"), Column("y", group="G")
-    lines = to_latex(Table(columns, (("m\ninterval", "1\n[0, 2]", "3"),), title="T."), label="tab:t").split("\n")
+    lines = to_latex(
+        Table(columns, (("m\ninterval", "1\n[0, 2]", "3"),), title="T."), label="tab:t"
+    ).split("\n")
     assert lines[2:6] == [
-        *(r"\caption{T.}", r"\label{tab:t}", r"\begin{adjustbox}{max width=\textwidth}", r"\begin{tabular}{lcc}")
+        *(
+            r"\caption{T.}",
+            r"\label{tab:t}",
+            r"\begin{adjustbox}{max width=\textwidth}",
+            r"\begin{tabular}{lcc}",
+        )
     ]
-    assert lines[6:10] == [r"\toprule", r" & \multicolumn{2}{c}{G} \\", r"\cmidrule(lr){2-3}", r"M & x & y \\"]
-    rows = [r"\midrule", r"{m} & 1 & 3 \\", r"\scriptsize interval & \scriptsize [0, 2] &  \\", r"\bottomrule"]
+    assert lines[6:10] == [
+        r"\toprule",
+        r" & \multicolumn{2}{c}{G} \\",
+        r"\cmidrule(lr){2-3}",
+        r"M & x & y \\",
+    ]
+    rows = [
+        r"\midrule",
+        r"{m} & 1 & 3 \\",
+        r"\scriptsize interval & \scriptsize [0, 2] &  \\",
+        r"\bottomrule",
+    ]
     assert lines[10:14] == rows
 
 
@@ -218,10 +276,22 @@ def test_csv_and_json_hold_the_records_unrounded():
     assert json.loads(to_json({"rows": tuple(RECORDS)})) == {"rows": expected}
 
 
-FORMULAS = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1+1", "-2+3", "+", "-", "\t=1", "\r=1", "\n=1", "\uff1d1+1", "-5 apples"]
+FORMULAS = [
+    "=cmd|' /C calc'!A0",
+    "@SUM(1)",
+    "+1+1",
+    "-2+3",
+    "+",
+    "-",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "\uff1d1+1",
+    "-5 apples",
+]
 
 
-def test_a_spreadsheet_shows_names_that_look_like_formulas_as_text_and_numbers_and_other_names_stay():
+def test_a_spreadsheet_shows_names_like_formulas_as_text():
     others = ["-0.5", "+4.2", "-.5", "-1e-07", "a=1", "org/model", "'=1"]
     for name in (*FORMULAS, *others):
         (row,) = csv.DictReader(io.StringIO(to_csv([{"name": name, "score": -0.5}]), newline=""))
@@ -230,18 +300,28 @@ def test_a_spreadsheet_shows_names_that_look_like_formulas_as_text_and_numbers_a
 
 
 #: Text of which nothing is escaped, as control characters are.
-SHOWN = st.text(st.characters(exclude_categories=["C", "Z"])).filter(lambda text: escape_controls(text) == text)
+SHOWN = st.text(st.characters(exclude_categories=["C", "Z"])).filter(
+    lambda text: escape_controls(text) == text
+)
 
 
 @given(st.lists(st.lists(SHOWN, min_size=2, max_size=2)))
 def test_csv_is_read_as_it_was_written(rows):
     _, *read = csv.reader(io.StringIO(format_csv(["a", "b"], rows), newline=""))
-    bare, expected = ([[cell.removeprefix("'") for cell in row] for row in table] for table in (read, rows))
+    bare, expected = (
+        [[cell.removeprefix("'") for cell in row] for row in table] for table in (read, rows)
+    )
     assert bare == expected
 
 
 def test_a_terminal_explains_only_if_asked_to_and_other_formats_hold_the_rows_alone(capsys):
-    shown = TableResult(rows=RECORDS, tables=[TABLE], sentences=["Found."], notes=["How to read it."], further=["In depth."])
+    shown = TableResult(
+        rows=RECORDS,
+        tables=[TABLE],
+        sentences=["Found."],
+        notes=["How to read it."],
+        further=["In depth."],
+    )
     present(shown, OutputFormat.TEXT)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Found."
@@ -249,16 +329,28 @@ def test_a_terminal_explains_only_if_asked_to_and_other_formats_hold_the_rows_al
     present(shown, OutputFormat.TEXT, explain=True)
     assert capsys.readouterr().out.splitlines()[-2:] == ["How to read it.", "In depth."]
     assert "In depth." in shown.to_html()
-    for format_, expected in ((OutputFormat.CSV, to_csv(RECORDS)), (OutputFormat.MARKDOWN, to_markdown(TABLE) + "\n")):
+    for format_, expected in (
+        (OutputFormat.CSV, to_csv(RECORDS)),
+        (OutputFormat.MARKDOWN, to_markdown(TABLE) + "\n"),
+    ):
         present(TableResult(tables=[TABLE], rows=RECORDS), format_)
         assert capsys.readouterr().out == expected
 
 
 def test_columns_of_a_group_are_not_parted():
-    columns = (Column("Method"), *(Column(name, group=group) for group in "AB" for name in (group, "Change")))
+    columns = (
+        Column("Method"),
+        *(Column(name, group=group) for group in "AB" for name in (group, "Change")),
+    )
     table = Table(columns, (("plain", *("0123456789",) * 4),))
-    assert [part.headings for part in table.divided(40)] == [("Method", "A", "Change"), ("Method", "B", "Change")]
-    assert [part.headings for part in table.divided(10)] == [("Method", "A", "Change"), ("Method", "B", "Change")]
+    assert [part.headings for part in table.divided(40)] == [
+        ("Method", "A", "Change"),
+        ("Method", "B", "Change"),
+    ]
+    assert [part.headings for part in table.divided(10)] == [
+        ("Method", "A", "Change"),
+        ("Method", "B", "Change"),
+    ]
 
 
 FIGURES = (
@@ -269,12 +361,19 @@ FIGURES = (
 
 def test_a_line_parts_no_figure_from_its_interval_unit_or_sign():
     for figure, width in itertools.product(FIGURES, range(30, 60)):
-        lines = wrap(f"An effect of position of a model on a task: {figure} and no more is said in this sentence.", width)
+        lines = wrap(
+            f"An effect of position of a model on a task: {figure} and no more is said in this "
+            "sentence.",
+            width,
+        )
         assert max(map(len, lines)) <= width
         assert any(figure in line for line in lines), (width, lines)
 
 
-@given(st.lists(st.sampled_from([*FIGURES, "a", "longer", "word,", "/path/to/a-file"]), min_size=1), st.integers(20, 120))
+@given(
+    st.lists(st.sampled_from([*FIGURES, "a", "longer", "word,", "/path/to/a-file"]), min_size=1),
+    st.integers(20, 120),
+)
 def test_wrapping_keeps_every_word(words, width):
     text = " ".join(words)
     assert " ".join(wrap(text, width)) == text
@@ -291,7 +390,11 @@ def test_titles_of_groups_are_not_shortened_as_names_are():
     title = "A title of the rows below that is far longer than the names " * 2
     name = "an-organization-with-a-long-name/a-model-with-a-long-name-" * 2
     columns = build_columns(["Model", "Change", "State"], ["Change"])
-    rows = ((title, "", ""), (name + "a", "+1.0 [+0.5, +1.5]", "better"), (name + "b", "0.0 [-0.5, +0.5]", "equivalent"))
+    rows = (
+        (title, "", ""),
+        (name + "a", "+1.0 [+0.5, +1.5]", "better"),
+        (name + "b", "0.0 [-0.5, +0.5]", "equivalent"),
+    )
     narrowed = Table(columns, rows).narrowed()
     assert narrowed.rows[0] == rows[0]
     assert all(len(row[0]) < len(name) for row in narrowed.rows[1:])

@@ -1,4 +1,6 @@
-"""Cached embeddings come back unchanged or not at all, from any process, after a crash or damage."""
+"""Cached embeddings come back unchanged or not at all, from any process, after a crash or
+damage.
+"""
 
 import json
 import resource
@@ -37,13 +39,17 @@ def vectors(count: int, dimensions: int = 5) -> np.ndarray:
     return RANDOM.standard_normal((count, dimensions)).astype(np.float32)
 
 
-ARRAYS = [vectors(6).astype(dtype) for dtype in ("float32", "float64", "float16", "int8", "uint8", "bool")]
+ARRAYS = [
+    vectors(6).astype(dtype) for dtype in ("float32", "float64", "float16", "int8", "uint8", "bool")
+]
 TENSOR_TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.bool)
 ARRAYS += [torch.from_numpy(vectors(6)).to(dtype) for dtype in TENSOR_TYPES]
 ARRAYS += [vectors(6)[:, ::-1], torch.from_numpy(vectors(6)).T]
 
 
-@pytest.mark.parametrize("given_array", ARRAYS, ids=lambda array: f"{type(array).__name__} {array.dtype}")
+@pytest.mark.parametrize(
+    "given_array", ARRAYS, ids=lambda array: f"{type(array).__name__} {array.dtype}"
+)
 def test_embeddings_come_back_as_they_were_given(tmp_path: Path, given_array):
     keys = random_keys(len(given_array))
     EmbeddingCache(tmp_path).add(keys, given_array)
@@ -51,14 +57,20 @@ def test_embeddings_come_back_as_they_were_given(tmp_path: Path, given_array):
     order = np.array([3, 0, 4])
     cached = cache.look_up(keys[order])
     restored = cache.format.restore(cached.rows)
-    assert (cached.missing.size, type(restored), restored.dtype) == (0, type(given_array), given_array.dtype)
+    assert (cached.missing.size, type(restored), restored.dtype) == (
+        0,
+        type(given_array),
+        given_array.dtype,
+    )
     assert torch.equal(torch.as_tensor(restored), torch.as_tensor(given_array[order]))
 
 
 def test_only_one_dense_row_per_text_has_a_format():
     wrong = [[np.ones((2, 3))], np.ones(3), np.ones((3, 3, 4)), np.array([["a"]] * 3), vectors(4)]
     wrong += [torch.eye(3).to_sparse(), torch.ones((3, 2), dtype=torch.complex64)]
-    assert [EmbeddingFormat.detect(rows, 3) is None for rows in (*wrong, vectors(3))] == [True] * 7 + [False]
+    assert [EmbeddingFormat.detect(rows, 3) is None for rows in (*wrong, vectors(3))] == [
+        True
+    ] * 7 + [False]
 
 
 def test_caches_of_one_folder_see_what_the_others_add(tmp_path: Path):
@@ -90,10 +102,15 @@ def test_a_damaged_file_never_yields_a_wrong_embedding(tmp_path_factory, data):
         return
     known = {key.tobytes(): row.tolist() for key, row in zip(keys, rows, strict=True)}
     intact = compute_checksums(read.format, read.keys, read.rows) == read.checksums
-    assert all(known[key.tobytes()] == row.tolist() for key, row in zip(read.keys[intact], read.rows[intact], strict=True))
+    assert all(
+        known[key.tobytes()] == row.tolist()
+        for key, row in zip(read.keys[intact], read.rows[intact], strict=True)
+    )
 
 
-def test_a_damaged_embedding_is_missing_and_the_others_of_its_file_are_not(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_a_damaged_embedding_is_missing_and_the_others_of_its_file_are_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     keys, rows = random_keys(5), vectors(5)
     EmbeddingCache(tmp_path).add(keys, rows)
     (file,) = tmp_path.glob("*.arrow")
@@ -113,7 +130,9 @@ def test_a_damaged_embedding_is_missing_and_the_others_of_its_file_are_not(tmp_p
         assert np.array_equal(cached.rows, rows)
 
 
-def test_a_cache_that_is_missing_or_deleted_during_use_is_empty_and_has_finite_embeddings_only(tmp_path: Path):
+def test_a_cache_that_is_missing_or_deleted_during_use_is_empty_and_has_finite_embeddings_only(
+    tmp_path: Path,
+):
     keys, rows = random_keys(3), vectors(3)
     cache = EmbeddingCache(tmp_path / "new")
     assert cache.look_up(keys).missing.tolist() == [0, 1, 2]
@@ -147,11 +166,17 @@ def test_any_arrow_reader_can_read_the_files(tmp_path: Path):
         table = pa.ipc.open_file(source).read_all()
     assert table.column_names == ["key", "checksum", "embedding"]
     described = {"library": "numpy", "dtype": "float32", "dimensions": 5}
-    header = {"schema": 1, "format": described, "checksum": EmbeddingFormat.detect(rows, 3).checksum}
+    header = {
+        "schema": 1,
+        "format": described,
+        "checksum": EmbeddingFormat.detect(rows, 3).checksum,
+    }
     assert json.loads(table.schema.metadata[b"posir"]) == header
     assert np.array_equal(np.array(table["embedding"].to_pylist(), np.float32), rows)
     # Written without a copy.
-    assert all(np.shares_memory(to_rows(given_rows), rows) for given_rows in (rows, torch.from_numpy(rows)))
+    assert all(
+        np.shares_memory(to_rows(given_rows), rows) for given_rows in (rows, torch.from_numpy(rows))
+    )
 
 
 def test_a_full_disk_is_a_clear_error_and_leaves_a_usable_cache(tmp_path: Path):

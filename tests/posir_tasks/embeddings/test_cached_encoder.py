@@ -1,4 +1,6 @@
-"""Each text is encoded once, as counted by the model itself, and the ranks are those without a cache."""
+"""Each text is encoded once, as counted by the model itself, and the ranks are those without a
+cache.
+"""
 
 from pathlib import Path
 
@@ -58,13 +60,23 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def evaluate(model: object, *tasks: str, **options: object) -> dict[str, str]:
     """Return the scores by task and subset, as text, since NaN differs from itself."""
-    ran = mteb.evaluate(model, mteb.get_tasks(list(tasks)), cache=None, show_progress_bar=False, **options)
-    return {f"{run.task_name} {row['hf_subset']}": str(row) for run in ran.task_results for row in run.scores["test"]}
+    ran = mteb.evaluate(
+        model, mteb.get_tasks(list(tasks)), cache=None, show_progress_bar=False, **options
+    )
+    return {
+        f"{run.task_name} {row['hf_subset']}": str(row)
+        for run in ran.task_results
+        for row in run.scores["test"]
+    }
 
 
 @pytest.mark.usefixtures("data")
-def test_the_english_corpus_is_encoded_once_for_all_languages_with_equal_results(transformer, tiny, tmp_path, monkeypatch):
-    questions = [mark + question for mark in LANGUAGES.values() for question, _, _ in ASKED.values()]
+def test_the_english_corpus_is_encoded_once_for_all_languages_with_equal_results(
+    transformer, tiny, tmp_path, monkeypatch
+):
+    questions = [
+        mark + question for mark in LANGUAGES.values() for question, _, _ in ASKED.values()
+    ]
     first = evaluate(RecordingTransformer(tiny), *CROSS_LINGUAL)
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
     assert evaluate(transformer, *CROSS_LINGUAL) == first
@@ -95,10 +107,15 @@ class SparseEncoder(RecordingEncoder):
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize(
     ("model", "reason"),
-    [(RecordingEncoder("a/b", revision=None), "the model cannot be identified"), (SparseEncoder("a/b"), "the model does not")],
+    [
+        (RecordingEncoder("a/b", revision=None), "the model cannot be identified"),
+        (SparseEncoder("a/b"), "the model does not"),
+    ],
     ids=["no revision", "sparse"],
 )
-def test_what_cannot_be_cached_is_passed_through_with_one_warning(cache_folder, model, reason, caplog, monkeypatch):
+def test_what_cannot_be_cached_is_passed_through_with_one_warning(
+    cache_folder, model, reason, caplog, monkeypatch
+):
     scores = evaluate(model, "PosIR-English")
     assert caplog.text.count(f"are not cached: {reason}") == 1
     assert len(model.encoded) == 8
@@ -124,12 +141,17 @@ def test_a_repeated_text_is_encoded_once(transformer, tmp_path):
 
 
 def test_the_first_embeddings_are_those_of_the_model(transformer, tmp_path):
-    model, texts = SentenceTransformerEncoderWrapper(transformer), ["bees", "a longer text about bees", "mill"]
+    model, texts = (
+        SentenceTransformerEncoderWrapper(transformer),
+        ["bees", "a longer text about bees", "mill"],
+    )
     whole = transformer.encode(texts, show_progress_bar=False)
     assert np.array_equal(encode_cached(model, tmp_path, texts), whole)
     assert np.array_equal(encode_cached(model, tmp_path, texts), whole)
     for given in (texts, texts[::-1]):
-        assert isinstance(encode_cached(model, tmp_path, given, convert_to_tensor=True), torch.Tensor)
+        assert isinstance(
+            encode_cached(model, tmp_path, given, convert_to_tensor=True), torch.Tensor
+        )
 
 
 def test_search_models_are_not_cached_nor_any_without_the_variable(tmp_path, monkeypatch):
@@ -141,6 +163,14 @@ def test_search_models_are_not_cached_nor_any_without_the_variable(tmp_path, mon
 
 
 def test_texts_are_distinguished_by_the_given_columns():
-    rows = Dataset.from_dict({"id": ["1", "2", "3"], "text": ["a", "a", "b"], "body": ["x", "y", "x"]})
-    for columns, first, inverse in ((["text"], [0, 2], [0, 0, 1]), (["body", "text"], [0, 1, 2], [0, 1, 2])):
-        assert [part.tolist() for part in find_distinct_texts(rows, columns)[1:]] == [first, inverse]
+    rows = Dataset.from_dict(
+        {"id": ["1", "2", "3"], "text": ["a", "a", "b"], "body": ["x", "y", "x"]}
+    )
+    for columns, first, inverse in (
+        (["text"], [0, 2], [0, 0, 1]),
+        (["body", "text"], [0, 1, 2], [0, 1, 2]),
+    ):
+        assert [part.tolist() for part in find_distinct_texts(rows, columns)[1:]] == [
+            first,
+            inverse,
+        ]

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from mteb.types import PromptType
 
-from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder, encode_distinct, load_encoder, unit_vectors
+from posir_tasks.embeddings.encoding import (
+    EmbeddingMemory,
+    ModelEncoder,
+    encode_distinct,
+    load_encoder,
+    unit_vectors,
+)
 from posir_tasks.errors import PosirError
 from tests.support.encoders import RecordingEncoder
 
@@ -26,7 +32,9 @@ def test_each_distinct_text_is_encoded_once():
     assert recorder.calls == [(PromptType.document, ["aa", "b"]), (PromptType.query, ["b"])]
     np.testing.assert_array_equal(embeddings.select(["b", "aa", "b"]), [[1, 1], [2, 1], [1, 1]])
     selected = embeddings.normalize().select(["b", "aa", "b"])
-    np.testing.assert_allclose(selected, np.array([[1, 1], [2, 1], [1, 1]]) / np.sqrt([[2], [5], [2]]), atol=1e-7)
+    np.testing.assert_allclose(
+        selected, np.array([[1, 1], [2, 1], [1, 1]]) / np.sqrt([[2], [5], [2]]), atol=1e-7
+    )
     assert embeddings.select(["b"], PromptType.query).shape == (1, 2)
     assert not unit_vectors(np.zeros((2, 3))).any()
 

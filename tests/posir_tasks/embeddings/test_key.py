@@ -20,11 +20,16 @@ from posir_tasks.embeddings.cached_encoder import (
 from tests.support.encoders import RecordingEncoder, RecordingTransformer
 from tests.support.models import write_tiny_model
 
-ENGLISH, GERMAN = mteb.get_task("PosIR-English").metadata, mteb.get_task("PosIR-German-English").metadata
+ENGLISH, GERMAN = (
+    mteb.get_task("PosIR-English").metadata,
+    mteb.get_task("PosIR-German-English").metadata,
+)
 QUERY, DOCUMENT = PromptType.query, PromptType.document
 
 
-def build_key(model: object, metadata=ENGLISH, prompt_type=DOCUMENT, subset="sports", **arguments) -> EmbeddingKey | None:
+def build_key(
+    model: object, metadata=ENGLISH, prompt_type=DOCUMENT, subset="sports", **arguments
+) -> EmbeddingKey | None:
     task = {"task_metadata": metadata, "hf_split": "test", "hf_subset": subset}
     return build_embedding_key(model, digest_weights(model), task | arguments, prompt_type)
 
@@ -36,20 +41,32 @@ def transformer(tmp_path: Path) -> RecordingTransformer:
 
 def wrapped(transformer: RecordingTransformer, **prompts: str) -> SentenceTransformerEncoderWrapper:
     wrapper = SentenceTransformerEncoderWrapper(transformer)
-    wrapper.model_prompts = {name.replace("_", "-"): prompt for name, prompt in prompts.items()} or None
+    wrapper.model_prompts = {
+        name.replace("_", "-"): prompt for name, prompt in prompts.items()
+    } or None
     return wrapper
 
 
-def instructed(transformer: RecordingTransformer, **attributes: object) -> InstructSentenceTransformerModel:
+def instructed(
+    transformer: RecordingTransformer, **attributes: object
+) -> InstructSentenceTransformerModel:
     model = InstructSentenceTransformerModel.__new__(InstructSentenceTransformerModel)
-    model.model, model.instruction_template, model.apply_instruction_to_passages = transformer, "Do: {instruction}\n", False
+    model.model, model.instruction_template, model.apply_instruction_to_passages = (
+        transformer,
+        "Do: {instruction}\n",
+        False,
+    )
     vars(model).update(attributes)
     return model
 
 
 def test_tasks_with_the_same_prompt_share_a_key_and_queries_and_documents_do_not(transformer):
     model = wrapped(transformer)
-    assert build_key(model, ENGLISH) == build_key(model, GERMAN, subset="game") != build_key(model, ENGLISH, QUERY)
+    assert (
+        build_key(model, ENGLISH)
+        == build_key(model, GERMAN, subset="game")
+        != build_key(model, ENGLISH, QUERY)
+    )
     assert build_key(model).shared
 
 
@@ -57,7 +74,8 @@ def test_the_key_contains_the_prompt_and_not_its_name(transformer):
     model = wrapped(transformer, query="query: ", document="text: ")
     assert build_key(model).task_context == "text: "
     assert build_key(model, prompt_type=QUERY).task_context == "query: "
-    # A prompt for only one of two tasks gives them different keys; the same prompt for both does not.
+    # A prompt for only one of two tasks gives them different keys; the same prompt for both does
+    # not.
     for_one = wrapped(transformer, **{"PosIR-English-document": "English: "})
     assert build_key(for_one, ENGLISH) != build_key(for_one, GERMAN)
     for_both = wrapped(transformer, **{"PosIR-English": "same: ", "PosIR-German-English": "same: "})
@@ -74,7 +92,10 @@ def test_the_key_contains_the_instruction(transformer):
     assert build_key(model, other, QUERY) != build_key(model, ENGLISH, QUERY)
     assert build_key(model, other) == build_key(model, ENGLISH)
     passages_too = instructed(transformer, apply_instruction_to_passages=True)
-    assert build_key(passages_too, ENGLISH.model_copy(update={"prompt": "Find"})).task_context == "Do: Find\n"
+    assert (
+        build_key(passages_too, ENGLISH.model_copy(update={"prompt": "Find"})).task_context
+        == "Do: Find\n"
+    )
 
 
 def test_the_key_of_an_unknown_encoder_contains_all_of_the_task():
@@ -85,7 +106,9 @@ def test_the_key_of_an_unknown_encoder_contains_all_of_the_task():
 
 
 def test_a_wrapper_that_overrides_encode_is_unknown(transformer):
-    overriding = type("Overriding", (SentenceTransformerEncoderWrapper,), {"encode": lambda *_, **__: None})
+    overriding = type(
+        "Overriding", (SentenceTransformerEncoderWrapper,), {"encode": lambda *_, **__: None}
+    )
     replaced = wrapped(transformer)
     replaced.encode = lambda *_, **__: None
     assert not build_key(overriding(transformer)).shared
@@ -115,7 +138,9 @@ def test_a_change_of_the_model_changes_the_key(transformer, change):
     assert build_key(model).digest() != before.digest()
 
 
-def test_the_key_ignores_batch_size_mode_folder_and_device_and_has_other_arguments(transformer, tmp_path: Path):
+def test_the_key_ignores_batch_size_mode_folder_and_device_and_has_other_arguments(
+    transformer, tmp_path: Path
+):
     def loaded(**kwargs: object) -> EmbeddingKey:
         model = wrapped(transformer)
         model.mteb_model_meta = model.mteb_model_meta.model_copy(update={"loader_kwargs": kwargs})
@@ -148,6 +173,17 @@ def test_a_model_without_revision_or_weights_or_that_wraps_another_has_no_key(tr
 
 
 def test_any_attribute_of_a_model_becomes_json():
-    value = {"a": (1, 2.5, None, True), 3: {"y", "x"}, "thing": Path(), "function": wrapped, "type": Path}
-    expected = {"a": [1, 2.5, None, True], "3": ["x", "y"], "function": f"{__name__}.wrapped", "type": "pathlib.Path"}
+    value = {
+        "a": (1, 2.5, None, True),
+        3: {"y", "x"},
+        "thing": Path(),
+        "function": wrapped,
+        "type": Path,
+    }
+    expected = {
+        "a": [1, 2.5, None, True],
+        "3": ["x", "y"],
+        "function": f"{__name__}.wrapped",
+        "type": "pathlib.Path",
+    }
     assert describe_value(value) == expected | {"thing": "pathlib.PosixPath"}

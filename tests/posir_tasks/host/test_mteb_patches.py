@@ -32,12 +32,18 @@ def problems(monkeypatch):
 
 
 def test_a_lookup_stops_at_the_first_registry_with_the_name_and_all_tasks_are_listed():
-    ours, theirs = Mock(return_value={"Own": int, "Host": bool}), Mock(return_value={"Own": set, "Other": str})
+    ours, theirs = (
+        Mock(return_value={"Own": int, "Host": bool}),
+        Mock(return_value={"Own": set, "Other": str}),
+    )
     host = {"Host": dict}
     registry = Registry(host, LazyTasks(ours), LazyTasks(theirs))
     for name, task, calls in (
-        ("Host", dict, (0, 0)), ("Own", int, (1, 0)), ("None", None, (1, 1)), ("Other", str, (1, 1)),
-    ):  # fmt: skip
+        ("Host", dict, (0, 0)),
+        ("Own", int, (1, 0)),
+        ("None", None, (1, 1)),
+        ("Other", str, (1, 1)),
+    ):
         assert (registry.get(name), name in registry) == (task, task is not None)
         assert (ours.call_count, theirs.call_count) == calls
     tasks = registry.values()
@@ -69,9 +75,15 @@ def test_tasks_that_cannot_be_created_are_reported_once_and_the_others_are_kept(
     assert capsys.readouterr().err.count("posir: fail failed for mteb 2.") == 1
 
 
-def make_mteb(load=lambda self, device=None: f"{self.name} on {device}", from_hub=lambda model: model):
+def make_mteb(
+    load=lambda self, device=None: f"{self.name} on {device}", from_hub=lambda model: model
+):
     module = ModuleType("mteb.models.model_meta")
-    module.ModelMeta = type("ModelMeta", (), {"name": "org/model", "revision": "5f1b", "loader": None, "load_model": load})
+    module.ModelMeta = type(
+        "ModelMeta",
+        (),
+        {"name": "org/model", "revision": "5f1b", "loader": None, "load_model": load},
+    )
     module.ModelMeta.from_hub = staticmethod(from_hub)
     return module
 
@@ -90,7 +102,9 @@ def fail(*_, **__):
         (mteb_patches, "say_repository_code"),
     ],
 )
-def test_whatever_of_a_patch_does_not_fit_models_are_loaded_as_without_it(problems, capsys, monkeypatch, module, name):
+def test_whatever_of_a_patch_does_not_fit_models_are_loaded_as_without_it(
+    problems, capsys, monkeypatch, module, name
+):
     for owner, part, value in (
         (hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext()),
         (run_settings, "prepare_run_settings", lambda meta: meta),
@@ -145,11 +159,18 @@ def test_a_run_ends_with_what_plugins_say_and_none_of_them_can_fail_it(monkeypat
     manager.register(Fails(), name="fails")
     manager.register(Says(), name="says")
     monkeypatch.setattr(plugin_api, "loaded_plugins", lambda: plugin_api.Plugins(manager, ()))
-    monkeypatch.setattr(result_saving, "process_saver", lambda: SimpleNamespace(used={Path("PosIR-Mini.json"): None}))
+    monkeypatch.setattr(
+        result_saving,
+        "process_saver",
+        lambda: SimpleNamespace(used={Path("PosIR-Mini.json"): None}),
+    )
     ran = []
     mteb = SimpleNamespace(run=lambda args: ran.append(args.verbosity))
     mteb_patches.answer_runs(mteb)
-    for verbosity, printed in ((2, ["PosIR-Mini", "No bias.", "  posir report 'my results'"]), (0, [])):
+    for verbosity, printed in (
+        (2, ["PosIR-Mini", "No bias.", "  posir report 'my results'"]),
+        (0, []),
+    ):
         mteb.run(SimpleNamespace(model="a", verbosity=verbosity, output_folder="my results"))
         lines = capsys.readouterr().err.splitlines()
         assert [line for line in lines if line in printed] == printed
@@ -158,32 +179,46 @@ def test_a_run_ends_with_what_plugins_say_and_none_of_them_can_fail_it(monkeypat
 
 
 def test_a_resolver_that_does_not_fit_leaves_the_others(problems, monkeypatch):
-    monkeypatch.setattr(registry, "plugin_resolvers", lambda: (fail, lambda name, _: name if name == "mine" else None))
+    monkeypatch.setattr(
+        registry,
+        "plugin_resolvers",
+        lambda: (fail, lambda name, _: name if name == "mine" else None),
+    )
     monkeypatch.setattr(registry, "RESOLVERS", ())
     models = registry.ModelRegistry(known=1)
     assert (models["mine"], models["known"], "other" in models) == ("mine", 1, False)
     assert problems == ["add_model_references: ImportError: mteb moved it"]
 
 
-def test_a_registered_model_that_ran_code_of_its_repository_is_named_with_its_revision(caplog, monkeypatch):
+def test_a_registered_model_that_ran_code_of_its_repository_is_named_with_its_revision(
+    caplog, monkeypatch
+):
     meta = SimpleNamespace(name="org/model", revision="5f1b", loader=print)
     before = mteb_patches.find_repository_code()
     mteb_patches.say_repository_code(meta, before)
     assert not caplog.messages
-    monkeypatch.setitem(sys.modules, "transformers_modules.org.model.modeling", ModuleType("modeling"))
+    monkeypatch.setitem(
+        sys.modules, "transformers_modules.org.model.modeling", ModuleType("modeling")
+    )
     mteb_patches.say_repository_code(meta, before)
     (line,) = caplog.messages
     assert "org/model" in line
     assert "5f1b" in line
 
 
-def test_a_newer_mteb_than_tested_is_one_line_when_the_tasks_are_first_needed(problems, monkeypatch, capsys):
-    assert Version(version("mteb")) <= Version(NEWEST_TESTED), "test with it, then raise NEWEST_TESTED"
+def test_a_newer_mteb_than_tested_is_one_line_when_the_tasks_are_first_needed(
+    problems, monkeypatch, capsys
+):
+    assert Version(version("mteb")) <= Version(NEWEST_TESTED), (
+        "test with it, then raise NEWEST_TESTED"
+    )
     assert describe_untested() is None
     monkeypatch.setattr(private_names, "version", lambda _: "99.1")
     module = ModuleType("mteb.get_tasks")
     module._TASKS_REGISTRY, module.TASK_LIST = {"Host": dict}, [dict]
-    monkeypatch.setattr(mteb_patches, "replace_everywhere", lambda name, _, after: setattr(module, name, after))
+    monkeypatch.setattr(
+        mteb_patches, "replace_everywhere", lambda name, _, after: setattr(module, name, after)
+    )
     mteb_patches.add_tasks(module)
     assert capsys.readouterr().err == ""
     assert "PosIR-Mini" in module._TASKS_REGISTRY
@@ -201,13 +236,20 @@ TEXTS = [
 def test_a_model_like_gpt2_is_probed_as_if_each_text_were_alone(tmp_path):
     folder = str(write_tiny_gpt2(tmp_path / "gpt2"))
     probe = SegmentSimilarity(3)
-    (together,) = run_plans(load_encoder(folder, None, batch_size=8), [probe.plan(ProbeData.from_texts(TEXTS))])
-    (alone,) = run_plans(load_encoder(folder, None, batch_size=1), [probe.plan(ProbeData.from_texts(TEXTS))])
+    (together,) = run_plans(
+        load_encoder(folder, None, batch_size=8), [probe.plan(ProbeData.from_texts(TEXTS))]
+    )
+    (alone,) = run_plans(
+        load_encoder(folder, None, batch_size=1), [probe.plan(ProbeData.from_texts(TEXTS))]
+    )
     np.testing.assert_allclose(together.values, alone.values, atol=1e-5)
     assert np.ptp(together.values) > 1e-4
 
 
-@pytest.mark.parametrize(("pad", "end", "expected"), [(None, "</s>", "</s>"), ("<pad>", "</s>", "<pad>"), (None, None, None)])
+@pytest.mark.parametrize(
+    ("pad", "end", "expected"),
+    [(None, "</s>", "</s>"), ("<pad>", "</s>", "<pad>"), (None, None, None)],
+)
 def test_only_a_missing_padding_token_is_replaced(pad, end, expected):
     model = SimpleNamespace(tokenizer=SimpleNamespace(pad_token=pad, eos_token=end))
     ensure_padding(model)

@@ -1,4 +1,6 @@
-"""What posir relies on at each name of mteb that mteb does not promise to keep: one contract each."""
+"""What posir relies on at each name of mteb that mteb does not promise to keep: one contract
+each.
+"""
 
 import mteb
 import pytest
@@ -15,7 +17,12 @@ from posir_tasks.tasks.posir import PosIRMini
 from tests.posir_tasks.host.test_result_saving import MODEL, result_of
 
 BM25 = "mteb/baseline-bm25s"
-CORPUS = Dataset.from_dict({"id": ["a", "b", "c"], "text": ["copper bells ring", "sheep on the ferry", "a lamp of whale oil"]})
+CORPUS = Dataset.from_dict(
+    {
+        "id": ["a", "b", "c"],
+        "text": ["copper bells ring", "sheep on the ferry", "a lamp of whale oil"],
+    }
+)
 QUERIES = Dataset.from_dict({"id": ["q"], "text": ["which bells"]})
 TASK = {"task_metadata": PosIRMini.metadata, "hf_split": "test", "hf_subset": "default"}
 COVERED = set()
@@ -33,7 +40,12 @@ def test_every_name_is_there_and_has_a_contract():
 
 
 @pytest.mark.parametrize(
-    "path", ["mteb.get_tasks:_GONE", "mteb.gone:Name", "mteb.models.model_implementations.bm25:BM25Search()._gone"]
+    "path",
+    [
+        "mteb.get_tasks:_GONE",
+        "mteb.gone:Name",
+        "mteb.models.model_implementations.bm25:BM25Search()._gone",
+    ],
 )
 def test_a_missing_name_says_what_does_not_work(path):
     name = PrivateName(path, "", "reranking")
@@ -88,25 +100,59 @@ def test_models_are_looked_up_in_the_registry(monkeypatch):
     [
         ({"model_type": "SparseEncoder"}, [], None, "SparseEncoderWrapper", "sparse"),
         ({"model_type": "MultiVectorEncoder"}, [], None, "MultiVectorWrapper", "late-interaction"),
-        (None, [{"type": "sentence_transformers.models.Pooling"}], None, "SentenceTransformerEncoderWrapper", "dense"),
-        (None, None, {"architectures": ["BertForSequenceClassification"]}, "CrossEncoderWrapper", "cross-encoder"),
+        (
+            None,
+            [{"type": "sentence_transformers.models.Pooling"}],
+            None,
+            "SentenceTransformerEncoderWrapper",
+            "dense",
+        ),
+        (
+            None,
+            None,
+            {"architectures": ["BertForSequenceClassification"]},
+            "CrossEncoderWrapper",
+            "cross-encoder",
+        ),
     ],
 )
-def test_loader_and_kind_follow_from_the_settings(sentence_transformers, modules, config, loader, kind):
-    result = private_names.RESOLVE_LOADER.resolve()("local/model", sentence_transformers, None, modules, config)
+def test_loader_and_kind_follow_from_the_settings(
+    sentence_transformers, modules, config, loader, kind
+):
+    result = private_names.RESOLVE_LOADER.resolve()(
+        "local/model", sentence_transformers, None, modules, config
+    )
     assert (result[0].__name__, *result[1:]) == (loader, kind, ["text"])
 
 
-def test_evaluate_saves_and_loads_through_the_cache_into_the_folder_of_the_result(monkeypatch, tmp_path):
+def test_evaluate_saves_and_loads_through_the_cache_into_the_folder_of_the_result(
+    monkeypatch, tmp_path
+):
     cache = ResultCache(tmp_path / "cache")
-    monkeypatch.setattr(cache, "get_task_result_path", lambda *_, **__: tmp_path / "elsewhere" / "PosIR-English.json")
+    monkeypatch.setattr(
+        cache,
+        "get_task_result_path",
+        lambda *_, **__: tmp_path / "elsewhere" / "PosIR-English.json",
+    )
     ResultCache.save_to_cache.__wrapped__(cache, result_of(["sports"]), MODEL, encode_kwargs={})
-    written = sorted(file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file())
-    assert written == ["elsewhere/PosIR-English.json", "elsewhere/model_meta.json", "elsewhere/run_settings.jsonl"]
+    written = sorted(
+        file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file()
+    )
+    assert written == [
+        "elsewhere/PosIR-English.json",
+        "elsewhere/model_meta.json",
+        "elsewhere/run_settings.jsonl",
+    ]
     saved, loaded = [], []
-    monkeypatch.setattr(ResultCache, "save_to_cache", lambda _, result, *__, **___: saved.append(result.task_name))
-    monkeypatch.setattr(ResultCache, "load_task_result", lambda _, task, *__, **___: loaded.append(task))
-    mteb.evaluate(mteb.get_model(BM25), Constant(), cache=ResultCache(tmp_path), show_progress_bar=False)
+    monkeypatch.setattr(
+        ResultCache, "save_to_cache", lambda _, result, *__, **___: saved.append(result.task_name)
+    )
+    monkeypatch.setattr(
+        ResultCache, "load_task_result", lambda _, task, *__, **___: loaded.append(task)
+    )
+    mteb.evaluate(
+        mteb.get_model(BM25), Constant(), cache=ResultCache(tmp_path), show_progress_bar=False
+    )
     assert {*saved} == {*loaded} == {"PosIR-Mini"}, "None is no result"
 
 
@@ -119,7 +165,13 @@ def test_what_the_evaluation_of_a_subset_returns_is_its_entry():
 @contract(private_names.CREATE_DATALOADER)
 def test_the_data_loader_yields_batches_of_texts():
     load = private_names.CREATE_DATALOADER.resolve()
-    loader = load(CORPUS, task_metadata=PosIRMini.metadata, prompt_type=PromptType.document, num_proc=None, batch_size=2)
+    loader = load(
+        CORPUS,
+        task_metadata=PosIRMini.metadata,
+        prompt_type=PromptType.document,
+        num_proc=None,
+        batch_size=2,
+    )
     assert [batch["text"] for batch in loader] == [CORPUS["text"][:2], CORPUS["text"][2:]]
 
 

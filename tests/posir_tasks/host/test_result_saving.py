@@ -1,4 +1,6 @@
-"""Results are saved atomically, with what other processes save, and a damaged one is evaluated again."""
+"""Results are saved atomically, with what other processes save, and a damaged one is evaluated
+again.
+"""
 
 import json
 import os
@@ -34,7 +36,13 @@ def result_of(subsets: Iterable[str], score: float = 0.5, revision: str = "main"
     common = {"languages": ["eng-Latn"], "main_score": score, "mteb_version": "2.26.24"}
     common |= {ROTATIONS_KEY: {"schema": 1, "sets": []}}
     scores = {"test": [{"hf_subset": name, **common} for name in subsets]}
-    return TaskResult(dataset_revision=revision, task_name=TASK, mteb_version="2.26.24", scores=scores, evaluation_time=1.0)
+    return TaskResult(
+        dataset_revision=revision,
+        task_name=TASK,
+        mteb_version="2.26.24",
+        scores=scores,
+        evaluation_time=1.0,
+    )
 
 
 def scores_in(cache: ResultCache) -> dict[str, float]:
@@ -43,12 +51,18 @@ def scores_in(cache: ResultCache) -> dict[str, float]:
 
 
 def subsets_in(file: Path) -> dict[str, float]:
-    return {entry["hf_subset"]: entry["main_score"] for entry in json.loads(file.read_text())["scores"]["test"]}
+    return {
+        entry["hf_subset"]: entry["main_score"]
+        for entry in json.loads(file.read_text())["scores"]["test"]
+    }
 
 
 def kept(cache: ResultCache) -> dict[str, Path]:
     """Return the files beside the result that are kept of it, by what follows its name."""
-    return {file.name.removeprefix(f"{TASK}.json."): file for file in cache.cache_path.rglob(f"{TASK}.json.*")}
+    return {
+        file.name.removeprefix(f"{TASK}.json."): file
+        for file in cache.cache_path.rglob(f"{TASK}.json.*")
+    }
 
 
 @pytest.fixture
@@ -63,7 +77,9 @@ class Process:
         self.saver = ResultSaver(started=time.time() - 0.05)
 
     def save(self, result: TaskResult, **settings) -> None:
-        self.saver.make_safe(unwrap(ResultCache.save_to_cache))(self.cache, result, MODEL, **settings)
+        self.saver.make_safe(unwrap(ResultCache.save_to_cache))(
+            self.cache, result, MODEL, **settings
+        )
 
 
 @pytest.fixture
@@ -77,13 +93,16 @@ def other(cache: ResultCache) -> Process:
 
 
 def test_mtebs_own_files_are_there_and_no_others(cache, process, monkeypatch):
-    # Results are staged beside the file: the folder for temporary files is often a small disk in memory, which is full.
+    # Results are staged beside the file: the folder for temporary files is often a small disk in
+    # memory, which is full.
     monkeypatch.setattr("tempfile.tempdir", "/nonexistent")
     process.save(result_of(["sports"]), encode_kwargs={"batch_size": 8})
     (folder,) = {file.parent for file in cache.cache_path.rglob("*.json")}
     names = [LOCK_FILE, f"{TASK}.json", "model_meta.json", "run_settings.jsonl"]
     assert sorted(file.name for file in folder.iterdir()) == names
-    assert json.loads((folder / "run_settings.jsonl").read_text())["encode_kwargs"] == {"batch_size": 8}
+    assert json.loads((folder / "run_settings.jsonl").read_text())["encode_kwargs"] == {
+        "batch_size": 8
+    }
     assert cache.load_task_result(TASK, MODEL) == result_of(["sports"])
 
 
@@ -94,7 +113,9 @@ def test_what_another_process_saved_meanwhile_is_kept_with_its_settings(cache, p
     assert scores_in(cache) == {"sports": 0.6, "mining": 0.6, "game": 0.7}
     (settings,) = cache.cache_path.rglob("run_settings.jsonl")
     rows = [json.loads(line) for line in settings.read_text().splitlines()]
-    kept_settings = {(name, row["encode_kwargs"]["batch_size"]) for row in rows for name in row["subsets"]}
+    kept_settings = {
+        (name, row["encode_kwargs"]["batch_size"]) for row in rows for name in row["subsets"]
+    }
     assert kept_settings == {("game", 8), ("sports", 16), ("mining", 16)}
 
 
@@ -119,14 +140,19 @@ def test_results_of_other_data_are_replaced(cache, process, other, caplog):
     other.save(result_of(["game"], revision="old"))
     process.save(result_of(["sports"]))
     assert set(scores_in(cache)) == {"sports"}
-    assert "results for game are replaced, which were computed on other data; the file before is kept as" in caplog.text
+    assert (
+        "results for game are replaced, which were computed on other data; the file before is "
+        "kept as" in caplog.text
+    )
     assert set(subsets_in(kept(cache)["replaced"])) == {"game"}
 
 
 def test_results_computed_separately_are_merged(cache):
     for subset in ("sports", "game", "mining"):
         order = ["game", "mining", "sports"]
-        ResultSaver().add(cache, result_of([subset]), MODEL, order=order, encode_kwargs={"batch_size": 8})
+        ResultSaver().add(
+            cache, result_of([subset]), MODEL, order=order, encode_kwargs={"batch_size": 8}
+        )
     assert list(scores_in(cache)) == ["game", "mining", "sports"]
     assert cache.load_task_result(TASK, MODEL).evaluation_time == 3.0
 
@@ -149,7 +175,9 @@ def test_results_of_other_tasks_are_saved_and_loaded_by_mteb_itself(cache, task,
         assert cache.load_task_result(task, MODEL) is None
 
 
-@pytest.mark.parametrize("content", ["", '{"task_name": "PosIR-Eng', "[]", '{"mteb_version": "2.26.24"}'])
+@pytest.mark.parametrize(
+    "content", ["", '{"task_name": "PosIR-Eng', "[]", '{"mteb_version": "2.26.24"}']
+)
 def test_a_damaged_result_is_none_and_is_replaced(cache, process, content, caplog):
     with pytest.raises(FileNotFoundError):
         cache.load_task_result(TASK, MODEL, raise_if_not_found=True)
@@ -164,12 +192,16 @@ def test_a_damaged_result_is_none_and_is_replaced(cache, process, content, caplo
 
 def save_many(folder: Path, process: int) -> None:
     for number in range(10):
-        process_saver().add(ResultCache(folder), result_of([f"{process}-{number}"]), MODEL, order=[])
+        process_saver().add(
+            ResultCache(folder), result_of([f"{process}-{number}"]), MODEL, order=[]
+        )
 
 
 def test_nothing_is_lost_between_processes(cache):
     assert exit_codes(save_many, [(cache.cache_path, process) for process in range(2)]) == [0] * 2
-    assert set(scores_in(cache)) == {f"{process}-{number}" for process in range(2) for number in range(10)}
+    assert set(scores_in(cache)) == {
+        f"{process}-{number}" for process in range(2) for number in range(10)
+    }
 
 
 # Other data.
@@ -185,20 +217,29 @@ class Data:
         self.folder, self.monkeypatch = folder, monkeypatch
 
     def choose(self, name: str, **texts: str) -> None:
-        """Choose a folder, and write into it a domain for each keyword, whose texts end with the value."""
+        """Choose a folder, and write into it a domain for each keyword, whose texts end with the
+        value.
+        """
         for domain, suffix in texts.items():
             texts = {title: f"{text} {suffix}" for title, text in TEXTS.items()}
             write_domain(self.folder / name / POSIR_FOLDER, posir_tables(texts), domain=domain)
         self.monkeypatch.setenv("POSIR_DATA", str(self.folder / name))
 
     def result(self, *subsets: str, score: float = 0.5, commit: str = "") -> TaskResult:
-        """Return a result on the chosen data, as evaluated from the folder or, with a commit, from the Hub."""
+        """Return a result on the chosen data, as evaluated from the folder or, with a commit, from
+        the Hub.
+        """
         repository = LocalRepository(data_folder() / POSIR_FOLDER)
-        result = result_of(subsets, score, revision="main" if commit else repository.revision(repository.paths()))
+        result = result_of(
+            subsets, score, revision="main" if commit else repository.revision(repository.paths())
+        )
         for entry in result.scores["test"]:
             data = read_domain(repository, "eng-Latn", "eng-Latn", entry["hf_subset"])
             digest = digest_data(data.corpus, data.queries, data.evidence)
-            entry["position_run"] = {"data_revision": commit or data.revision, "data_digest": digest}
+            entry["position_run"] = {
+                "data_revision": commit or data.revision,
+                "data_digest": digest,
+            }
         return result
 
 
@@ -212,7 +253,9 @@ def loaded(cache: ResultCache) -> set[str]:
     return {entry["hf_subset"] for entries in result.scores.values() for entry in entries}
 
 
-def test_a_result_without_rotations_is_unfinished_for_a_run_that_asks_for_them(cache, data, monkeypatch):
+def test_a_result_without_rotations_is_unfinished_for_a_run_that_asks_for_them(
+    cache, data, monkeypatch
+):
     data.choose("first", xquad="a", shared="b")
     result = data.result("xquad", "shared")
     del result.scores["test"][0][ROTATIONS_KEY]
@@ -240,7 +283,9 @@ def test_results_on_another_folder_stay_in_the_file(cache, data, separately):
     assert loaded(cache) == {"xquad", "shared"}
 
 
-def test_two_runs_on_different_folders_at_the_same_time_keep_each_others_results(cache, data, process, other):
+def test_two_runs_on_different_folders_at_the_same_time_keep_each_others_results(
+    cache, data, process, other
+):
     data.choose("second", covid="b")
     data.choose("first", xquad="a")
     process.save(data.result("xquad"))
@@ -275,12 +320,20 @@ def test_the_hubs_results_are_never_replaced_by_local_ones(cache, data):
     before = {file: file.read_bytes() for file in cache.cache_path.rglob("*.json*")}
     for name, domain in (("changed", "sports"), ("custom", "custom")):
         data.choose(name, **{domain: "b"})
-        with pytest.raises(PosirError, match=r"PosIR-English\.json: holds results of the Hub's data.*--output-folder"):
+        with pytest.raises(
+            PosirError,
+            match=r"PosIR-English\.json: holds results of the Hub's data.*--output-folder",
+        ):
             cache.load_task_result(TASK, MODEL)
-        with pytest.raises(PosirError, match=r"The result is saved as PosIR-English\.json\.refused"):
+        with pytest.raises(
+            PosirError, match=r"The result is saved as PosIR-English\.json\.refused"
+        ):
             Process(cache).save(data.result(domain, score=0.9))
     assert {file: file.read_bytes() for file in before} == before
-    assert [subsets_in(kept(cache)[name]) for name in ("refused", "refused-2")] == [{"sports": 0.9}, {"custom": 0.9}]
+    assert [subsets_in(kept(cache)[name]) for name in ("refused", "refused-2")] == [
+        {"sports": 0.9},
+        {"custom": 0.9},
+    ]
 
 
 def test_the_same_content_is_the_same_data_from_the_hub_and_from_a_folder(cache, data):

@@ -1,4 +1,6 @@
-"""Language models over real HTTP: failures, several servers, the budget, what is sent, and the log of calls."""
+"""Language models over real HTTP: failures, several servers, the budget, what is sent, and the log
+of calls.
+"""
 
 import json
 import signal
@@ -45,7 +47,10 @@ def connect(tmp_path, *servers, **settings):
 
 
 def ask(model, values=ASKED):
-    return [reply.answer.answer if reply.answer else reply.problem for reply in model.ask(PROMPT, values, dict, "Ask")]
+    return [
+        reply.answer.answer if reply.answer else reply.problem
+        for reply in model.ask(PROMPT, values, dict, "Ask")
+    ]
 
 
 def test_every_failure_that_passes_is_survived_and_answers_are_in_order(server, tmp_path):
@@ -60,7 +65,11 @@ def test_every_failure_that_passes_is_survived_and_answers_are_in_order(server, 
 
 
 def test_an_answered_call_is_never_sent_again_and_a_changed_setting_is(server, tmp_path):
-    assert ask(connect(tmp_path, server)) == ask(connect(tmp_path, server, in_flight=1, retries=3)) == EXPECTED
+    assert (
+        ask(connect(tmp_path, server))
+        == ask(connect(tmp_path, server, in_flight=1, retries=3))
+        == EXPECTED
+    )
     assert sum(server.answered.values()) == len(ASKED)
     assert ask(connect(tmp_path, server, temperature=0.5)) == EXPECTED
     assert sum(server.answered.values()) == 2 * len(ASKED)
@@ -69,9 +78,14 @@ def test_an_answered_call_is_never_sent_again_and_a_changed_setting_is(server, t
 def test_an_answer_that_cannot_be_read_is_asked_for_again(server, tmp_path):
     server.rates |= {"refusal": 0.3, "cut JSON": 0.3}
     replies = ask(connect(tmp_path, server, attempts=5))
-    assert sum(reply == expected for reply, expected in zip(replies, EXPECTED, strict=True)) > 0.8 * len(ASKED)
+    assert sum(
+        reply == expected for reply, expected in zip(replies, EXPECTED, strict=True)
+    ) > 0.8 * len(ASKED)
     server.rates |= {"refusal": 1.0}
-    assert ask(connect(tmp_path, server, attempts=2, temperature=0.1), ASKED[:2]) == ["the model refused"] * 2
+    assert (
+        ask(connect(tmp_path, server, attempts=2, temperature=0.1), ASKED[:2])
+        == ["the model refused"] * 2
+    )
 
 
 def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
@@ -88,10 +102,13 @@ def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (401, "OPENAI_API_KEY"), (404, r"no such model or address .* Its models: human\."), (429, "limit is still exceeded"),
-        (500, "failed up to 2 times .*Answers so far are saved"), (400, "refuses a request .*Check the settings of llm"),
+        (401, "OPENAI_API_KEY"),
+        (404, r"no such model or address .* Its models: human\."),
+        (429, "limit is still exceeded"),
+        (500, "failed up to 2 times .*Answers so far are saved"),
+        (400, "refuses a request .*Check the settings of llm"),
     ],
-)  # fmt: skip
+)
 def test_a_failure_that_lasts_is_one_message(server, tmp_path, status, message):
     server.status = status
     with pytest.raises(PosirError, match=message):
@@ -132,19 +149,34 @@ def test_the_budget_stops_the_run_and_a_larger_one_continues_it(server, tmp_path
 def test_what_is_sent_depends_on_the_settings():
     settings = LanguageModelSettings(model="m", endpoints=["http://a/v1"])
     request = PROMPT.build_request(ASKED[0], 0, settings)
-    assert request.body["response_format"]["json_schema"]["schema"] == Answerability.model_json_schema()
+    assert (
+        request.body["response_format"]["json_schema"]["schema"]
+        == Answerability.model_json_schema()
+    )
     plain = settings.model_copy(update={"structured_output": "none", "temperature": None})
     assert set(PROMPT.build_request(ASKED[0], 0, plain).body) == {"model", "messages", "max_tokens"}
     assert PROMPT.build_request(ASKED[0], 1, settings).body["seed"] == 1
-    keys = {PROMPT.build_request(*asked).key for asked in product(ASKED[:2], (0, 1), (settings, plain))}
+    keys = {
+        PROMPT.build_request(*asked).key for asked in product(ASKED[:2], (0, 1), (settings, plain))
+    }
     assert len(keys) == 8
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "<html>", "[]", "{}", '{"choices": []}', '{"choices": [{}]}', '{"choices": [{"message": {"content": 3}}]}',
-     '{"choices": [{"message": null}]}', '{"choices": [{"message": {"content": "a"}, "finish_reason": 3}]}', "[" * 9000],
-)  # fmt: skip
+    [
+        "",
+        "<html>",
+        "[]",
+        "{}",
+        '{"choices": []}',
+        '{"choices": [{}]}',
+        '{"choices": [{"message": {"content": 3}}]}',
+        '{"choices": [{"message": null}]}',
+        '{"choices": [{"message": {"content": "a"}, "finish_reason": 3}]}',
+        "[" * 9000,
+    ],
+)
 def test_an_answer_of_another_api_is_none(text):
     assert read_completion(text, 0) is None
 
@@ -169,10 +201,13 @@ def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path
     """In a process of its own, since the signal goes to the main thread."""
     server.seconds = 0.3
     code = (
-        "import sys; from pathlib import Path; from tests.posir_tasks.language_models.test_chat_client import *\n"
+        "import sys; from pathlib import Path; from "
+        "tests.posir_tasks.language_models.test_chat_client import *\n"
         "ask(connect(Path(sys.argv[1]), sys.argv[2], in_flight=2))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), server.url], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path), server.url], stderr=subprocess.PIPE, text=True
+    )
     while not server.in_flight and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)

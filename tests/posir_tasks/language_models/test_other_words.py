@@ -1,4 +1,6 @@
-"""Questions in other words: by plain pairwise comparison of words, exhaustive search, and a language model that disobeys."""
+"""Questions in other words: by plain pairwise comparison of words, exhaustive search, and a
+language model that disobeys.
+"""
 
 import re
 from pathlib import Path
@@ -8,7 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from posir_inspect.questions import Wording, ask_questions, build_question_task, measure_word_baseline
+from posir_inspect.questions import (
+    Wording,
+    ask_questions,
+    build_question_task,
+    measure_word_baseline,
+)
 from posir_probe.controls import order_blind
 from posir_tasks.errors import PosirError
 from posir_tasks.language_models.asking import LanguageModel
@@ -52,13 +59,19 @@ def test_stems_are_those_of_the_definition(first, second):
 @given(
     sentence=st.lists(LETTERS, min_size=3, max_size=8),
     rest=st.lists(LETTERS, max_size=8),
-    vocabulary=st.lists(st.text("abcdefg", min_size=3, max_size=7), min_size=4, max_size=60, unique=True),
+    vocabulary=st.lists(
+        st.text("abcdefg", min_size=3, max_size=7), min_size=4, max_size=60, unique=True
+    ),
 )
 def test_a_question_has_no_word_of_the_avoided_texts(sentence, rest, vocabulary):
     text = " ".join([*sentence, *rest]).upper()
     writer = EmbedderWriter("words", order_blind, vocabulary, words=4)
     (question,) = writer.write([WritingRequest(" ".join(sentence), (text,), "en")])
-    allowed = [word for word in vocabulary if not any(share_a_stem(word, other) for other in find_terms(text))]
+    allowed = [
+        word
+        for word in vocabulary
+        if not any(share_a_stem(word, other) for other in find_terms(text))
+    ]
     written = set((question or "").split())
     assert written <= set(allowed)
     assert len(written) == 4 if question else len(allowed) < 4
@@ -88,12 +101,16 @@ def test_the_vocabulary_has_neither_common_nor_rare_words():
 def test_scripts_without_spaces_have_no_questions_by_an_embedder():
     vocabulary = [f"{first}{second}word" for first in "abcd" for second in "efgh"]
     writer = EmbedderWriter("words", order_blind, vocabulary)
-    assert writer.write([WritingRequest("駅前の店は閉まった。", ("駅前の店は閉まった。",), "ja")]) == [None]
+    assert writer.write(
+        [WritingRequest("駅前の店は閉まった。", ("駅前の店は閉まった。",), "ja")]
+    ) == [None]
     assert writer.write([]) == []
 
 
 #: Words of which no two share a stem.
-WORDS = [f"{first}{second}{third}le" for first in "bdfgk" for second in "aeiou" for third in "mnprs"]
+WORDS = [
+    f"{first}{second}{third}le" for first in "bdfgk" for second in "aeiou" for third in "mnprs"
+]
 
 
 def write_texts(number: int) -> list[str]:
@@ -114,7 +131,9 @@ def test_bm25_finds_no_text_by_a_question_in_other_words():
     written = asked.asked_in(Wording.OTHER_WORDS)
     assert len(written) == len(asked.questions) > 100
     for question in written:
-        assert not set(find_terms(question.wordings[Wording.OTHER_WORDS])) & set(find_terms(asked.documents[question.document]))
+        assert not set(find_terms(question.wordings[Wording.OTHER_WORDS])) & set(
+            find_terms(asked.documents[question.document])
+        )
     scores = {}
     for wording in (Wording.RAREST_WORDS, Wording.OTHER_WORDS):
         task = build_question_task("texts", "en", asked, wording)
@@ -141,29 +160,47 @@ def test_sentences_without_a_question_are_left_out():
 
 
 @pytest.mark.parametrize(("disobedience", "calls"), [(0.0, 1), (1.0, 2)])
-def test_a_language_model_is_asked_twice_at_most_and_paid_once(tmp_path: Path, disobedience: float, calls: int):
+def test_a_language_model_is_asked_twice_at_most_and_paid_once(
+    tmp_path: Path, disobedience: float, calls: int
+):
     texts = write_texts(3)
     requests = [WritingRequest(text.partition(".")[0], (text,), "en") for text in texts]
-    with serve_language_model(Truth([]), rates={**NO_FAILURES, "same words": disobedience}) as server:
+    with serve_language_model(
+        Truth([]), rates={**NO_FAILURES, "same words": disobedience}
+    ) as server:
         settings = LanguageModelSettings(model="human", endpoints=[server.url], attempts=2)
         for _ in range(2):
             log = CallLog(tmp_path / "calls.sqlite")
-            questions = LanguageModelWriter(LanguageModel(settings, log), frozenset()).write(requests)
+            questions = LanguageModelWriter(LanguageModel(settings, log), frozenset()).write(
+                requests
+            )
         assert sum(server.answered.values()) == calls * len(requests)
     for question, request in zip(questions, requests, strict=True):
-        assert (question is None) if disobedience else find_shared(question, request.sentence, frozenset()) == []
+        assert (
+            (question is None)
+            if disobedience
+            else find_shared(question, request.sentence, frozenset()) == []
+        )
 
 
 def test_content_words_in_common():
     sentence = "The mill's owners sold 40 barges in 1901 to a well-known smith."
     common = frozenset({"the", "in", "to"})
-    assert find_shared("Who sells vessels in 1901 to the smithy of a mill?", sentence, common) == ["1901", "mill", "smithy"]
+    assert find_shared("Who sells vessels in 1901 to the smithy of a mill?", sentence, common) == [
+        "1901",
+        "mill",
+        "smithy",
+    ]
     assert find_shared("Which trader got boats?", sentence, common) == []
     assert find_shared("Who is known?", sentence, common) == ["known"]
 
 
-@pytest.mark.parametrize("reference", ["@http://localhost:1/v1", "name@http://user:key@localhost/v1"])
-def test_a_language_model_that_cannot_be_one_is_an_error_with_advice(reference: str, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "reference", ["@http://localhost:1/v1", "name@http://user:key@localhost/v1"]
+)
+def test_a_language_model_that_cannot_be_one_is_an_error_with_advice(
+    reference: str, tmp_path, monkeypatch
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(PosirError, match=re.escape("Write MODEL, or MODEL@ADDRESS")):
         open_writer(reference, [])

@@ -1,4 +1,6 @@
-"""Answers of servers over real HTTP: limits of size, time and numbers, and no redirect to another server."""
+"""Answers of servers over real HTTP: limits of size, time and numbers, and no redirect to another
+server.
+"""
 
 import asyncio
 import gzip
@@ -26,7 +28,11 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 def write(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str) -> None:
     handler.send_response(status)
-    for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
+    for name, value in {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        **headers,
+    }.items():
         handler.send_header(name.replace("_", "-"), value)
     handler.end_headers()
     handler.wfile.write(body)
@@ -47,14 +53,28 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
     "large": (lambda to: write(to, bytes(2**21)), "larger than"),
     "other compression": (lambda to: write(to, b"{}", Content_Encoding="br"), "compressed"),
     "damaged compression": (lambda to: write(to, b"{}", Content_Encoding="gzip"), "compressed"),
-    "cut compression": (lambda to: write(to, gzip.compress(b"{}" * 99)[:-9], Content_Encoding="gzip"), "ends in the middle"),
+    "cut compression": (
+        lambda to: write(to, gzip.compress(b"{}" * 99)[:-9], Content_Encoding="gzip"),
+        "ends in the middle",
+    ),
     "trickle": (trickle, "not complete"),
     "trickled headers": (partial(trickle, headers=True), "not complete"),
-    "redirect": (lambda to: write(to, b"", 307, Location="http://127.0.0.2:9/v1"), "another server"),
-    "other port": (lambda to: write(to, b"", 307, Location="http://127.0.0.1:9/v1"), "another server"),
+    "redirect": (
+        lambda to: write(to, b"", 307, Location="http://127.0.0.2:9/v1"),
+        "another server",
+    ),
+    "other port": (
+        lambda to: write(to, b"", 307, Location="http://127.0.0.1:9/v1"),
+        "another server",
+    ),
     "loop": (lambda to: write(to, b"", 307, Location=to.path), "redirects more than"),
 }
-JSON = {"deep": b"[" * 100_000, "digits": b'{"data": %s}' % (b"9" * 400), "twice": b'{"data": 1, "data": 2}', "text": b"no"}
+JSON = {
+    "deep": b"[" * 100_000,
+    "digits": b'{"data": %s}' % (b"9" * 400),
+    "twice": b'{"data": 1, "data": 2}',
+    "text": b"no",
+}
 
 
 @pytest.fixture
@@ -98,7 +118,9 @@ CLIENTS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_beyond_the_limits_is_one_error_and_asked_for_once(serve, client: str, answer: str):
+def test_an_answer_beyond_the_limits_is_one_error_and_asked_for_once(
+    serve, client: str, answer: str
+):
     requests = []
     write_answer, word = ANSWERS[answer]
 
@@ -113,7 +135,9 @@ def test_an_answer_beyond_the_limits_is_one_error_and_asked_for_once(serve, clie
 
 @pytest.mark.parametrize("client", ["embeddings", "rerank"])
 @pytest.mark.parametrize("body", JSON.values(), ids=JSON)
-def test_json_that_can_be_read_in_two_ways_or_takes_the_stack_is_refused(serve, client: str, body: bytes):
+def test_json_that_can_be_read_in_two_ways_or_takes_the_stack_is_refused(
+    serve, client: str, body: bytes
+):
     with pytest.raises(PosirError, match="the server's answer"):
         CLIENTS[client](serve(lambda to: write(to, body)))
 
@@ -123,7 +147,11 @@ def test_answers_may_be_compressed_and_redirected_on_the_same_server(serve):
         if handler.path.endswith("completions"):
             write(handler, b"", 307, Location="/elsewhere")
         else:
-            write(handler, gzip.compress(json.dumps({"right": True}).encode()), Content_Encoding="gzip")
+            write(
+                handler,
+                gzip.compress(json.dumps({"right": True}).encode()),
+                Content_Encoding="gzip",
+            )
 
     assert json.loads(ask_chat(serve(respond))) == {"right": True}
 

@@ -1,4 +1,6 @@
-"""Endpoints over real HTTP: references, kinds, requests, retries, and an error for each kind of failure."""
+"""Endpoints over real HTTP: references, kinds, requests, retries, and an error for each kind of
+failure.
+"""
 
 import base64
 import json
@@ -44,14 +46,22 @@ def expected(texts, window=None):
 @pytest.mark.parametrize(
     ("reference", "name", "portable"),
     [
-        ("bge-m3@http://LOCALHOST:8000/v1/embeddings/", "endpoint/bge-m3 (localhost-8000)", "bge-m3@http://localhost:8000/v1"),
+        (
+            "bge-m3@http://LOCALHOST:8000/v1/embeddings/",
+            "endpoint/bge-m3 (localhost-8000)",
+            "bge-m3@http://localhost:8000/v1",
+        ),
         (
             "BAAI/bge-m3@https://a.org/team/v1",
             "endpoint/BAAI-bge-m3 (a.org-team 96445fc5)",
             "BAAI/bge-m3@https://a.org/team/v1",
         ),
         ("m@https://a.org/v1#2025-06", "endpoint/m (a.org)", "m@https://a.org/v1#2025-06"),
-        ("bge:v2@tei+http://a.org:8080", "endpoint/bge-v2 (a.org-8080 4c11d4a0)", "bge:v2@tei+http://a.org:8080"),
+        (
+            "bge:v2@tei+http://a.org:8080",
+            "endpoint/bge-v2 (a.org-8080 4c11d4a0)",
+            "bge:v2@tei+http://a.org:8080",
+        ),
     ],
 )
 def test_a_reference_names_model_and_address(reference, name, portable):
@@ -78,7 +88,9 @@ def test_a_reference_that_is_not_complete_or_has_a_secret_is_refused(reference, 
     assert "hunter2" not in str(refused.value)
 
 
-def test_texts_are_sent_in_batches_and_vectors_come_back_in_their_order_and_few_requests_are_in_flight(server):
+def test_batches_come_back_in_order_with_few_requests_in_flight(
+    server,
+):
     model = mteb.get_model(server.reference)
     texts = [f"text {i} of many" for i in range(25)]
     assert np.array_equal(encode(model, texts, batch_size=4), expected(texts))
@@ -86,7 +98,9 @@ def test_texts_are_sent_in_batches_and_vectors_come_back_in_their_order_and_few_
     assert Counter(map(len, server.batches)) == {4: 6, 2: 1, 1: 3}
     server.damage, server.seconds = (lambda rows: rows[::-1]), 0.05
     texts = ["one", "two two", "three three three"] * 14
-    assert np.array_equal(encode(mteb.get_model(server.reference), texts, batch_size=3), expected(texts))
+    assert np.array_equal(
+        encode(mteb.get_model(server.reference), texts, batch_size=3), expected(texts)
+    )
     assert 1 < server.most_in_flight <= MAX_IN_FLIGHT
 
 
@@ -96,8 +110,14 @@ def test_prompts_are_put_before_the_texts_and_tell_embeddings_apart(server):
     encode(model, ["a"], PromptType.query)
     encode(model, ["a"])
     assert server.batches[-2:] == [["query: a"], ["a"]]
-    keys = [build_embedding_key(value, {}, TASK, PromptType.query) for value in (model, mteb.get_model(reference))]
-    assert [(key.revision, key.shared, key.task_context) for key in keys] == [("1", True, "query: "), ("1", True, None)]
+    keys = [
+        build_embedding_key(value, {}, TASK, PromptType.query)
+        for value in (model, mteb.get_model(reference))
+    ]
+    assert [(key.revision, key.shared, key.task_context) for key in keys] == [
+        ("1", True, "query: "),
+        ("1", True, None),
+    ]
     assert keys[0].digest() != keys[1].digest()
     assert build_embedding_key(mteb.get_model(server.reference), {}, TASK, None) is None
 
@@ -110,7 +130,9 @@ def test_prompts_are_put_before_the_texts_and_tell_embeddings_apart(server):
         (Failure(None), r"no answer after 3 attempts .*running"),
     ],
 )
-def test_a_failure_that_passes_is_retried_and_one_that_lasts_is_one_message(server, monkeypatch, failure, message):
+def test_a_failure_that_passes_is_retried_and_one_that_lasts_is_one_message(
+    server, monkeypatch, failure, message
+):
     server.failures.extend([failure] * 3)
     texts = ["some text", "another"]
     assert np.array_equal(encode(mteb.get_model(server.reference), texts), expected(texts))
@@ -139,7 +161,10 @@ def test_an_unknown_model_or_address_lists_the_models_and_nobody_listens(server,
     for reference, message in (
         (f"other@{server.url}", r"no such model or address .* Its models: tiny\."),
         (server.reference.removesuffix("/v1"), r"no such model or address .* end in /v1\."),
-        (f"m@tei+{server.url}", r"model or address \(404: [^)]*\)\. Check .*: tei is asked at http://[\d.:]+/embed\."),
+        (
+            f"m@tei+{server.url}",
+            r"model or address \(404: [^)]*\)\. Check .*: tei is asked at http://[\d.:]+/embed\.",
+        ),
         ("m@http://127.0.0.1:9/v1", r"after 1 attempts \(.*[Cc]onnection refused"),
     ):
         with pytest.raises(PosirError, match=message):
@@ -154,7 +179,10 @@ def replaced(*entries):
     ("damage", "message"),
     [
         (lambda rows: rows[1:], r"to 3 texts has 2 vectors, with the indices 1, 2\."),
-        (lambda rows: [*rows[:2], rows[2] | {"embedding": [0.5]}], rf"dimensions: 1, {DIMENSIONS}\."),
+        (
+            lambda rows: [*rows[:2], rows[2] | {"embedding": [0.5]}],
+            rf"dimensions: 1, {DIMENSIONS}\.",
+        ),
         (replaced(*[float("nan")] * DIMENSIONS), "finite"),
         (replaced(*[1e39] * DIMENSIONS), "infinity in .* 'alpha'"),
         (replaced(*[10**400] * DIMENSIONS), "64 bits"),
@@ -174,7 +202,10 @@ def test_an_answer_that_is_not_one_finite_vector_per_text_is_refused(server, dam
 def test_one_vector_for_different_texts_is_refused(server):
     model = mteb.get_model(server.reference)
     server.damage = replaced(*[0.25] * DIMENSIONS)
-    with pytest.raises(PosirError, match=r"tiny@http.*the same vector for 10 different texts: 0\.25, 0\.25.*Check the server"):
+    with pytest.raises(
+        PosirError,
+        match=r"tiny@http.*the same vector for 10 different texts: 0\.25, 0\.25.*Check the server",
+    ):
         encode(model, [f"text {number}" for number in range(10)])
     with pytest.raises(PosirError, match="the same vector for 'position' and 'A bell was cast"):
         mteb.get_model(server.reference)
@@ -185,8 +216,13 @@ def test_equal_and_zero_vectors_of_texts_without_a_difference_or_content_are_emb
     assert np.array_equal(encode(model, ["Text", "text"] * 10), expected(["text"] * 20))
     beginning = "word " * 100
     server.window = 60
-    assert np.array_equal(encode(model, [f"{beginning} {number}" for number in range(10)]), expected([beginning] * 10, 60))
-    server.damage = lambda rows: [row | {"embedding": [0] * DIMENSIONS} if row["index"] == 1 else row for row in rows]
+    assert np.array_equal(
+        encode(model, [f"{beginning} {number}" for number in range(10)]),
+        expected([beginning] * 10, 60),
+    )
+    server.damage = lambda rows: [
+        row | {"embedding": [0] * DIMENSIONS} if row["index"] == 1 else row for row in rows
+    ]
     assert not encode(model, ["text", " "])[1].any()
     server.damage = replaced(*[0] * DIMENSIONS)
     assert not encode(model, [" "]).any()
@@ -195,7 +231,9 @@ def test_equal_and_zero_vectors_of_texts_without_a_difference_or_content_are_emb
 def test_a_text_that_is_too_long_is_the_servers_own_message_and_no_further_batch_is_sent(server):
     model = mteb.get_model(server.reference)
     server.max_words, server.seconds = 100, 0.02
-    with pytest.raises(PosirError, match=r"maximum context length is 100 tokens.*let the server truncate them"):
+    with pytest.raises(
+        PosirError, match=r"maximum context length is 100 tokens.*let the server truncate them"
+    ):
         encode(model, ["word " * 101] * 500, batch_size=1)
     assert len(server.batches) < 100
 
@@ -230,7 +268,9 @@ def test_the_key_is_sent_and_never_repeated(server, monkeypatch, caplog):
         model = mteb.get_model(server.reference)
         assert np.array_equal(encode(model, ["text"]), expected(["text"]))
         server.key = "another"
-        with pytest.raises(PosirError, match=r"refuses the key in OPENAI_API_KEY \(.*provided: \*\*\*") as refused:
+        with pytest.raises(
+            PosirError, match=r"refuses the key in OPENAI_API_KEY \(.*provided: \*\*\*"
+        ) as refused:
             encode(model, ["text"])
     error = refused.value
     assert error.__suppress_context__
@@ -306,7 +346,9 @@ class Proxy(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 407, 429, 500, 501, 502, 503])
-@pytest.mark.parametrize(("scheme", "name"), [("http", "http_proxy"), ("https", "https_proxy"), ("https", "HTTPS_PROXY")])
+@pytest.mark.parametrize(
+    ("scheme", "name"), [("http", "http_proxy"), ("https", "https_proxy"), ("https", "HTTPS_PROXY")]
+)
 def test_the_password_of_a_proxy_is_shown_nowhere(monkeypatch, caplog, status, scheme, name):
     monkeypatch.setattr(connection, "RETRIES", 0)
     with serve(type("Refusing", (Proxy,), {"status": status})) as url:
@@ -320,7 +362,9 @@ def test_the_password_of_a_proxy_is_shown_nowhere(monkeypatch, caplog, status, s
 
 
 def connect(server, *, told=True, fields=None):
-    endpoint = find_endpoint(f"{server.model}@{server.kind}+{server.url}" if told else server.reference)
+    endpoint = find_endpoint(
+        f"{server.model}@{server.kind}+{server.url}" if told else server.reference
+    )
     assert endpoint
     return EmbeddingClient(endpoint, fields)
 
@@ -349,7 +393,11 @@ def test_each_kind_of_server_is_asked_in_its_own_form(kind):
         for query in (True, False):
             assert np.array_equal(client.embed(texts, query=query), expected(texts))
     sent = [
-        {name: value for name, value in request.items() if name not in ("model", "input", "inputs", "texts")}
+        {
+            name: value
+            for name, value in request.items()
+            if name not in ("model", "input", "inputs", "texts")
+        }
         for request in server.requests[-2:]
     ]
     assert sent == list(SENT[kind])
@@ -358,7 +406,10 @@ def test_each_kind_of_server_is_asked_in_its_own_form(kind):
 
 
 def test_an_address_of_no_kind_says_which_were_tried(server):
-    with pytest.raises(PosirError, match=r"404: .*Tried: openai \(/embeddings\), tei .*, ollama .*, cohere .*@tei\+http"):
+    with pytest.raises(
+        PosirError,
+        match=r"404: .*Tried: openai \(/embeddings\), tei .*, ollama .*, cohere .*@tei\+http",
+    ):
         EmbeddingClient(find_endpoint(server.reference.replace("/v1", "/v7")))
     with pytest.raises(PosirError, match="404: ") as refused:
         EmbeddingClient(find_endpoint(f"tiny@tei+{server.url}"))
@@ -370,11 +421,17 @@ def encode_float(vector):
 
 
 def encode_int8(vector):
-    return base64.b64encode(struct.pack(f"{len(vector)}b", *(round(10 * entry) for entry in vector))).decode()
+    return base64.b64encode(
+        struct.pack(f"{len(vector)}b", *(round(10 * entry) for entry in vector))
+    ).decode()
 
 
 def refuse_float(request):
-    return "encoding_format: must be base64_int8" if request.get("encoding_format") == "float" else None
+    return (
+        "encoding_format: must be base64_int8"
+        if request.get("encoding_format") == "float"
+        else None
+    )
 
 
 @pytest.mark.parametrize(
@@ -393,7 +450,9 @@ def test_other_formats_and_missing_indices_are_read(settings, factor):
         vectors = connect(server).embed(texts)
         again = len(server.times)
         connect(server).embed(texts)
-    np.testing.assert_allclose(vectors / factor, expected(texts), atol=0.051 if factor > 1 else 1e-6)
+    np.testing.assert_allclose(
+        vectors / factor, expected(texts), atol=0.051 if factor > 1 else 1e-6
+    )
     # What is refused is asked for once.
     assert len(server.times) == again + (3 if "check" in settings else 2)
 
@@ -402,7 +461,9 @@ def test_the_format_of_base64_is_that_of_the_answer_and_not_of_each_vector():
     # The first vector could be one of float32, too.
     contents = cycle([bytes([0, 0, 0, 64] * 6), bytes(range(1, DIMENSIONS + 1))])
     with serve_embeddings(encode=lambda _: base64.b64encode(next(contents)).decode()) as server:
-        assert connect(server).embed(["one two", "three"])[1].tolist() == list(range(1, DIMENSIONS + 1))
+        assert connect(server).embed(["one two", "three"])[1].tolist() == list(
+            range(1, DIMENSIONS + 1)
+        )
     with serve_embeddings(encode=encode_float) as server:
         client = connect(server)
         server.encode = lambda vector: encode_float([0.0] * len(vector))
@@ -411,7 +472,10 @@ def test_the_format_of_base64_is_that_of_the_answer_and_not_of_each_vector():
 
 def test_a_text_that_is_too_large_is_a_refusal_whatever_the_status_and_details_are_shown(server):
     client = connect(server)
-    message = "input (600 tokens) is too large to process. increase the physical batch size (current batch size: 512)"
+    message = (
+        "input (600 tokens) is too large to process. increase the physical batch size (current "
+        "batch size: 512)"
+    )
     server.failures.append(Failure(500, message=message))
     sent = len(server.times)
     with pytest.raises(PosirError, match=r"refuses a request \(500: input .*512"):
@@ -424,7 +488,10 @@ def test_a_text_that_is_too_large_is_a_refusal_whatever_the_status_and_details_a
 
 
 def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypatch):
-    fields = {"query_field": ["task=retrieval.query", "options.num_ctx=8192"], "passage_field": "truncate=true"}
+    fields = {
+        "query_field": ["task=retrieval.query", "options.num_ctx=8192"],
+        "passage_field": "truncate=true",
+    }
     with with_settings(**fields):
         model = mteb.get_model(server.reference)
         meta = find_model(ModelReference(server.reference))
@@ -432,16 +499,25 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypa
             find_model(ModelReference("all-MiniLM-L6-v2"))
     encode(model, ["a"], PromptType.query)
     encode(model, ["a"])
-    assert [(sent.get("task"), sent.get("options"), sent.get("truncate")) for sent in server.requests[-2:]] == [
-        ("retrieval.query", {"num_ctx": 8192}, None), (None, None, True)
-    ]  # fmt: skip
-    recorded = {"query_field": "task=retrieval.query\noptions.num_ctx=8192", "passage_field": "truncate=true"}
-    assert meta.experiment_kwargs == recorded | {"settings_digest": meta.experiment_kwargs["settings_digest"]}
+    assert [
+        (sent.get("task"), sent.get("options"), sent.get("truncate"))
+        for sent in server.requests[-2:]
+    ] == [("retrieval.query", {"num_ctx": 8192}, None), (None, None, True)]
+    recorded = {
+        "query_field": "task=retrieval.query\noptions.num_ctx=8192",
+        "passage_field": "truncate=true",
+    }
+    assert meta.experiment_kwargs == recorded | {
+        "settings_digest": meta.experiment_kwargs["settings_digest"]
+    }
     with monkeypatch.context() as patch, with_settings(query_field=f"api_key={KEY}"):
         patch.setenv("OPENAI_API_KEY", KEY)
         with pytest.raises(PosirError, match="written into results"):
             mteb.get_model(server.reference)
-    with with_settings(passage_field="truncate"), pytest.raises(PosirError, match="--passage-field truncate: expected"):
+    with (
+        with_settings(passage_field="truncate"),
+        pytest.raises(PosirError, match="--passage-field truncate: expected"),
+    ):
         mteb.get_model(server.reference)
 
 

@@ -1,4 +1,6 @@
-"""Texts that a server refuses, fails for, or embeds differently in batches: cut, found, left out and counted."""
+"""Texts that a server refuses, fails for, or embeds differently in batches: cut, found, left out
+and counted.
+"""
 
 import json
 import logging
@@ -45,7 +47,14 @@ def test_texts_are_cut_by_the_servers_own_count_special_tokens_included(server_o
         vectors = encode(model, SHORT + LONG)
         assert vectors.shape == (40, DIMENSIONS)
         assert np.array_equal(vectors[:30], expected(SHORT))
-        assert 196 <= max(len(text.split()) for batch in server.batches for text in batch if "word" in text) + special <= 200
+        assert (
+            196
+            <= max(
+                len(text.split()) for batch in server.batches for text in batch if "word" in text
+            )
+            + special
+            <= 200
+        )
         assert model.search_record == {"window_counted_by": "server"}
         assert find_read_part(model) == ReadPart.first(200, KnownBy.CLASS)
         assert len(server.times) < 60
@@ -116,14 +125,20 @@ def test_a_window_that_no_text_fits_in_is_refused(window):
 
 #: How servers fail for a batch and not for its texts.
 BATCH_LIMITS = {
-    "texts": lambda texts: Failure(422, message="batch size 32 > maximum allowed batch size 8") if len(texts) > 8 else None,
+    "texts": lambda texts: (
+        Failure(422, message="batch size 32 > maximum allowed batch size 8")
+        if len(texts) > 8
+        else None
+    ),
     "no number": lambda texts: Failure(400, message="invalid input") if len(texts) > 5 else None,
     "tokens": lambda texts: (
         Failure(400, message="max allowed tokens per submitted batch is 100")
         if sum(len(text.split()) for text in texts) > 100
         else None
     ),
-    "body": lambda texts: Failure(413, message="Payload Too Large") if sum(map(len, texts)) > 200 else None,
+    "body": lambda texts: (
+        Failure(413, message="Payload Too Large") if sum(map(len, texts)) > 200 else None
+    ),
     "memory": lambda texts: Failure(500, message="CUDA out of memory") if len(texts) > 3 else None,
 }
 
@@ -135,11 +150,18 @@ def test_a_batch_that_is_refused_for_its_size_is_halved(name):
 
 
 def fail_for(status, message):
-    return {"fail": lambda texts: Failure(status, message=message) if any(BROKEN in text for text in texts) else None}
+    return {
+        "fail": lambda texts: (
+            Failure(status, message=message) if any(BROKEN in text for text in texts) else None
+        )
+    }
 
 
 def make_nan(texts, vectors):
-    return [[float("nan")] * DIMENSIONS if BROKEN in text else v for text, v in zip(texts, vectors, strict=True)]
+    return [
+        [float("nan")] * DIMENSIONS if BROKEN in text else v
+        for text, v in zip(texts, vectors, strict=True)
+    ]
 
 
 #: How servers fail for a text.
@@ -148,9 +170,15 @@ TEXT_FAILURES = {
     "400": fail_for(400, "'$.input' is invalid"),
     "422": fail_for(422, "batch item is not valid"),
     "NaN": {"mix": make_nan},
-    "no vector": {"mix": lambda texts, vectors: [v for text, v in zip(texts, vectors, strict=True) if BROKEN not in text]},
+    "no vector": {
+        "mix": lambda texts, vectors: [
+            v for text, v in zip(texts, vectors, strict=True) if BROKEN not in text
+        ]
+    },
     "empty vector": {
-        "mix": lambda texts, vectors: [[] if BROKEN in text else v for text, v in zip(texts, vectors, strict=True)]
+        "mix": lambda texts, vectors: [
+            [] if BROKEN in text else v for text, v in zip(texts, vectors, strict=True)
+        ]
     },
 }
 
@@ -159,7 +187,9 @@ TEXT_FAILURES = {
 def test_a_text_that_cannot_be_embedded_is_named_or_left_out_and_counted(name, caplog):
     texts = [*SHORT[:17], f"{BROKEN} in a text", *SHORT[17:]]
     with serve_embeddings(**TEXT_FAILURES[name]) as server:
-        named = r"begins 'zx7k1 in a text'" if name not in ("no vector", "empty vector") else "vector"
+        named = (
+            r"begins 'zx7k1 in a text'" if name not in ("no vector", "empty vector") else "vector"
+        )
         with pytest.raises(PosirError, match=named):
             encode(load(server), texts)
         model = load(server, skip_failed=True)
@@ -167,7 +197,10 @@ def test_a_text_that_cannot_be_embedded_is_named_or_left_out_and_counted(name, c
             vectors = encode(model, texts)
         assert np.array_equal(vectors, np.where(np.arange(31)[:, None] == 17, 0, expected(texts)))
         left_out = model.search_record["left_out"]
-        assert (left_out["documents"]["texts"], left_out["documents"]["named"][0]["begins"]) == (1, f"{BROKEN} in a text")
+        assert (left_out["documents"]["texts"], left_out["documents"]["named"][0]["begins"]) == (
+            1,
+            f"{BROKEN} in a text",
+        )
         assert "1 of 31 documents" in caplog.text
         assert model.mteb_model_meta.experiment_kwargs == {"skip_failed": 1}
         scores = np.asarray(model.similarity(expected(["lamp"]), vectors))
@@ -197,7 +230,11 @@ def test_one_vector_for_all_texts_is_refused_also_if_failed_ones_are_left_out():
 def test_vectors_that_depend_on_the_batch_are_found_and_texts_are_then_sent_alone(least, caplog):
     def mix(texts, vectors):
         mean = np.mean(vectors, axis=0) * 3
-        return [list(np.array(vector) + mean) for vector in vectors] if len(texts) >= least else vectors
+        return (
+            [list(np.array(vector) + mean) for vector in vectors]
+            if len(texts) >= least
+            else vectors
+        )
 
     with serve_embeddings() as server:
         model = load(server)
@@ -237,17 +274,28 @@ def test_skip_failed_and_tokenizer_are_refused_where_they_have_no_meaning(monkey
 
 def test_what_is_left_out_is_not_found_and_stated_in_the_result(tmp_path):
     def fail(texts):
-        return Failure(400, message="invalid text") if any("Ada" in text for text in texts) else None
+        return (
+            Failure(400, message="invalid text") if any("Ada" in text for text in texts) else None
+        )
 
     with serve_embeddings(fail=fail) as server:
-        (result,) = posir.evaluate(server.reference, "PosIR-Mini", skip_failed=True, output_folder=tmp_path / "failed")
+        (result,) = posir.evaluate(
+            server.reference, "PosIR-Mini", skip_failed=True, output_folder=tmp_path / "failed"
+        )
         server.fail = lambda _: None
         (plain,) = posir.evaluate(server.reference, "PosIR-Mini", output_folder=tmp_path / "plain")
     (file,) = (tmp_path / "failed").rglob("PosIR-Mini.json")
     (entry,) = json.loads(file.read_text())["scores"]["test"]
     left_out = entry["position_run"]["search"]["left_out"]
-    assert (result.experiment, left_out["documents"]["texts"], plain.experiment) == ("skip_failed_1", 5, None)
-    assert all("Ada" in named["begins"] or named["reason"] == "invalid text" for named in left_out["documents"]["named"])
+    assert (result.experiment, left_out["documents"]["texts"], plain.experiment) == (
+        "skip_failed_1",
+        5,
+        None,
+    )
+    assert all(
+        "Ada" in named["begins"] or named["reason"] == "invalid text"
+        for named in left_out["documents"]["named"]
+    )
     data = PosIRMini().read_subset("default")
     missing = {row["id"] for row in data.corpus if "Ada" in row["text"]}
     is_missing = np.isin(data.evidence.document_ids, list(missing))

@@ -1,4 +1,6 @@
-"""BGE's language models as rerankers: the class of FlagEmbedding and the settings with which their authors load them."""
+"""BGE's language models as rerankers: the class of FlagEmbedding and the settings with which their
+authors load them.
+"""
 
 import sys
 from types import ModuleType
@@ -35,15 +37,24 @@ class LayerWise(LanguageModelReranker):
         ("BAAI/bge-reranker-v2-minicpm-layerwise", LayerWise, {"cutoff_layers": [28]}),
     ],
 )
-def test_a_language_model_that_reranks_is_loaded_by_flagembedding(name, kind, settings, monkeypatch):
+def test_a_language_model_that_reranks_is_loaded_by_flagembedding(
+    name, kind, settings, monkeypatch
+):
     module = ModuleType("FlagEmbedding")
     module.FlagLLMReranker, module.LayerWiseFlagLLMReranker = LanguageModelReranker, LayerWise
     monkeypatch.setitem(sys.modules, "FlagEmbedding", module)
     meta = mteb.get_model_meta(name, fetch_from_hf=False)
-    assert (meta.name, meta.model_type, meta.extra_requirements_groups) == (name, ["cross-encoder"], ["flagembedding"])
+    assert (meta.name, meta.model_type, meta.extra_requirements_groups) == (
+        name,
+        ["cross-encoder"],
+        ["flagembedding"],
+    )
     model = meta.loader(name, None, device="cpu", **meta.loader_kwargs)
     assert type(model.model) is kind
-    assert (model.model.name, model.model.settings) == (name, {"use_fp16": True, "devices": "cpu", **settings})
+    assert (model.model.name, model.model.settings) == (
+        name,
+        {"use_fp16": True, "devices": "cpu", **settings},
+    )
     model.mteb_model_meta = meta
     assert find_read_part(model) == ReadPart.first(512, KnownBy.CLASS)
     set_window(model, 8192)

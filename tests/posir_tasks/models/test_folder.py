@@ -52,7 +52,10 @@ def test_every_way_to_write_the_path_is_the_same_model(folder, monkeypatch):
     assert portable_name(find(".")) == str(folder)
     # The name of a registered model is no folder.
     shutil.copytree(folder, "baseline-bm25s")
-    assert [find(f"{path}baseline-bm25s").name.split("/")[0] for path in ("", "./")] == ["mteb", "local"]
+    assert [find(f"{path}baseline-bm25s").name.split("/")[0] for path in ("", "./")] == [
+        "mteb",
+        "local",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,9 @@ def edit_json(path, **values):
         lambda folder: edit_json(folder / "config.json", layer_norm_eps=1e-5),
         lambda folder: edit_json(folder / "1_Pooling" / "config.json", pooling_mode="cls"),
         lambda folder: edit_json(folder / "tokenizer_config.json", do_lower_case=False),
-        lambda folder: edit_json(folder / "config_sentence_transformers.json", prompts={"query": "search: "}),
+        lambda folder: edit_json(
+            folder / "config_sentence_transformers.json", prompts={"query": "search: "}
+        ),
         lambda folder: (folder / "modeling_custom.py").write_text("SCALE = 2"),
         lambda folder: torch.save({"weight": torch.ones(1)}, folder / "pytorch_model.bin"),
     ],
@@ -101,7 +106,12 @@ def test_whatever_changes_embeddings_changes_the_revision(folder, change):
 def test_what_training_and_evaluation_leave_in_the_folder_does_not_change_the_revision(folder):
     before = find().revision
     (folder / "results" / "results").mkdir(parents=True)
-    for file in ("README.md", "optimizer.pt", "trainer_state.json", "results/results/model_meta.json"):
+    for file in (
+        "README.md",
+        "optimizer.pt",
+        "trainer_state.json",
+        "results/results/model_meta.json",
+    ):
         (folder / file).write_text("{}")
     shutil.copytree(folder, folder.parent / "copy")
     shutil.move(folder.parent / "copy", folder / "checkpoint-5")
@@ -122,9 +132,21 @@ def test_a_link_into_a_cache_is_read_as_its_content(folder, tmp_path):
     ("prepare", "name", "message"),
     [
         (lambda _: None, "./none", r"\./none: no such folder\."),
-        (lambda folder: (folder.parent / "empty").mkdir(), "empty/", r"empty/: not a model; .* its `save_pretrained`\."),
-        (lambda folder: shutil.copytree(folder, folder.parent / "runs" / "checkpoint-9"), "./runs", "mean runs/checkpoint-9?"),
-        (lambda folder: (folder / "config.json").write_text("{"), "./my-model", r"config\.json: cannot be read"),
+        (
+            lambda folder: (folder.parent / "empty").mkdir(),
+            "empty/",
+            r"empty/: not a model; .* its `save_pretrained`\.",
+        ),
+        (
+            lambda folder: shutil.copytree(folder, folder.parent / "runs" / "checkpoint-9"),
+            "./runs",
+            "mean runs/checkpoint-9?",
+        ),
+        (
+            lambda folder: (folder / "config.json").write_text("{"),
+            "./my-model",
+            r"config\.json: cannot be read",
+        ),
     ],
 )
 def test_what_is_not_a_model_is_one_message(folder, prepare, name, message):
@@ -142,7 +164,9 @@ def test_what_is_damaged_or_being_written_and_another_revision_are_refused(folde
         meta.load_model(device="cpu")
     # transformers makes up a tokenizer to which every text is unknown.
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(PosirError, match=r"my-model: the tokenizer has no token but the 5 special ones"):
+    with pytest.raises(
+        PosirError, match=r"my-model: the tokenizer has no token but the 5 special ones"
+    ):
         mteb.get_model("./my-model")
     (folder / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(PosirError, match=r"my-model: the model cannot be loaded \(SafetensorError"):
@@ -153,10 +177,15 @@ def test_what_is_damaged_or_being_written_and_another_revision_are_refused(folde
 
 @pytest.mark.parametrize(
     ("settings", "named"),
-    [({"num_hidden_layers": 3}, r"layer\.1\.\S+, .* and 29 more"), ({"intermediate_size": 24}, r"layer\.0\.inter")],
+    [
+        ({"num_hidden_layers": 3}, r"layer\.1\.\S+, .* and 29 more"),
+        ({"intermediate_size": 24}, r"layer\.0\.inter"),
+    ],
 )
 @pytest.mark.parametrize("kind", TINY_KINDS)
-def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_names(tmp_path, kind, settings, named):
+def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_names(
+    tmp_path, kind, settings, named
+):
     """transformers makes up the missing ones at random."""
     folder = write_tiny_model(tmp_path / "mine", kind)
     edit_json(folder / "config.json", **settings)
@@ -168,24 +197,41 @@ def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_name
             mteb.get_model(f"{folder}:colbert", device="cpu")
 
 
-def test_a_model_of_transformers_alone_is_dense_and_weights_that_nothing_reads_may_be_missing(folder):
-    shutil.copytree("my-model", "plain", ignore=shutil.ignore_patterns("modules.json", "*sentence*", "1_Pooling"))
+def test_a_model_of_transformers_alone_is_dense_and_weights_that_nothing_reads_may_be_missing(
+    folder,
+):
+    shutil.copytree(
+        "my-model",
+        "plain",
+        ignore=shutil.ignore_patterns("modules.json", "*sentence*", "1_Pooling"),
+    )
     assert find("plain").model_type == ["dense"]
     assert mteb.get_model("plain").mteb_model_meta.name == "local/plain"
     weights = load_file(folder / "model.safetensors")
-    save_file({name: value for name, value in weights.items() if "pooler" not in name}, folder / "model.safetensors")
+    save_file(
+        {name: value for name, value in weights.items() if "pooler" not in name},
+        folder / "model.safetensors",
+    )
     assert len(load_file(folder / "model.safetensors")) < len(weights)
     assert mteb.get_model("./my-model", device="cpu") is not None
 
 
 def test_a_number_of_layers_or_a_prompt_that_no_model_has_is_refused_by_name(folder):
     for prompt in (["a"], {"a": "b"}, 3):
-        edit_json(folder / "config_sentence_transformers.json", prompts={"query": "q: ", "document": prompt})
-        with pytest.raises(PosirError, match=r"config_sentence_transformers\.json: field 'prompts\.document'"):
+        edit_json(
+            folder / "config_sentence_transformers.json",
+            prompts={"query": "q: ", "document": prompt},
+        )
+        with pytest.raises(
+            PosirError, match=r"config_sentence_transformers\.json: field 'prompts\.document'"
+        ):
             mteb.get_model("./my-model")
     for layers in (-1, 10**9):
         edit_json(folder / "config.json", num_hidden_layers=layers)
-        with pytest.raises(PosirError, match=rf"config\.json: num_hidden_layers is {layers}; must be from 0 to 10,000"):
+        with pytest.raises(
+            PosirError,
+            match=rf"config\.json: num_hidden_layers is {layers}; must be from 0 to 10,000",
+        ):
             mteb.get_model("./my-model")
 
 
@@ -194,12 +240,19 @@ def evil_code(folder):
 
 
 def plant_hub_code(folder):
-    """Write a repository with code into the Hub's cache, at its own folder, and return how `auto_map` names its class."""
+    """Write a repository with code into the Hub's cache, at its own folder, and return how
+    `auto_map` names its class.
+    """
     repository = Path(constants.HF_HUB_CACHE) / "models--stranger--code"
-    for name, content in (("refs/main", "1" * 40), (f"snapshots/{'1' * 40}/evil.py", evil_code(folder))):
+    for name, content in (
+        ("refs/main", "1" * 40),
+        (f"snapshots/{'1' * 40}/evil.py", evil_code(folder)),
+    ):
         (repository / name).parent.mkdir(parents=True)
         (repository / name).write_text(content)
-    return {name: f"stranger/code--evil.{name}" for name in ("AutoConfig", "AutoModel", "AutoTokenizer")}
+    return {
+        name: f"stranger/code--evil.{name}" for name in ("AutoConfig", "AutoModel", "AutoTokenizer")
+    }
 
 
 def escape(file, text, escaped):
@@ -214,12 +267,16 @@ def name_escaped_code(folder):
 
 def name_code_in_a_subfolder(folder):
     (folder / "0_T").mkdir()
-    for file in [file for file in folder.iterdir() if file.is_file() and file.name != "modules.json"]:
+    for file in [
+        file for file in folder.iterdir() if file.is_file() and file.name != "modules.json"
+    ]:
         file.rename(folder / "0_T" / file.name)
     modules = json.loads((folder / "modules.json").read_text())
     modules[0]["path"] = "0_T"
     (folder / "modules.json").write_text(json.dumps(modules))
-    edit_json(folder / "0_T" / "config.json", auto_map=plant_hub_code(folder), model_type="stranger")
+    edit_json(
+        folder / "0_T" / "config.json", auto_map=plant_hub_code(folder), model_type="stranger"
+    )
 
 
 def name_code_behind_a_link(folder):
@@ -230,7 +287,11 @@ def name_code_behind_a_link(folder):
 
 
 def name_code_in_the_tokenizer(folder):
-    edit_json(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "evil.Tokenizer"]}, tokenizer_class="Evil")
+    edit_json(
+        folder / "tokenizer_config.json",
+        auto_map={"AutoTokenizer": [None, "evil.Tokenizer"]},
+        tokenizer_class="Evil",
+    )
     (folder / "evil.py").write_text(evil_code(folder))
 
 
@@ -246,11 +307,16 @@ def pickle_weights(folder):
 
 def unpickle_weights(folder):
     pickle_weights(folder)
-    edit_json(folder / "sentence_bert_config.json", **{key: {"weights_only": False} for key in ("model_kwargs", "model_args")})
+    edit_json(
+        folder / "sentence_bert_config.json",
+        **{key: {"weights_only": False} for key in ("model_kwargs", "model_args")},
+    )
 
 
 def name_module(folder, reference):
-    (folder / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": reference}]))
+    (folder / "modules.json").write_text(
+        json.dumps([{"idx": 0, "name": "0", "path": "", "type": reference}])
+    )
     (folder / "evil.py").write_text(evil_code(folder))
 
 
@@ -282,9 +348,13 @@ ATTACKS = [
     lambda folder: name_module(folder, "sentence_transformers.util.misc.import_from_string"),
     route_to_a_module_elsewhere,
     adapt_a_foreign_base,
-    lambda folder: adapt(folder, auto_mapping={"base_model_class": "Model", "parent_library": "evil.library"}),
+    lambda folder: adapt(
+        folder, auto_mapping={"base_model_class": "Model", "parent_library": "evil.library"}
+    ),
     lambda folder: edit_json(folder / "config.json", attn_implementation="stranger/kernel"),
-    lambda folder: edit_json(folder / "config.json", sentence_transformers={"activation_fn": "evil.Function"}),
+    lambda folder: edit_json(
+        folder / "config.json", sentence_transformers={"activation_fn": "evil.Function"}
+    ),
     lambda folder: (folder / "config.json").write_text("[" * 100_000),
 ]
 ATTACKS_ON_ALL_KINDS = [name_escaped_code, name_code_in_the_tokenizer, unpickle_weights]
@@ -294,7 +364,12 @@ ATTACKS_ON_ALL_KINDS = [name_escaped_code, name_code_in_the_tokenizer, unpickle_
     ("kind", "attack"),
     [
         *(("dense", attack) for attack in ATTACKS),
-        *((kind, attack) for kind in TINY_KINDS if kind != "dense" for attack in ATTACKS_ON_ALL_KINDS),
+        *(
+            (kind, attack)
+            for kind in TINY_KINDS
+            if kind != "dense"
+            for attack in ATTACKS_ON_ALL_KINDS
+        ),
     ],
 )
 def test_a_folder_never_runs_code(tmp_path, monkeypatch, kind, attack):

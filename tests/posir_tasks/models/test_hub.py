@@ -1,4 +1,6 @@
-"""Models that would have to be downloaded, without the Hub: it is asked once, and one sentence says what to do."""
+"""Models that would have to be downloaded, without the Hub: it is asked once, and one sentence says
+what to do.
+"""
 
 import socket
 import time
@@ -54,11 +56,17 @@ def test_a_server_that_answers_is_none_whatever_it_answers(online):
 
 
 def test_a_model_that_is_not_downloaded_ends_in_one_sentence(online, tmp_path):
-    missing = rf"(?s)^{REGISTERED} is not complete in the cache \({tmp_path}/empty\).* \({CLOSED} cannot be .*{ALTERNATIVES}"
+    missing = (
+        rf"(?s)^{REGISTERED} is not complete in the cache \({tmp_path}/empty\).* \({CLOSED} "
+        rf"cannot be .*{ALTERNATIVES}"
+    )
     for name in (REGISTERED, "all-mpnet-base-v2"):
         with pytest.raises(PosirError, match=missing):
             mteb.get_model(name)
-    unknown = rf"^no model 'all-mpnet-base-v3'\. Did you mean .*{bare_name(REGISTERED)}.*\?\nIt is not .* \({CLOSED} "
+    unknown = (
+        rf"^no model 'all-mpnet-base-v3'\. Did you mean .*{bare_name(REGISTERED)}.*\?\nIt is not "
+        rf".* \({CLOSED} "
+    )
     for find in (find_model, load_model):
         with pytest.raises(PosirError, match=unknown):
             find(ModelReference("all-mpnet-base-v3"))
@@ -80,7 +88,15 @@ def test_errors_of_the_operating_system_and_others_are_left_alone():
 def test_what_needs_no_download_does_not_ask_the_hub(online, tmp_path):
     online.setattr(hub, "find_hub_problem", lambda: pytest.fail("asked"))
     folder = write_tiny_model(tmp_path / "mine")
-    for name in (str(folder), f"{folder}+chunks(32)", "mteb/baseline-bm25s", "mteb/baseline-random-encoder"):
+    for name in (
+        str(folder),
+        f"{folder}+chunks(32)",
+        "mteb/baseline-bm25s",
+        "mteb/baseline-random-encoder",
+    ):
         mteb.get_model(name, device="cpu")
-    needed = {name: is_downloaded(find_model(ModelReference(name))) for name in (REGISTERED, "m@http://localhost:1/v1")}
+    needed = {
+        name: is_downloaded(find_model(ModelReference(name)))
+        for name in (REGISTERED, "m@http://localhost:1/v1")
+    }
     assert needed == {REGISTERED: True, "m@http://localhost:1/v1": False}

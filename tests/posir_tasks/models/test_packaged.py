@@ -1,4 +1,6 @@
-"""Models that are installed as packages: where the Hub does not answer they are the registered ones."""
+"""Models that are installed as packages: where the Hub does not answer they are the registered
+ones.
+"""
 
 from dataclasses import replace
 
@@ -26,7 +28,11 @@ def test_the_packaged_model_is_the_registered_one(name):
     meta = mteb.get_model_meta(name)
     model = meta.load_model(device="cpu")
     loaded = model.mteb_model_meta
-    assert (loaded.name, loaded.revision) == (MINILM, PACKAGES[MINILM].revision) == (meta.name, meta.revision)
+    assert (
+        (loaded.name, loaded.revision)
+        == (MINILM, PACKAGES[MINILM].revision)
+        == (meta.name, meta.revision)
+    )
     assert (loaded.loader, loaded.experiment_kwargs) == (meta.loader, None)
     alone = SentenceTransformer(str(get_model_path()), device="cpu").encode(["the mill"])
     assert np.allclose(model.model.encode(["the mill"]), alone)
@@ -37,20 +43,29 @@ def test_the_files_of_the_package_are_those_of_the_revision():
     assert mteb.get_model_meta(MINILM).revision == PACKAGES[MINILM].revision
 
 
-def test_the_package_is_used_where_neither_the_hub_nor_its_cache_has_the_revision(empty_cache, monkeypatch, caplog):
+def test_the_package_is_used_where_neither_the_hub_nor_its_cache_has_the_revision(
+    empty_cache, monkeypatch, caplog
+):
     meta = mteb.get_model_meta(MINILM)
     assert use_package(meta) is not meta
-    for other in (meta.model_copy(update={"revision": "main"}), mteb.get_model_meta("all-MiniLM-L12-v2")):
+    for other in (
+        meta.model_copy(update={"revision": "main"}),
+        mteb.get_model_meta("all-MiniLM-L12-v2"),
+    ):
         assert use_package(other) is other
     with monkeypatch.context() as changed:
         changed.setattr(packaged, "find_hub_problem", lambda: None)
         assert use_package(meta) is meta
     with monkeypatch.context() as changed:
-        changed.setattr(packaged, "PACKAGES", {MINILM: replace(PACKAGES[MINILM], package="no_such_package")})
+        changed.setattr(
+            packaged, "PACKAGES", {MINILM: replace(PACKAGES[MINILM], package="no_such_package")}
+        )
         assert use_package(meta) is meta
         assert caplog.messages == []
         changed.setattr(packaged, "PACKAGES", {MINILM: replace(PACKAGES[MINILM], digest="0" * 16)})
         assert use_package(meta) is meta
         assert len(caplog.messages) == 1
-    (empty_cache / f"models--{MINILM.replace('/', '--')}" / "snapshots" / meta.revision).mkdir(parents=True)
+    (empty_cache / f"models--{MINILM.replace('/', '--')}" / "snapshots" / meta.revision).mkdir(
+        parents=True
+    )
     assert use_package(meta) is meta

@@ -1,4 +1,6 @@
-"""Hints on the texts that families of models were trained with: by name or card, and only where no prompt is configured."""
+"""Hints on the texts that families of models were trained with: by name or card, and only where no
+prompt is configured.
+"""
 
 import logging
 import shlex
@@ -35,7 +37,9 @@ E5, NOMIC, BGE, BGE_ZH = FAMILIES
     ],
 )
 def test_families_are_known_by_name(name: str, family: object):
-    assert [known for known in FAMILIES if known.name.fullmatch(name)] == ([family] if family else [])
+    assert [known for known in FAMILIES if known.name.fullmatch(name)] == (
+        [family] if family else []
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -49,11 +53,15 @@ def test_a_hint_names_the_options_with_their_values(family):
 
 @pytest.fixture
 def load(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    """Return a function that loads a small model under a name, with prompts and a card, and returns the hints."""
+    """Return a function that loads a small model under a name, with prompts and a card, and returns
+    the hints.
+    """
 
     def load_named(name: str, card: str = "", **prompts: str) -> list[str]:
         folder = tmp_path / name
-        SentenceTransformer(str(write_tiny_model(tmp_path / "tiny")), prompts=prompts).save(str(folder))
+        SentenceTransformer(str(write_tiny_model(tmp_path / "tiny")), prompts=prompts).save(
+            str(folder)
+        )
         (folder / "README.md").write_text(card, encoding="utf-8")
         _warn_once.cache_clear()
         caplog.clear()
@@ -61,7 +69,11 @@ def load(tmp_path: Path, caplog: pytest.LogCaptureFixture):
             mteb.get_model(str(folder))
             mteb.get_model(str(folder))
         shutil.rmtree(folder)
-        return [record.getMessage() for record in caplog.records if record.name == "posir_tasks.models.prefixes"]
+        return [
+            record.getMessage()
+            for record in caplog.records
+            if record.name == "posir_tasks.models.prefixes"
+        ]
 
     return load_named
 
@@ -73,7 +85,9 @@ def test_a_model_of_a_family_without_prompts_gets_one_hint(load):
     assert "POSIR_DOCUMENT_PROMPT='search_document: '" in hint
 
 
-def test_no_hint_where_prompts_are_configured_or_not_asked_for(load, monkeypatch: pytest.MonkeyPatch):
+def test_no_hint_where_prompts_are_configured_or_not_asked_for(
+    load, monkeypatch: pytest.MonkeyPatch
+):
     assert load("all-minilm", "A model.") == []
     assert load("e5-with-prompts", query="query: ", document="passage: ") == []
     for variable, text in (("POSIR_DOCUMENT_PROMPT", "passage: "), ("POSIR_QUERY_PROMPT", "")):

@@ -1,4 +1,6 @@
-"""Protocols: the table, and what a model of mteb's class gets at its tokenizer; texts are quoted from the authors' code."""
+"""Protocols: the table, and what a model of mteb's class gets at its tokenizer; texts are quoted
+from the authors' code.
+"""
 
 import re
 import sys
@@ -28,35 +30,88 @@ from posir_tasks.models.protocols import (
 
 WEB = "Instruct: Given a web search query, retrieve relevant passages that answer the query"
 QUESTION, TEXT = "Where does the river rise?", "The river rises in the hills."
-#: Paper, model, then the texts of query and document at the tokenizer, the window and the precision.
+#: Paper, model, then the texts of query and document at the tokenizer, the window and the
+#: precision.
 EXPECTED = [
     ("posq", "bge-m3", f"<s>{QUESTION}</s>", f"<s>{TEXT}</s>", 8192, None),
-    ("posq", "stella_en_400M_v5", f"<s>{WEB}.\nQuery: {QUESTION}</s>", f"<s>{TEXT}</s>", 8192, None),
-    ("posq", "Qwen3-Embedding-0.6B", f"<s>{WEB}\nQuery:{QUESTION}</s>", f"<s>{TEXT}</s>", 8192, None),
-    ("myopic-trap", "gte-Qwen2-7B-instruct", f"{WEB}\nQuery: {QUESTION}</s>", f"{TEXT}</s>", 8192, None),
+    (
+        "posq",
+        "stella_en_400M_v5",
+        f"<s>{WEB}.\nQuery: {QUESTION}</s>",
+        f"<s>{TEXT}</s>",
+        8192,
+        None,
+    ),
+    (
+        "posq",
+        "Qwen3-Embedding-0.6B",
+        f"<s>{WEB}\nQuery:{QUESTION}</s>",
+        f"<s>{TEXT}</s>",
+        8192,
+        None,
+    ),
+    (
+        "myopic-trap",
+        "gte-Qwen2-7B-instruct",
+        f"{WEB}\nQuery: {QUESTION}</s>",
+        f"{TEXT}</s>",
+        8192,
+        None,
+    ),
     (
         "posq",
         "NV-Embed-v2",
-        f"Instruct: Given a question, retrieve passages that answer the question\nQuery: {QUESTION}</s>",
+        "Instruct: Given a question, retrieve passages that answer the question\nQuery: "
+        f"{QUESTION}</s>",
         f"{TEXT}</s>",
         8192,
         None,
     ),
     ("posq", "bge-m3-colbert", f"<s>{QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "float16"),
     ("posir", "NV-Embed-v2", f"{WEB}\nQuery: {QUESTION}", TEXT, 8192, "bfloat16"),
-    ("posir", "Qwen3-Embedding-0.6B", f"<s>{WEB}\nQuery: {QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "bfloat16"),
-    ("posir", "inf-retriever-v1-1.5b", f"<s>{WEB}\nQuery: {QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "bfloat16"),
-    ("posir", "llama-embed-nemotron-8b", f"<s>{WEB}\nQuery: {QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "bfloat16"),
-    ("posir", "KaLM-Embedding-Gemma3-12B-2511", f"<s>{WEB}\nQuery: {QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "bfloat16"),
+    (
+        "posir",
+        "Qwen3-Embedding-0.6B",
+        f"<s>{WEB}\nQuery: {QUESTION}</s>",
+        f"<s>{TEXT}</s>",
+        8192,
+        "bfloat16",
+    ),
+    (
+        "posir",
+        "inf-retriever-v1-1.5b",
+        f"<s>{WEB}\nQuery: {QUESTION}</s>",
+        f"<s>{TEXT}</s>",
+        8192,
+        "bfloat16",
+    ),
+    (
+        "posir",
+        "llama-embed-nemotron-8b",
+        f"<s>{WEB}\nQuery: {QUESTION}</s>",
+        f"<s>{TEXT}</s>",
+        8192,
+        "bfloat16",
+    ),
+    (
+        "posir",
+        "KaLM-Embedding-Gemma3-12B-2511",
+        f"<s>{WEB}\nQuery: {QUESTION}</s>",
+        f"<s>{TEXT}</s>",
+        8192,
+        "bfloat16",
+    ),
     ("bias-learning", "e5-large-v2", f"<s>{QUESTION}</s>", f"<s>{TEXT}</s>", 512, "float32"),
     (
         "posq",
         "Qwen3-Reranker-0.6B",
         None,
-        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
+        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query "
+        "and the Instruct provided. "
         'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
         "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
-        f"<Query>: {QUESTION}\n<Document>: {TEXT}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+        f"<Query>: {QUESTION}\n<Document>: "
+        f"{TEXT}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
         3076,
         "float16",
     ),
@@ -64,11 +119,17 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("paper", "model", "query", "document", "window", "dtype"), EXPECTED)
-def test_what_reaches_the_tokenizer_is_what_the_authors_sent(paper, model, query, document, window, dtype):
+def test_what_reaches_the_tokenizer_is_what_the_authors_sent(
+    paper, model, query, document, window, dtype
+):
     check = check_protocol(find_protocol(paper, model))
     assert not check.problem
     loaded = check.loaded
-    assert (loaded.get("query_text"), loaded["document_text"], loaded["max_document_tokens"]) == (query, document, window)
+    assert (loaded.get("query_text"), loaded["document_text"], loaded["max_document_tokens"]) == (
+        query,
+        document,
+        window,
+    )
     assert dtype in (None, loaded["dtype"])
 
 
@@ -89,8 +150,15 @@ MTEB_SETS = {
     ("posir", "Alibaba-NLP/gte-multilingual-base"): {},
     ("posir", "infly/inf-retriever-v1"): {},
     ("posir", "nvidia/NV-Embed-v2"): {"max_document_tokens": "32768", "eos": f"{TEXT}</s>"},
-    ("posir", "nvidia/llama-embed-nemotron-8b"): {"max_document_tokens": "4096", "dtype": "float16", "attention": "eager"},
-    ("posir", "tencent/KaLM-Embedding-Gemma3-12B-2511"): {"query_prompt": f"{WEB} \n Query: ", "max_document_tokens": "512"},
+    ("posir", "nvidia/llama-embed-nemotron-8b"): {
+        "max_document_tokens": "4096",
+        "dtype": "float16",
+        "attention": "eager",
+    },
+    ("posir", "tencent/KaLM-Embedding-Gemma3-12B-2511"): {
+        "query_prompt": f"{WEB} \n Query: ",
+        "max_document_tokens": "512",
+    },
     ("bias-learning", "BAAI/bge-m3"): {},
     ("bias-learning", "intfloat/e5-large-v2"): {"document_prompt": "passage: "},
     ("bias-learning", "nomic-ai/nomic-embed-text-v1.5"): {},
@@ -100,7 +168,8 @@ FAST = (("posq", "Qwen/Qwen3-Embedding-0.6B"), ("posir", "nvidia/llama-embed-nem
 
 
 @pytest.mark.parametrize(
-    ("paper", "model"), [pytest.param(*key, marks=() if key in FAST else pytest.mark.slow) for key in MTEB_SETS]
+    ("paper", "model"),
+    [pytest.param(*key, marks=() if key in FAST else pytest.mark.slow) for key in MTEB_SETS],
 )
 def test_what_mtebs_class_sets_otherwise_is_what_the_row_says(paper, model):
     row = find_protocol(paper, model)
@@ -124,7 +193,9 @@ def test_no_class_of_mteb_differs_from_a_row_in_silence():
 def test_a_field_that_the_class_cannot_take_is_an_error_before_anything_is_encoded():
     check = check_protocol(find_protocol("bias-learning", "nomic-embed-text-v1.5"))
     assert check.differs
-    assert "v1.5: pooling cls is mean after loading. Run the authors' code (sgoel97/" in check.problem
+    assert (
+        "v1.5: pooling cls is mean after loading. Run the authors' code (sgoel97/" in check.problem
+    )
 
 
 def test_a_reranker_of_flag_embedding_reads_the_authors_window(monkeypatch):
@@ -146,7 +217,9 @@ class FlagReranker:
 
     def compute_score(self, pairs, *, normalize: bool, max_length: int | None = None):  # noqa: ARG002
         limit = max_length or self.max_length
-        query, text = (self.tokenizer(value, add_special_tokens=False)["input_ids"] for value in pairs[0])
+        query, text = (
+            self.tokenizer(value, add_special_tokens=False)["input_ids"] for value in pairs[0]
+        )
         ids = self.tokenizer.convert_tokens_to_ids(["<s>", "</s>"])
         room = limit - 4 - len(query)
         joined = [ids[0], *query, ids[1], ids[1], *text[:room], ids[1]]
@@ -162,12 +235,15 @@ def test_an_api_is_asked_for_the_papers_dimensions(monkeypatch):
 
 
 def test_doctor_says_for_each_model_what_it_gets(monkeypatch):
-    monkeypatch.setattr("posir_tasks.command.api.list_protocols", lambda paper: list_protocols(paper)[:2])
+    monkeypatch.setattr(
+        "posir_tasks.command.api.list_protocols", lambda paper: list_protocols(paper)[:2]
+    )
     diagnosis = posir.doctor(protocol="myopic-trap")
     first, second = (finding.text for finding in diagnosis.findings)
     assert first == "mteb/baseline-bm25s (tiny random weights): nothing to set; no difference"
     assert second.startswith(
-        f'BAAI/bge-m3 (tiny random weights): query "<s>{QUESTION}</s>", document "<s>{TEXT}</s>", query window'
+        f'BAAI/bge-m3 (tiny random weights): query "<s>{QUESTION}</s>", document "<s>{TEXT}</s>", '
+        "query window"
     )
     assert second.endswith("not set by it: index faiss IndexFlatIP; unknown: dtype; no difference")
     assert diagnosis.exit_status == 0
@@ -178,12 +254,30 @@ def test_doctor_says_for_each_model_what_it_gets(monkeypatch):
 def test_wrong_settings_are_one_sentence(monkeypatch):
     meta = mteb.get_model_meta("BAAI/bge-m3", fetch_from_hf=False)
     for variables, message in (
-        ({"POSIR_PROTOCOL": "posk"}, "protocol 'posk': no such paper. There are posq, myopic-trap, posir"),
-        ({"POSIR_PROTOCOL": "built-in-or-learned"}, "the paper's authors did not run BAAI/bge-m3. They ran google-bert/bert-"),
-        ({"POSIR_PROTOCOL": "posq", "POSIR_QUERY_PROMPT": "x"}, "POSIR_PROTOCOL and POSIR_QUERY_PROMPT: .* Unset one"),
-        ({"POSIR_PROTOCOL": "posq", "POSIR_DOCUMENT_PROMPT": "x"}, "POSIR_PROTOCOL and POSIR_DOCUMENT_PROMPT: .* Unset one"),
-        ({"POSIR_PROTOCOL": "posq", "POSIR_WINDOW": "9"}, "POSIR_PROTOCOL and POSIR_WINDOW: .* Unset one"),
-        ({"POSIR_PROTOCOL": "posq", "POSIR_FIRST_STAGE": "x"}, "POSIR_PROTOCOL and POSIR_FIRST_STAGE: .* Unset one"),
+        (
+            {"POSIR_PROTOCOL": "posk"},
+            "protocol 'posk': no such paper. There are posq, myopic-trap, posir",
+        ),
+        (
+            {"POSIR_PROTOCOL": "built-in-or-learned"},
+            "the paper's authors did not run BAAI/bge-m3. They ran google-bert/bert-",
+        ),
+        (
+            {"POSIR_PROTOCOL": "posq", "POSIR_QUERY_PROMPT": "x"},
+            "POSIR_PROTOCOL and POSIR_QUERY_PROMPT: .* Unset one",
+        ),
+        (
+            {"POSIR_PROTOCOL": "posq", "POSIR_DOCUMENT_PROMPT": "x"},
+            "POSIR_PROTOCOL and POSIR_DOCUMENT_PROMPT: .* Unset one",
+        ),
+        (
+            {"POSIR_PROTOCOL": "posq", "POSIR_WINDOW": "9"},
+            "POSIR_PROTOCOL and POSIR_WINDOW: .* Unset one",
+        ),
+        (
+            {"POSIR_PROTOCOL": "posq", "POSIR_FIRST_STAGE": "x"},
+            "POSIR_PROTOCOL and POSIR_FIRST_STAGE: .* Unset one",
+        ),
     ):
         with monkeypatch.context() as environment:
             for name, value in variables.items():
@@ -227,7 +321,9 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("row", read_protocols().values(), ids=lambda row: f"{row.paper} {row.model}")
+@pytest.mark.parametrize(
+    "row", read_protocols().values(), ids=lambda row: f"{row.paper} {row.model}"
+)
 def test_every_field_of_the_table_has_an_allowed_value(row):
     assert [name for name, allowed in CHOICES.items() if getattr(row, name) not in allowed] == []
     for name in ("max_query_tokens", "max_document_tokens", "dimensions", "depth"):
@@ -241,12 +337,26 @@ def test_the_difference_from_mtebs_settings_is_one_sentence_wherever_published_f
     prompt = WEB + r"\nQuery:"
     difference = f'mteb\'s settings; the authors of PosQ: query prompt "{prompt}", window 8,192'
     assert describe_difference("posq", "Qwen/Qwen3-Embedding-0.6B") == difference
-    assert describe_difference("posq", "BAAI/bge-m3") == describe_difference("posq", "own/model") == ""
-    models = ("BAAI/bge-m3", "mine/model", "nvidia/llama-embed-nemotron-8b", "BAAI/bge-m3 (protocol_posir)")
+    assert (
+        describe_difference("posq", "BAAI/bge-m3") == describe_difference("posq", "own/model") == ""
+    )
+    models = (
+        "BAAI/bge-m3",
+        "mine/model",
+        "nvidia/llama-embed-nemotron-8b",
+        "BAAI/bge-m3 (protocol_posir)",
+    )
     lines = list_differences(("PosIR-English", model) for model in models)
-    assert [line.partition(":")[0] for line in lines] == ["BAAI/bge-m3", "nvidia/llama-embed-nemotron-8b"]
-    assert lines[1].endswith("mteb's settings; the authors of PosIR: window 8,192, dtype bfloat16, attention sdpa.")
+    assert [line.partition(":")[0] for line in lines] == [
+        "BAAI/bge-m3",
+        "nvidia/llama-embed-nemotron-8b",
+    ]
+    assert lines[1].endswith(
+        "mteb's settings; the authors of PosIR: window 8,192, dtype bfloat16, attention sdpa."
+    )
     names = [f"Qwen3-Embedding-{size}" for size in ("0.6B", "4B", "8B")]
-    assert f"{', '.join(reversed(names))}: {difference}." in posir.published(task="SQuAD-PosQ").further
+    assert (
+        f"{', '.join(reversed(names))}: {difference}." in posir.published(task="SQuAD-PosQ").further
+    )
     page = posir.recipe("posq").to_markdown()
     assert f"- Qwen/{', Qwen/'.join(names)}: {difference}." in page.splitlines()

@@ -1,4 +1,6 @@
-"""References to models: full and bare names, what later kinds of references add, and errors that suggest a name."""
+"""References to models: full and bare names, what later kinds of references add, and errors that
+suggest a name.
+"""
 
 import json
 import re
@@ -46,8 +48,11 @@ HOSTS = st.from_regex(r"[a-z0-9]{1,3}([.-][a-z0-9]{1,4})?[.]?(:[1-9][0-9]{0,3})?
 PATHS = st.sampled_from(["", "/v1", "/a", "/a/v1", "-v1", "/v1/v1"])
 ENDPOINTS = st.builds(
     Endpoint,
-    model=st.text("q-:/@. 06", min_size=1, max_size=4) | st.sampled_from(["m" * 100, "m" * 101, "m" * 102]),
-    address=st.builds(str.__add__, st.sampled_from(["http://", "https://"]), st.builds(str.__add__, HOSTS, PATHS)),
+    model=st.text("q-:/@. 06", min_size=1, max_size=4)
+    | st.sampled_from(["m" * 100, "m" * 101, "m" * 102]),
+    address=st.builds(
+        str.__add__, st.sampled_from(["http://", "https://"]), st.builds(str.__add__, HOSTS, PATHS)
+    ),
     revision=st.none(),
     kind=st.sampled_from(["", "tei", "ollama"]),
 )
@@ -58,11 +63,18 @@ ENDPOINTS = st.builds(
 @example(endpoints=[Endpoint(f"q{sign}06", "http://localhost:8000/v1", None) for sign in ":-/@ "])
 @example(endpoints=[Endpoint("m", f"http://localhost{sign}8000/v1", None) for sign in ":-"])
 @example(endpoints=[Endpoint("m", f"{scheme}://a.org/v1", None) for scheme in ("http", "https")])
-@example(endpoints=[Endpoint("m", f"http://a.org:80{path}", None) for path in ("", "/v1", "-v1", "/a", "/a/v1")])
+@example(
+    endpoints=[
+        Endpoint("m", f"http://a.org:80{path}", None) for path in ("", "/v1", "-v1", "/a", "/a/v1")
+    ]
+)
 def test_no_two_endpoints_have_one_name(endpoints):
     names = [endpoint.name for endpoint in endpoints]
     assert len(set(names)) == len(names)
-    assert all(re.fullmatch(r"endpoint/[A-Za-z0-9._-]+ \([A-Za-z0-9._-]+( [0-9a-f]{8})?\)", name) for name in names)
+    assert all(
+        re.fullmatch(r"endpoint/[A-Za-z0-9._-]+ \([A-Za-z0-9._-]+( [0-9a-f]{8})?\)", name)
+        for name in names
+    )
     # mteb names folders so.
     assert len({name.replace("/", "__").replace(" ", "_") for name in names}) == len(names)
 
@@ -74,23 +86,35 @@ def test_no_two_texts_have_one_legible_name_and_what_is_legible_stays(texts):
     names = [legible_name(text) for text in texts]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name) for name in names)
-    assert all(name == text or re.search("-[0-9a-f]{8}$", name) for name, text in zip(names, texts, strict=True))
+    assert all(
+        name == text or re.search("-[0-9a-f]{8}$", name)
+        for name, text in zip(names, texts, strict=True)
+    )
 
 
 @pytest.mark.parametrize("key", ["query_prompt", "first_stage", "query_field"])
 @pytest.mark.parametrize(
     "values",
     [
-        ("query: ", "query? ", "query_ "), ("a/b", "a_b"), ("a\nb", "a b"), ("a ", "a"), ("x" * 300 + ":", "x" * 300 + "?"),
+        ("query: ", "query? ", "query_ "),
+        ("a/b", "a_b"),
+        ("a\nb", "a b"),
+        ("a ", "a"),
+        ("x" * 300 + ":", "x" * 300 + "?"),
         ("a__window_3", "a_"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_differ_are_different_experiments(key, values):
-    metas = [ModelMeta.create_empty({"name": "a/b", "experiment_kwargs": add_digest({key: value})}) for value in values]
+    metas = [
+        ModelMeta.create_empty({"name": "a/b", "experiment_kwargs": add_digest({key: value})})
+        for value in values
+    ]
     assert len({meta.experiment_name for meta in metas}) == len(values)
 
 
-@pytest.mark.parametrize("chosen", [{}, {"protocol": "posq"}, {"window": 512}, {"query_prompt": "Find this"}])
+@pytest.mark.parametrize(
+    "chosen", [{}, {"protocol": "posq"}, {"window": 512}, {"query_prompt": "Find this"}]
+)
 def test_settings_that_mteb_writes_as_they_are_have_no_digest(chosen):
     assert add_digest(chosen) == chosen
 
@@ -111,9 +135,17 @@ def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkey
 
     assert {name for name in MODEL_REGISTRY if PLAIN.fullmatch(name)} <= read_declared_names()
     monkeypatch.delitem(sys.modules, "mteb")
-    for known in (BM25, "all-MiniLM-L6-v2", "bge-m3-colbert", "BAAI/bge-reranker-v2-gemma", "my-model@http://localhost"):
+    for known in (
+        BM25,
+        "all-MiniLM-L6-v2",
+        "bge-m3-colbert",
+        "BAAI/bge-reranker-v2-gemma",
+        "my-model@http://localhost",
+    ):
         refuse_unknown(known)
-    with pytest.raises(PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2, "):
+    with pytest.raises(
+        PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2, "
+    ):
         refuse_unknown("all-MiniLM-L6-v3")
 
 
@@ -137,7 +169,10 @@ def write_folder_without_weights(folder: Path) -> str:
         ("no-such:colbert", "no model 'no-such'"),
         (f"hybrid({BM25},hybrid({BM25},no-such+calibrated))", "no model 'no-such'"),
         ("all-MiniLM-L12-v2", "all-MiniLM-L12-v2 is not complete in the cache"),
-        ("intfloat/multilingual-e5-small+chunks", "multilingual-e5-small is not complete in the cache"),
+        (
+            "intfloat/multilingual-e5-small+chunks",
+            "multilingual-e5-small is not complete in the cache",
+        ),
         ("./no-such", "no such folder"),
         ("model@http:///v1", "no host"),
         (write_refused_folder, "auto_map"),
@@ -146,14 +181,21 @@ def write_folder_without_weights(folder: Path) -> str:
         (lambda folder: f"{folder}/", "no such folder"),
     ],
 )
-def test_a_model_that_is_missing_or_refused_is_answered_without_mteb(reference, message, tmp_path, monkeypatch):
+def test_a_model_that_is_missing_or_refused_is_answered_without_mteb(
+    reference, message, tmp_path, monkeypatch
+):
     monkeypatch.delitem(sys.modules, "mteb")
     with pytest.raises(PosirError, match=message):
-        refuse_unloadable(reference if isinstance(reference, str) else reference(tmp_path / "model"))
+        refuse_unloadable(
+            reference if isinstance(reference, str) else reference(tmp_path / "model")
+        )
     assert "mteb" not in sys.modules
 
 
-@pytest.mark.parametrize("reference", ["openai/text-embedding-3-small", "m@http://localhost/v1/", "no model has this name"])
+@pytest.mark.parametrize(
+    "reference",
+    ["openai/text-embedding-3-small", "m@http://localhost/v1/", "no model has this name"],
+)
 def test_what_only_loading_shows_is_not_refused_before(reference, monkeypatch):
     monkeypatch.delitem(sys.modules, "mteb")
     refuse_unloadable(reference)
@@ -162,7 +204,9 @@ def test_what_only_loading_shows_is_not_refused_before(reference, monkeypatch):
 def test_a_hub_that_answers_decides_of_a_name_that_mteb_does_not_know(monkeypatch):
     monkeypatch.delitem(sys.modules, "mteb")
     monkeypatch.setattr("posir_tasks.models.registry.find_hub_problem", lambda: None)
-    monkeypatch.setattr("posir_tasks.models.registry.is_on_hub", lambda name: name == "somebody/their-model")
+    monkeypatch.setattr(
+        "posir_tasks.models.registry.is_on_hub", lambda name: name == "somebody/their-model"
+    )
     refuse_unknown("somebody/their-model")
     refuse_unloadable("all-MiniLM-L12-v2")
     with pytest.raises(PosirError, match="the Hub has none of this name"):
@@ -174,14 +218,24 @@ def test_a_text_of_mteb_that_declares_names_tells_which_weights_are_those_of_the
 
     by_name = [name for name, text in read_declarations().items() if LOADED_BY_NAME in text]
     assert len(by_name) > 200
-    assert [name for name in by_name if name in MODEL_REGISTRY and not is_downloaded(MODEL_REGISTRY[name])] == []
+    assert [
+        name
+        for name in by_name
+        if name in MODEL_REGISTRY and not is_downloaded(MODEL_REGISTRY[name])
+    ] == []
 
 
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        (ModelReference("mteb/baseline-bm25"), rf"no model 'mteb/baseline-bm25'\. Did you mean {BM25}"),
-        (ModelReference("all-MiniLM-L6-v3"), r"Did you mean all-MiniLM-L6-v2, .* or [^\n]*\?\nIt is not registered with mteb"),
+        (
+            ModelReference("mteb/baseline-bm25"),
+            rf"no model 'mteb/baseline-bm25'\. Did you mean {BM25}",
+        ),
+        (
+            ModelReference("all-MiniLM-L6-v3"),
+            r"Did you mean all-MiniLM-L6-v2, .* or [^\n]*\?\nIt is not registered with mteb",
+        ),
         (ModelReference("no model at all has this name"), r"the Hub has none that mteb can load\."),
         (ModelReference(BM25, "older"), r"^Model revision older not found .* Expected 0_3_0\.$"),
     ],
@@ -204,7 +258,10 @@ def test_documents_score_the_sum_of_their_reciprocal_ranks(rankings: list[list[s
     scores = fuse_rankings(rankings)
     assert scores.keys() == {document for ranking in rankings for document in ranking}
     for document, score in scores.items():
-        assert np.isclose(score, sum(1 / (61 + ranking.index(document)) for ranking in rankings if document in ranking))
+        assert np.isclose(
+            score,
+            sum(1 / (61 + ranking.index(document)) for ranking in rankings if document in ranking),
+        )
 
 
 def test_models_are_divided_by_the_commas_outside_of_parentheses():
@@ -213,9 +270,19 @@ def test_models_are_divided_by_the_commas_outside_of_parentheses():
 
 
 def test_a_hybrid_is_named_by_the_full_names_of_its_models_in_order():
-    metas = [mteb.get_model_meta(f"hybrid({a},{b})") for a, b in ((BM25, "all-MiniLM-L6-v2"), ("all-MiniLM-L6-v2", BM25))]
-    assert metas[0].name == portable_name(metas[0]) == f"hybrid({BM25},sentence-transformers/all-MiniLM-L6-v2)"
-    assert (metas[0].name == metas[1].name, metas[0].revision == metas[1].revision) == (False, False)
+    metas = [
+        mteb.get_model_meta(f"hybrid({a},{b})")
+        for a, b in ((BM25, "all-MiniLM-L6-v2"), ("all-MiniLM-L6-v2", BM25))
+    ]
+    assert (
+        metas[0].name
+        == portable_name(metas[0])
+        == f"hybrid({BM25},sentence-transformers/all-MiniLM-L6-v2)"
+    )
+    assert (metas[0].name == metas[1].name, metas[0].revision == metas[1].revision) == (
+        False,
+        False,
+    )
     with_method = mteb.get_model_meta(f"hybrid({BM25},all-MiniLM-L6-v2+chunks(64))")
     assert "+chunks(64" in str(with_method.name)
 
@@ -247,7 +314,8 @@ def test_a_hybrid_ranks_as_its_models_fused(monkeypatch):
     assert 0.6 < result.task_results[0].scores["test"][0]["ndcg_at_10"] < 0.8
 
 
-#: Calls each function that loads a model; prints its message and whether torch, mteb or transformers was imported.
+#: Calls each function that loads a model; prints its message and whether torch, mteb or
+#: transformers was imported.
 CALLS = """
 import json, sys
 import posir
@@ -266,16 +334,30 @@ for name, call in {
         call()
     except PosirError as error:
         print(json.dumps([name, MODEL.rpartition("/")[2] in str(error), [m for m in HEAVY if m in sys.modules]]))
-"""
+"""  # noqa: E501
 
 
-@pytest.mark.parametrize("write", [lambda _: "no-such-model", write_refused_folder], ids=["missing", "refused"])
+@pytest.mark.parametrize(
+    "write", [lambda _: "no-such-model", write_refused_folder], ids=["missing", "refused"]
+)
 def test_every_command_answers_before_torch_is_imported(write, tmp_path):
     (tmp_path / "texts.txt").write_text("the mill stood by the river\n")
-    places = {"MODEL": write(tmp_path / "model"), "TEXTS": str(tmp_path / "texts.txt"), "OUTPUT": str(tmp_path / "out")}
+    places = {
+        "MODEL": write(tmp_path / "model"),
+        "TEXTS": str(tmp_path / "texts.txt"),
+        "OUTPUT": str(tmp_path / "out"),
+    }
     heavy = ["torch", "mteb", "transformers", "sentence_transformers"]
     answered = python(f"{', '.join(places)} = {[*places.values()]}\nHEAVY = {heavy}\n{CALLS}")
     assert answered.returncode == 0, answered.stderr
     rows = [json.loads(line) for line in answered.stdout.splitlines()]
-    assert [row[0] for row in rows] == ["window", "inspect", "probe", "mitigate", "run", "evaluate", "train"]
+    assert [row[0] for row in rows] == [
+        "window",
+        "inspect",
+        "probe",
+        "mitigate",
+        "run",
+        "evaluate",
+        "train",
+    ]
     assert [row for row in rows if row[1:] != [True, []]] == []

@@ -29,8 +29,11 @@ def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
         assert client.rerank("copper bell", TEXTS).tolist() == [1, 2, 0]
         assert client.rerank("nothing", TEXTS).tolist() == [0, 0, 1]
     sent = server.requests[-1]
-    assert sent == ({"query": "nothing", "texts": TEXTS, "truncate": True} if fields_of_tei else
-                    {"model": "bge", "query": "nothing", "documents": TEXTS, "top_n": 3})  # fmt: skip
+    assert sent == (
+        {"query": "nothing", "texts": TEXTS, "truncate": True}
+        if fields_of_tei
+        else {"model": "bge", "query": "nothing", "documents": TEXTS, "top_n": 3}
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,9 @@ def test_failures_and_answers_that_cannot_be_scores_are_one_message(options: Any
 
 def test_a_failure_that_passes_is_retried_and_without_a_model_none_is_named():
     with serve_reranker(failures=deque([Failure(503)])) as server:
-        assert RerankEndpoint(parse_endpoint("rerank", server.url)).rerank("bell", TEXTS).tolist() == [1, 1, 0]
+        assert RerankEndpoint(parse_endpoint("rerank", server.url)).rerank(
+            "bell", TEXTS
+        ).tolist() == [1, 1, 0]
     assert "model" not in server.requests[0]
 
 
@@ -63,7 +68,11 @@ def test_a_request_has_the_texts_of_one_query():
     ("reference", "name", "revision"),
     [
         ("rerank@http://localhost:8000/v1", "endpoint/rerank (localhost-8000)", None),
-        ("BAAI/bge:rerank@http://localhost:8000/v1#2", "endpoint/BAAI-bge-rerank (localhost-8000 1ae840a9)", "2"),
+        (
+            "BAAI/bge:rerank@http://localhost:8000/v1#2",
+            "endpoint/BAAI-bge-rerank (localhost-8000 1ae840a9)",
+            "2",
+        ),
     ],
 )
 def test_references_name_model_and_address(reference: str, name: str, revision: str | None):
@@ -82,7 +91,9 @@ def test_it_reranks_in_a_task(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
         data = task.dataset["default"]["test"]  # type: ignore[index]
         chosen = data["queries"].select(range(4))
         data.update(queries=chosen, evidence=data["evidence"].select([0, 1, 2, 3]))
-        result = mteb.evaluate(model, task, cache=None, show_progress_bar=False, encode_kwargs={"batch_size": 64})
+        result = mteb.evaluate(
+            model, task, cache=None, show_progress_bar=False, encode_kwargs={"batch_size": 64}
+        )
     scores = result.task_results[0].scores["test"][0]
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
     # The longest of the top 100 come first, whatever the question is.

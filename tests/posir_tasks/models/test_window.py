@@ -1,4 +1,6 @@
-"""Windows of mteb's own classes with tiny random weights: the number is where a class cuts, before and after it is set."""
+"""Windows of mteb's own classes with tiny random weights: the number is where a class cuts, before
+and after it is set.
+"""
 
 import math
 import sys
@@ -42,17 +44,27 @@ from tests.support.models import SIZES, write_tiny_model
 
 
 def save_tiny(folder, weights, config, **options):
-    """Save a model of transformers with a tokenizer, random weights and, unless said otherwise, 8192 positions."""
+    """Save a model of transformers with a tokenizer, random weights and, unless said otherwise,
+    8192 positions.
+    """
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()), eos_token="[SEP]")
     torch.manual_seed(0)
-    options = {"max_position_embeddings": 8192, "pad_token_id": 0, "initializer_range": 1.0, **SIZES, **options}
+    options = {
+        "max_position_embeddings": 8192,
+        "pad_token_id": 0,
+        "initializer_range": 1.0,
+        **SIZES,
+        **options,
+    }
     weights(config(vocab_size=len(tokenizer), **options)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
 
 
 class FlagReranker:
-    """What FlagEmbedding 1.3.4 does with a pair (inference/reranker/encoder_only/base.py, lines 74 to 128), without batches."""
+    """What FlagEmbedding 1.3.4 does with a pair (inference/reranker/encoder_only/base.py, lines 74
+    to 128), without batches.
+    """
 
     def __init__(self, name, max_length=512, **_):
         self.max_length = max_length
@@ -63,7 +75,9 @@ class FlagReranker:
         limit = self.max_length if max_length is None else max_length
         scores = []
         for query, passage in pairs:
-            inputs = self.tokenizer(query, passage, truncation="only_second", max_length=limit, return_tensors="pt")
+            inputs = self.tokenizer(
+                query, passage, truncation="only_second", max_length=limit, return_tensors="pt"
+            )
             inputs.pop("token_type_ids")
             scores.append(torch.sigmoid(self.model(**inputs).logits).item())
         return scores
@@ -82,11 +96,19 @@ def load_bge_reranker(folder, monkeypatch):
     module = ModuleType("FlagEmbedding")
     module.FlagReranker = FlagReranker
     monkeypatch.setitem(sys.modules, "FlagEmbedding", module)
-    sizes = {"max_position_embeddings": 8194, "pad_token_id": 1, "initializer_range": 0.3, "num_labels": 1}
-    return BGEReranker(save_tiny(folder, XLMRobertaForSequenceClassification, XLMRobertaConfig, **sizes))
+    sizes = {
+        "max_position_embeddings": 8194,
+        "pad_token_id": 1,
+        "initializer_range": 0.3,
+        "num_labels": 1,
+    }
+    return BGEReranker(
+        save_tiny(folder, XLMRobertaForSequenceClassification, XLMRobertaConfig, **sizes)
+    )
 
 
-#: By name in mteb: the loader, what its class cuts at (facts of `../shared/facts-protocols.md`), and what it can read.
+#: By name in mteb: the loader, what its class cuts at (facts of `../shared/facts-protocols.md`),
+#: and what it can read.
 CLASSES = {
     "nvidia/llama-embed-nemotron-8b": (load_nemotron, 4096, 8192),
     "Qwen/Qwen3-Reranker-0.6B": (load_qwen3_reranker, 8192, 40960),
@@ -99,16 +121,25 @@ def score(model, texts):
     if isinstance(model, LlamaEmbedNemotron):
         return encode(model, texts)
     if isinstance(model, BGEReranker):
-        return np.array(model.model.compute_score([("who laughed", text) for text in texts]))[:, None]
-    return build_scorer(model, ["who laughed"], "eng-Latn")([("who laughed", text) for text in texts])[:, None]
+        return np.array(model.model.compute_score([("who laughed", text) for text in texts]))[
+            :, None
+        ]
+    return build_scorer(model, ["who laughed"], "eng-Latn")(
+        [("who laughed", text) for text in texts]
+    )[:, None]
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_window_is_where_the_class_cuts_and_can_be_set_up_to_what_the_model_can_read(name, tmp_path, monkeypatch):
+def test_a_window_is_where_the_class_cuts_and_can_be_set_up_to_what_the_model_can_read(
+    name, tmp_path, monkeypatch
+):
     load, cut, capacity = CLASSES[name]
     model = load(tmp_path, monkeypatch)
     model.mteb_model_meta = mteb.get_model_meta(name)
-    assert (find_read_part(model), find_capacity(model)) == (ReadPart.first(cut, KnownBy.CLASS), capacity)
+    assert (find_read_part(model), find_capacity(model)) == (
+        ReadPart.first(cut, KnownBy.CLASS),
+        capacity,
+    )
     words = ["river"] * 300
     inside, outside = [*words[:20], "queen", *words[21:]], [*words[:150], "queen", *words[151:]]
     texts = [" ".join(text) for text in (words, inside, outside)]
@@ -117,16 +148,21 @@ def test_a_window_is_where_the_class_cuts_and_can_be_set_up_to_what_the_model_ca
     assert find_read_part(model) == ReadPart.first(128, KnownBy.CLASS)
     plain, in_window, beyond = score(model, texts).tolist()
     assert (plain == beyond, plain == in_window) == (True, False)
-    with pytest.raises(PosirError, match=rf"window {capacity + 1}: .* cannot read more than {capacity:,} tokens"):
+    with pytest.raises(
+        PosirError, match=rf"window {capacity + 1}: .* cannot read more than {capacity:,} tokens"
+    ):
         set_window(model, capacity + 1)
 
 
-def test_the_metadata_comes_last_and_a_measurement_of_the_same_revision_before_it(tmp_path, monkeypatch):
+def test_the_metadata_comes_last_and_a_measurement_of_the_same_revision_before_it(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     model = RecordingEncoder()
     assert find_read_part(model) == UNKNOWN
     with pytest.raises(
-        PosirError, match="window 16: the input window of test/encoder cannot be set, since its class Recording"
+        PosirError,
+        match="window 16: the input window of test/encoder cannot be set, since its class Recording",  # noqa: E501
     ):
         set_window(model, 16)
     meta = model.mteb_model_meta.model_copy(update={"max_tokens": 8192})
@@ -137,11 +173,15 @@ def test_the_metadata_comes_last_and_a_measurement_of_the_same_revision_before_i
     model.mteb_model_meta = meta.model_copy(update={"revision": "2"})
     assert find_read_part(model).known_by is KnownBy.CLAIMED
     keep_measured(meta.name, None, ReadPart.first(9, KnownBy.MEASURED))
-    assert len(list((tmp_path / "windows").iterdir())) == 1, "without a revision, the weights may be others tomorrow"
+    assert len(list((tmp_path / "windows").iterdir())) == 1, (
+        "without a revision, the weights may be others tomorrow"
+    )
 
 
 def build_static_encoder() -> SentenceTransformerEncoderWrapper:
-    """Return a model of mteb whose embedding of a text is the mean of those of its tokens, without a limit."""
+    """Return a model of mteb whose embedding of a text is the mean of those of its tokens, without
+    a limit.
+    """
     tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
     tokenizer.no_truncation()
     return SentenceTransformerEncoderWrapper(
@@ -153,9 +193,13 @@ def test_a_model_whose_class_cuts_nothing_reads_all_and_one_with_positions_does_
     static = build_static_encoder()
     assert static.model.max_seq_length == math.inf
     texts = [" ".join(["river"] * 40_000 + [last]) for last in ("mill", "queen")]
-    assert len({*map(tuple, encode(static, texts).tolist())}) == 2, "the last of 40,001 words is read"
+    assert len({*map(tuple, encode(static, texts).tolist())}) == 2, (
+        "the last of 40,001 words is read"
+    )
     assert find_read_part(static) == ReadPart.all(KnownBy.CLASS)
-    limited = SentenceTransformerEncoderWrapper(SentenceTransformer(str(write_tiny_model(tmp_path / "tiny")), device="cpu"))
+    limited = SentenceTransformerEncoderWrapper(
+        SentenceTransformer(str(write_tiny_model(tmp_path / "tiny")), device="cpu")
+    )
     assert find_read_part(limited).known_by is KnownBy.CLASS
     limited.model.max_seq_length = math.inf
     assert find_read_part(limited).kind is not ReadKind.ALL
@@ -171,7 +215,10 @@ def test_what_is_read_at_least_replaces_a_smaller_claim_and_no_larger_one(tmp_pa
     meta = model.mteb_model_meta
     keep_measured(meta.name, meta.revision, ReadPart.at_least(1000))
     assert find_read_part(model) == ReadPart.at_least(1000)
-    for claimed, part in ((800, ReadPart.at_least(1000)), (8192, ReadPart.first(8192, KnownBy.CLAIMED))):
+    for claimed, part in (
+        (800, ReadPart.at_least(1000)),
+        (8192, ReadPart.first(8192, KnownBy.CLAIMED)),
+    ):
         model.mteb_model_meta = meta.model_copy(update={"max_tokens": claimed})
         assert find_read_part(model) == part
     model.mteb_model_meta = meta
@@ -188,10 +235,15 @@ def test_what_is_read_at_least_replaces_a_smaller_claim_and_no_larger_one(tmp_pa
 
 @pytest.mark.parametrize(
     ("own", "path"),
-    [("RepLLaMAModel", ("model", "config", "max_length")), ("NoInstructModel", ("tokenizer", "model_max_length"))],
+    [
+        ("RepLLaMAModel", ("model", "config", "max_length")),
+        ("NoInstructModel", ("tokenizer", "model_max_length")),
+    ],
 )
 def test_classes_that_cut_by_another_attribute_have_a_row(own, path):
-    model = type(own, (), {"mteb_model_meta": RecordingEncoder().mteb_model_meta, "max_length": 7})()
+    model = type(
+        own, (), {"mteb_model_meta": RecordingEncoder().mteb_model_meta, "max_length": 7}
+    )()
     inner = 512
     for name in reversed(path[1:]):
         inner = SimpleNamespace(**{name: inner})
@@ -204,7 +256,9 @@ def test_posir_run_sets_a_window(tmp_path, monkeypatch):
     folder, output = write_tiny_model(tmp_path / "tiny"), tmp_path / "results"
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
     posir.run(model=str(folder), task="PosIR-Mini", window=32, output=output)
-    (result,) = {(result.model, result.experiment, result.values.read) for result in read_results(output)}
+    (result,) = {
+        (result.model, result.experiment, result.values.read) for result in read_results(output)
+    }
     assert result[1:] == ("window_32", ReadPart.first(32, KnownBy.CLASS))
 
 
@@ -219,9 +273,17 @@ def test_posir_window_is_an_experiment_of_the_model(tmp_path, monkeypatch):
         with pytest.raises(PosirError, match=f"POSIR_WINDOW={wrong}: not a number of tokens"):
             load_model(ModelReference(str(folder)))
     monkeypatch.setenv("POSIR_WINDOW", "16")
-    assert load_model(ModelReference(f"{folder}+chunks(8)")).mteb_model_meta.experiment_name == "window_16"
+    assert (
+        load_model(ModelReference(f"{folder}+chunks(8)")).mteb_model_meta.experiment_name
+        == "window_16"
+    )
     assert load_model(ModelReference("mteb/baseline-bm25s")).mteb_model_meta.experiment_name is None
     assert posir.window(folder).tokens.high == 16
     monkeypatch.delenv("POSIR_WINDOW")
-    with tempfile.TemporaryDirectory() as other, pytest.raises(PosirError, match="Give the model by name"):
-        posir.evaluate(SentenceTransformer(str(folder)), "PosIR-Mini", window=16, output_folder=other)
+    with (
+        tempfile.TemporaryDirectory() as other,
+        pytest.raises(PosirError, match="Give the model by name"),
+    ):
+        posir.evaluate(
+            SentenceTransformer(str(folder)), "PosIR-Mini", window=16, output_folder=other
+        )

@@ -31,7 +31,9 @@ LANGUAGES = {"xquad.en": "eng-Latn", "xquad.zh": "cmn-Hans", "covidqa": "eng-Lat
 
 
 class StaticVectors:
-    """The mean of the static token vectors of WordLlama: word order plays no part, and all of a text is read."""
+    """The mean of the static token vectors of WordLlama: word order plays no part, and all of a
+    text is read.
+    """
 
     read_part = ReadPart.all(KnownBy.CLASS)
 
@@ -39,10 +41,14 @@ class StaticVectors:
         wordllama = pytest.importorskip("wordllama")
         self.mteb_model_meta = ModelMeta.create_empty({"name": "test/wordllama", "revision": "1"})
         # Its tokenizer is found in the package only if that is named as the cache.
-        self.vectors = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+        self.vectors = wordllama.WordLlama.load(
+            cache_dir=Path(wordllama.__file__).parent, disable_download=True
+        )
 
     def encode(self, inputs, **_):
-        return np.concatenate([self.vectors.embed(list(batch["text"])) for batch in inputs]).astype(np.float32)
+        return np.concatenate([self.vectors.embed(list(batch["text"])) for batch in inputs]).astype(
+            np.float32
+        )
 
     def similarity(self, first, second):
         first, second = (nn.functional.normalize(torch.as_tensor(side)) for side in (first, second))
@@ -62,7 +68,9 @@ class StartPooling(nn.Module):
         mask = features["attention_mask"].float()
         places = (mask.cumsum(dim=1) - 1) / mask.sum(dim=1, keepdim=True)
         weights = (mask * torch.exp(-self.strength * places)).unsqueeze(2)
-        features["sentence_embedding"] = (features["token_embeddings"] * weights).sum(dim=1) / weights.sum(dim=1)
+        features["sentence_embedding"] = (features["token_embeddings"] * weights).sum(
+            dim=1
+        ) / weights.sum(dim=1)
         return features
 
 
@@ -75,7 +83,9 @@ def find_verdict(model, task, folder: Path):
     results = evaluate(model, task, output_folder=folder)
     for result in results:
         check_unmoved(result.values)
-    return decide_result(pool(result.values for result in results))[0].findings[Quantity.POSITION_EFFECT_IN_WINDOW]
+    return decide_result(pool(result.values for result in results))[0].findings[
+        Quantity.POSITION_EFFECT_IN_WINDOW
+    ]
 
 
 def check_unmoved(values):
@@ -92,13 +102,17 @@ def open_task(name, folder):
     if not file.exists():
         pytest.skip(f"there is no {file}")
     imported(read_squad_json(file), folder, language=LANGUAGES[name])
-    return PositionTask.from_folder(folder, name=f"Controls-{name.replace('.', '-')}", language=LANGUAGES[name])
+    return PositionTask.from_folder(
+        folder, name=f"Controls-{name.replace('.', '-')}", language=LANGUAGES[name]
+    )
 
 
 @pytest.mark.parametrize("name", ["mini", *LANGUAGES])
 def test_static_vectors_have_no_effect_within_the_window(tmp_path, monkeypatch, name):
     monkeypatch.setenv("POSIR_ROTATED", "100")
-    verdict = find_verdict(StaticVectors(), open_task(name, tmp_path / "data"), tmp_path / "results")
+    verdict = find_verdict(
+        StaticVectors(), open_task(name, tmp_path / "data"), tmp_path / "results"
+    )
     assert verdict.state is State.NO_BIAS
     assert max(map(abs, (verdict.estimate.value, *verdict.estimate.interval))) < TOLERANCE
 
@@ -106,12 +120,19 @@ def test_static_vectors_have_no_effect_within_the_window(tmp_path, monkeypatch, 
 def test_bm25_has_an_effect_of_exactly_zero(tmp_path):
     results = evaluate(BM25_BASELINE, PosIRMini(), output_folder=tmp_path)
     verdict = decide_result(results[0].values)[0].findings[Quantity.POSITION_EFFECT_IN_WINDOW]
-    assert (verdict.state, verdict.estimate.value, verdict.estimate.interval) == (State.NO_BIAS, 0.0, (0.0, 0.0))
+    assert (verdict.state, verdict.estimate.value, verdict.estimate.interval) == (
+        State.NO_BIAS,
+        0.0,
+        (0.0, 0.0),
+    )
 
 
 @pytest.mark.parametrize(
     ("pooling", "state"),
-    [(StartPooling(1.2), State.FAVORS_START), (Pooling(384, pooling_mode="weightedmean"), State.FAVORS_END)],
+    [
+        (StartPooling(1.2), State.FAVORS_START),
+        (Pooling(384, pooling_mode="weightedmean"), State.FAVORS_END),
+    ],
     ids=["start", "end"],
 )
 def test_pooling_with_weights_to_an_end_favors_it(tmp_path, pooling, state):

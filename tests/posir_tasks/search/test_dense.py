@@ -38,17 +38,27 @@ class GivenEmbeddings:
 
 
 def texts(count: int, prefix: str) -> Dataset:
-    return Dataset.from_dict({"id": [f"{prefix}{row}" for row in range(count)], "text": [str(row) for row in range(count)]})
+    return Dataset.from_dict(
+        {
+            "id": [f"{prefix}{row}" for row in range(count)],
+            "text": [str(row) for row in range(count)],
+        }
+    )
 
 
 def ranks_both_ways(model: GivenEmbeddings, top_k: int) -> tuple[np.ndarray, np.ndarray]:
-    queries, corpus = texts(len(model.rows[PromptType.query]), "q"), texts(len(model.rows[PromptType.document]), "d")
+    queries, corpus = (
+        texts(len(model.rows[PromptType.query]), "q"),
+        texts(len(model.rows[PromptType.document]), "d"),
+    )
     positives = {name: f"d{row % len(corpus)}" for row, name in enumerate(queries["id"])}
     context = EncodingContext(**TASK, encode_kwargs={})
     hits = dispatch.search_dense(model, corpus, queries, context, top_k=top_k, timer=TimingStack())
     search = SearchEncoderWrapper(model)
     search.index(corpus, **TASK, encode_kwargs={})
-    results = search.search(queries, **TASK, top_k=top_k, encode_kwargs={"show_progress_bar": False})
+    results = search.search(
+        queries, **TASK, top_k=top_k, encode_kwargs={"show_progress_bar": False}
+    )
     return rank_hits(hits, positives).ranks, rank_results(results, positives).ranks
 
 
@@ -62,7 +72,9 @@ def ranks_both_ways(model: GivenEmbeddings, top_k: int) -> tuple[np.ndarray, np.
 def test_ranks_are_those_of_mtebs_search(counts, chunk_size, max_similarities, seed):
     rng = np.random.default_rng(seed)
     # Small integers cause many ties; with all documents in the results, no tie crosses the cut-off.
-    model = GivenEmbeddings(*(rng.integers(-2, 3, (count, 3)).astype(np.float32) for count in counts))
+    model = GivenEmbeddings(
+        *(rng.integers(-2, 3, (count, 3)).astype(np.float32) for count in counts)
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "CORPUS_CHUNK_SIZE", chunk_size)
         patch.setattr(dispatch, "MAX_SIMILARITIES", max_similarities)
@@ -79,11 +91,16 @@ CONVERSIONS = {
 
 
 @pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
-def test_the_top_k_of_every_array_type_are_those_of_mtebs_search(convert, monkeypatch: pytest.MonkeyPatch):
+def test_the_top_k_of_every_array_type_are_those_of_mtebs_search(
+    convert, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(dispatch, "CORPUS_CHUNK_SIZE", 50)
     monkeypatch.setattr(dispatch, "MAX_SIMILARITIES", 500)
     rng = np.random.default_rng(1)
-    model = GivenEmbeddings(*(rng.standard_normal((count, 8)).astype(np.float32) for count in (40, 120)), convert=convert)
+    model = GivenEmbeddings(
+        *(rng.standard_normal((count, 8)).astype(np.float32) for count in (40, 120)),
+        convert=convert,
+    )
     ours, mtebs = ranks_both_ways(model, top_k=10)
     assert ours.tolist() == mtebs.tolist()
     assert 0 < np.count_nonzero(ours) < len(ours)

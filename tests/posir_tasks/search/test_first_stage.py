@@ -1,4 +1,6 @@
-"""The first stage of a reranker: its candidates are in pytrec_eval's order, and a damaged cache only costs time."""
+"""The first stage of a reranker: its candidates are in pytrec_eval's order, and a damaged cache
+only costs time.
+"""
 
 import numpy as np
 import polars as pl
@@ -29,14 +31,20 @@ def test_candidates_are_sorted_by_score_then_by_id_both_descending(documents, da
     score = st.sampled_from([0.0, 0.5, 2.0])
     scores = [[data.draw(score) for _ in IDS] for _ in documents]
     queries = Dataset.from_dict({"id": list(map(str, range(len(documents))))})
-    ordered = order_hits(Hits(np.array(documents), np.array(scores), IDS), build_request(queries, queries))
+    ordered = order_hits(
+        Hits(np.array(documents), np.array(scores), IDS), build_request(queries, queries)
+    )
     for rows, of_query, ordering in zip(documents, scores, ordered.values(), strict=True):
-        best = sorted(((score, IDS[row]) for row, score in zip(rows, of_query, strict=True)), reverse=True)
+        best = sorted(
+            ((score, IDS[row]) for row, score in zip(rows, of_query, strict=True)), reverse=True
+        )
         assert ordering == [name for _, name in best]
 
 
 @pytest.mark.parametrize("damage", ["cut off", "empty", "another table"])
-def test_a_damaged_file_is_searched_again_with_a_warning(tmp_path, monkeypatch, caplog, damage: str):
+def test_a_damaged_file_is_searched_again_with_a_warning(
+    tmp_path, monkeypatch, caplog, damage: str
+):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     data = read_mini()
     request = build_request(data.corpus.select(range(20)), data.queries.select(range(4)))

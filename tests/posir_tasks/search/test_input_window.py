@@ -16,7 +16,12 @@ from mteb.models.sentence_transformer_wrapper import (
 )
 from mteb.timing import TimingStack
 from mteb.types import PromptType
-from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers import (
+    CrossEncoder,
+    MultiVectorEncoder,
+    SentenceTransformer,
+    SparseEncoder,
+)
 
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.read_part import CountedWith, KnownBy, Part, ReadKind, ReadPart
@@ -45,14 +50,19 @@ def document(place: int, words: int = 90) -> str:
 
 def request_of(data) -> SearchRequest:
     context = EncodingContext(**TASK, encode_kwargs={"batch_size": 8, "show_progress_bar": False})
-    return SearchRequest(data.corpus, data.queries, data.evidence.positives(), None, 10, context, TimingStack())
+    return SearchRequest(
+        data.corpus, data.queries, data.evidence.positives(), None, 10, context, TimingStack()
+    )
 
 
 @pytest.fixture(scope="module")
 def made():
     """Documents with the evidence at every place around the ends of a window of 64 tokens."""
     documents = {f"d{place}": document(place) for place in range(0, 90, 2)}
-    questions = [(f"who {'again ' * (place % 5)}?", f"d{place}", " ".join(EVIDENCE)) for place in range(0, 90, 2)]
+    questions = [
+        (f"who {'again ' * (place % 5)}?", f"d{place}", " ".join(EVIDENCE))
+        for place in range(0, 90, 2)
+    ]
     return build_position_data(documents, questions, revision="1")
 
 
@@ -74,25 +84,40 @@ def changed(model, part, name, value):
 
 def instructed(folder, **options):
     template = "Instruct: {instruction} Document: "
-    return InstructSentenceTransformerModel(folder["dense"], "main", instruction_template=template, **options)
+    return InstructSentenceTransformerModel(
+        folder["dense"], "main", instruction_template=template, **options
+    )
 
 
 LOADERS = {
     "without a prompt": dense,
-    "prompt of mteb": lambda folder: changed(dense(folder), lambda model: model, "model_prompts", {"document": "a passage: "}),
-    "prompt of the model": lambda folder: dense(folder, prompts={"query": "find: ", "passage": "a passage: "}),
-    "default prompt": lambda folder: dense(folder, prompts={"any": "a text of some kind: "}, default_prompt_name="any"),
+    "prompt of mteb": lambda folder: changed(
+        dense(folder), lambda model: model, "model_prompts", {"document": "a passage: "}
+    ),
+    "prompt of the model": lambda folder: dense(
+        folder, prompts={"query": "find: ", "passage": "a passage: "}
+    ),
+    "default prompt": lambda folder: dense(
+        folder, prompts={"any": "a text of some kind: "}, default_prompt_name="any"
+    ),
     "truncated at the start": lambda folder: changed(
         dense(folder), lambda model: model.model.tokenizer, "truncation_side", "left"
     ),
     "instruction": instructed,
-    "instruction for queries only": lambda folder: instructed(folder, apply_instruction_to_passages=False),
+    "instruction for queries only": lambda folder: instructed(
+        folder, apply_instruction_to_passages=False
+    ),
     "sparse": lambda folder: SparseEncoderWrapper(SparseEncoder(folder["sparse"])),
     "late interaction": lambda folder: changed(
-        MultiVectorWrapper(MultiVectorEncoder(folder["late-interaction"])), lambda model: model.model[0], "document_length", 40
+        MultiVectorWrapper(MultiVectorEncoder(folder["late-interaction"])),
+        lambda model: model.model[0],
+        "document_length",
+        40,
     ),
     "cross-encoder": lambda folder: CrossEncoderWrapper(
-        CrossEncoder(folder["cross-encoder"], prompts={"any": "judge: "}, default_prompt_name="any"),
+        CrossEncoder(
+            folder["cross-encoder"], prompts={"any": "judge: "}, default_prompt_name="any"
+        ),
         query_prefix="query: ",
         passage_prefix="passage of the book: ",
     ),
@@ -100,7 +125,9 @@ LOADERS = {
 
 
 def received(model, request, monkeypatch) -> dict[str, list[int]]:
-    """Run a model on the relevant documents by mteb's own code; return the tokens that it reads, by document."""
+    """Run a model on the relevant documents by mteb's own code; return the tokens that it reads, by
+    document.
+    """
     values: dict[str, list[int]] = {}
     module = model.model[0]
     original = module.preprocess
@@ -115,7 +142,9 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
     documents = request.context.load(request.corpus, PromptType.document)
     arguments = request.context.task_arguments | request.context.encode_kwargs
     if isinstance(model, CrossEncoderWrapper):
-        model.predict(request.context.load(request.queries, PromptType.query), documents, **arguments)
+        model.predict(
+            request.context.load(request.queries, PromptType.query), documents, **arguments
+        )
     else:
         encode = model.encode if hasattr(model, "encode") else model._encode
         encode(documents, prompt_type=PromptType.document, **arguments)
@@ -123,11 +152,15 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
 
 
 def place_evidence(model, request, evidence):
-    return find_read_evidence(model, request, evidence, select_relevant(request.corpus, request.positives.values()))
+    return find_read_evidence(
+        model, request, evidence, select_relevant(request.corpus, request.positives.values())
+    )
 
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
-def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(folder, made, loader, monkeypatch):
+def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(
+    folder, made, loader, monkeypatch
+):
     model = loader(folder)
     request = request_of(made)
     truncated = place_evidence(model, request, made.evidence)
@@ -143,11 +176,15 @@ def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(
 
 def test_real_evidence_is_beyond_the_window_of_minilm_if_its_tokens_are():
     data = read_mini()
-    model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(get_model_path()), device="cpu"))
+    model = SentenceTransformerEncoderWrapper(
+        SentenceTransformer(str(get_model_path()), device="cpu")
+    )
     truncated = place_evidence(model, request_of(data), data.evidence)
     assert (truncated.read.tokens, truncated.counted_with) == (256, "tokenizer")
     texts = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
-    spans = list(zip(data.evidence.document_ids, data.evidence.starts, data.evidence.ends, strict=True))
+    spans = list(
+        zip(data.evidence.document_ids, data.evidence.starts, data.evidence.ends, strict=True)
+    )
     tokenize = model.model.tokenizer
     for row in range(0, len(spans), 9):
         name, start, end = spans[row]
@@ -161,8 +198,15 @@ def test_real_evidence_is_beyond_the_window_of_minilm_if_its_tokens_are():
 
 def test_only_documents_that_may_be_longer_than_the_window_are_tokenized(folder, monkeypatch):
     model = dense(folder)
-    documents = {"short": "It rained.", **{f"long{n}": document(n) for n in range(3)}, "unrelated": document(9)}
-    questions = [("what?", "short", "It rained"), *((f"who {n}?", f"long{n % 3}", " ".join(EVIDENCE)) for n in range(9))]
+    documents = {
+        "short": "It rained.",
+        **{f"long{n}": document(n) for n in range(3)},
+        "unrelated": document(9),
+    }
+    questions = [
+        ("what?", "short", "It rained"),
+        *((f"who {n}?", f"long{n % 3}", " ".join(EVIDENCE)) for n in range(9)),
+    ]
     data = build_position_data(documents, questions, revision="1")
     recording = Mock(wraps=model.model.tokenizer, is_fast=True)
     monkeypatch.setattr(type(model.model), "tokenizer", property(lambda _: recording))
@@ -174,19 +218,26 @@ def test_only_documents_that_may_be_longer_than_the_window_are_tokenized(folder,
 
 def with_slow_tokenizer(folder):
     model = dense(folder)
-    model.model.tokenizer.__class__ = type("Slow", (type(model.model.tokenizer),), {"is_fast": False})
+    model.model.tokenizer.__class__ = type(
+        "Slow", (type(model.model.tokenizer),), {"is_fast": False}
+    )
     return model
 
 
 UNCOUNTED = {
-    "a class of its own": lambda folder: type("Own", (SentenceTransformerEncoderWrapper,), {"encode": None})(
-        SentenceTransformer(folder["dense"])
-    ),
+    "a class of its own": lambda folder: type(
+        "Own", (SentenceTransformerEncoderWrapper,), {"encode": None}
+    )(SentenceTransformer(folder["dense"])),
     "no fast tokenizer": with_slow_tokenizer,
     "other tokens than the model": lambda folder: changed(
-        dense(folder), lambda model: model.model[0], "processing_kwargs", {"text": {"max_length": 32}}
+        dense(folder),
+        lambda model: model.model[0],
+        "processing_kwargs",
+        {"text": {"max_length": 32}},
     ),
-    "an error": lambda folder: changed(dense(folder), lambda model: model.model, "preprocess", lambda texts: texts),
+    "an error": lambda folder: changed(
+        dense(folder), lambda model: model.model, "preprocess", lambda texts: texts
+    ),
 }
 
 
@@ -215,14 +266,24 @@ def test_truncation_of_xquad_by_minilm(squad_data, tmp_path, code, language, est
     """Share of the queries whose evidence ends beyond 256 tokens, in percent."""
     imported(read_squad_json(squad_data / f"xquad.{code}.json"), tmp_path, language=language)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
-    model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(get_model_path()), device="cpu"))
+    model = SentenceTransformerEncoderWrapper(
+        SentenceTransformer(str(get_model_path()), device="cpu")
+    )
     truncated = place_evidence(model, request_of(data), data.evidence)
     values = [data.evidence.estimate_twelfths(truncated.read), truncated.twelfths]
-    assert [round(100 * float(np.mean(twelfths > 11)), 1) for twelfths in values] == [estimated, counted]
+    assert [round(100 * float(np.mean(twelfths > 11)), 1) for twelfths in values] == [
+        estimated,
+        counted,
+    ]
 
 
 def test_places_in_the_two_ends_of_a_text_are_estimated(folder, made):
     """The tokenizer cuts at one end, so that its tokens are not what such a model reads."""
-    model = changed(dense(folder), lambda model: model, "read_part", ReadPart(ReadKind.PART, Part.ENDS, 64, 32, KnownBy.GIVEN))
+    model = changed(
+        dense(folder),
+        lambda model: model,
+        "read_part",
+        ReadPart(ReadKind.PART, Part.ENDS, 64, 32, KnownBy.GIVEN),
+    )
     request = request_of(made)
     assert place_evidence(model, request, made.evidence).counted_with is CountedWith.ESTIMATE

@@ -1,4 +1,6 @@
-"""Every kind of model is tested on rotated versions, and the unmoved text has the rank of the ordinary search."""
+"""Every kind of model is tested on rotated versions, and the unmoved text has the rank of the
+ordinary search.
+"""
 
 import json
 from pathlib import Path
@@ -50,7 +52,13 @@ def use_last_tokens(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     "kind",
-    ["dense", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sparse", "late-interaction", "cross-encoder"))],
+    [
+        "dense",
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("sparse", "late-interaction", "cross-encoder")
+        ),
+    ],
 )
 def test_models_of_every_kind_are_tested(kind: str, tmp_path: Path):
     check(evaluate(str(write_tiny_model(tmp_path / "model", kind)), tmp_path))
@@ -63,7 +71,9 @@ def test_chunks_and_hybrids_are_tested(form: str, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_model_that_reads_the_last_tokens_is_tested_on_excerpts_that_it_reads_whole(tmp_path: Path):
+def test_a_model_that_reads_the_last_tokens_is_tested_on_excerpts_that_it_reads_whole(
+    tmp_path: Path,
+):
     result = evaluate(str(use_last_tokens(write_tiny_model(tmp_path / "model"))), tmp_path)
     check(result)
     assert result.values.rotations.window is Window.EXCERPT
@@ -81,4 +91,6 @@ def test_an_endpoint_is_tested_on_whole_documents(tmp_path: Path):
     rows = result.values.rotations.rows(result.values.ranks, window=False)
     unmoved = rows.version == 0
     assert unmoved.sum() >= DOCUMENTS
-    np.testing.assert_array_equal(rows.ranks[unmoved], result.values.ranks.columns.ranks[rows.query[unmoved]])
+    np.testing.assert_array_equal(
+        rows.ranks[unmoved], result.values.ranks.columns.ranks[rows.query[unmoved]]
+    )

@@ -1,4 +1,6 @@
-"""Rotated versions are ranked as a search in a corpus that has the version in place of its document would rank them."""
+"""Rotated versions are ranked as a search in a corpus that has the version in place of its document
+would rank them.
+"""
 
 import json
 from dataclasses import replace
@@ -18,7 +20,13 @@ from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.profile import NDCG_AT_10
 from posir_tasks.ranks import rank_results
 from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.rotation_ranks import ROTATED_VARIABLE, RotationRanks, Untested, Window, read_sample_size
+from posir_tasks.rotation_ranks import (
+    ROTATED_VARIABLE,
+    RotationRanks,
+    Untested,
+    Window,
+    read_sample_size,
+)
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.search.dispatch import HybridSearch, SearchRequest, search_and_rank, search_results
@@ -35,8 +43,15 @@ class StartVectors(WordVectors):
 
     def embed(self, text):
         words = text.lower().replace(".", " ").replace(",", " ").split()
-        weights = 1 / (1 + np.arange(len(words)) / max(len(words), 1) * 4) if len(words) > 40 else np.ones(len(words))
-        rows = [sum(ord(letter) * 31**place for place, letter in enumerate(word)) % 512 for word in words]
+        weights = (
+            1 / (1 + np.arange(len(words)) / max(len(words), 1) * 4)
+            if len(words) > 40
+            else np.ones(len(words))
+        )
+        rows = [
+            sum(ord(letter) * 31**place for place, letter in enumerate(word)) % 512
+            for word in words
+        ]
         return np.bincount(rows, weights, minlength=512).astype(np.float32)
 
 
@@ -54,8 +69,14 @@ class MovedNan(WordVectors):
 
 def build_request(data):
     return SearchRequest(
-        data.corpus, data.queries, data.evidence.positives(), None, 100, EncodingContext(**TASK), TimingStack()
-    )  # fmt: skip
+        data.corpus,
+        data.queries,
+        data.evidence.positives(),
+        None,
+        100,
+        EncodingContext(**TASK),
+        TimingStack(),
+    )
 
 
 def rotate(model, sample_size=400, subsets=1, data=None):
@@ -70,7 +91,9 @@ def rotate(model, sample_size=400, subsets=1, data=None):
 
     placed = find_read(data.queries, data.evidence, documents)
     scheme = RelativePositions()
-    ranks = DocumentRanks.from_ranks(scheme, data.evidence, ranked.ranks, placed, "default", select_texts(documents))
+    ranks = DocumentRanks.from_ranks(
+        scheme, data.evidence, ranked.ranks, placed, "default", select_texts(documents)
+    )
     ordinary = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     test = RotationTest(model, request, results, ordinary, sample_size, subsets)
     rotations = test.rank(scheme, data.evidence, documents, ranks, find_read, read)
@@ -86,7 +109,10 @@ def test_a_bag_of_words_ranks_every_version_alike(rotated):
     _, _, ranks, rotations = rotated
     rows = rotations.rows(ranks, window=False)
     gains = NDCG_AT_10[rows.ranks]
-    by_question = {question: set(gains[rows.query == question].tolist()) for question in np.unique(rows.query).tolist()}
+    by_question = {
+        question: set(gains[rows.query == question].tolist())
+        for question in np.unique(rows.query).tolist()
+    }
     assert all(len(values) == 1 for values in by_question.values())
     assert (rotations.window, len(rows.query)) == (Window.WHOLE, 3 * len(ranks.columns.ranks))
 
@@ -115,7 +141,13 @@ def test_a_version_is_ranked_as_in_a_corpus_that_has_it_in_place_of_its_document
         owner = positives[question]
         half = len(texts[owner]) // 2
         pairs[question] = [f"{owner}\0w1"]
-        rows.append({"id": f"{owner}\0w1", "title": "", "text": texts[owner][half:] + " " + texts[owner][:half]})
+        rows.append(
+            {
+                "id": f"{owner}\0w1",
+                "title": "",
+                "text": texts[owner][half:] + " " + texts[owner][:half],
+            }
+        )
     unique = {row["id"]: row for row in rows}
     ranker = VersionRanker(
         test, Dataset.from_list(list(unique.values())), pairs, {q: positives[q] for q in questions},
@@ -127,7 +159,13 @@ def test_a_version_is_ranked_as_in_a_corpus_that_has_it_in_place_of_its_document
         corpus = Dataset.from_dict({"id": list(moved), "text": list(moved.values())})
         row = data.queries["id"][:].index(question)
         request = SearchRequest(
-            corpus, data.queries.select([row]), {question: positives[question]}, None, 100, test.request.context, TimingStack()
+            corpus,
+            data.queries.select([row]),
+            {question: positives[question]},
+            None,
+            100,
+            test.request.context,
+            TimingStack(),
         )
         rank = rank_results(search_results(test.model, request), request.positives).ranks[0]
         assert ranks[question, f"{positives[question]}\0w1"] == rank
@@ -155,7 +193,9 @@ def test_excerpts_of_a_model_that_truncates_are_read_whole():
     assert whole.unread.any()
     # Within an excerpt, a bag of words is the same in every order.
     gains = NDCG_AT_10[within.ranks]
-    spread = [np.ptp(gains[within.query == question]) for question in np.unique(within.query).tolist()]
+    spread = [
+        np.ptp(gains[within.query == question]) for question in np.unique(within.query).tolist()
+    ]
     assert np.mean(np.array(spread) > 1e-9) < 0.1
 
 
@@ -175,7 +215,9 @@ def test_bm25_is_order_blind_and_reindexing_rotated_texts_changes_no_rank():
     assert rotations.untested is Untested.ORDER_BLIND
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     borders = {name: text.rfind(". ", 0, len(text) // 2) + 2 for name, text in texts.items()}
-    moved = {name: text[borders[name] :] + " " + text[: borders[name]] for name, text in texts.items()}
+    moved = {
+        name: text[borders[name] :] + " " + text[: borders[name]] for name, text in texts.items()
+    }
     corpus = Dataset.from_dict({"id": list(moved), "text": list(moved.values())})
     request = replace(build_request(data), corpus=corpus)
     assert search_and_rank(model, request)[1].ranks.tolist() == list(test.ordinary_ranks.values())
@@ -187,7 +229,9 @@ def test_a_hybrid_of_a_bag_of_words_and_bm25_ranks_every_version_alike():
     hybrid.read_part = ReadPart.all(KnownBy.CLASS)
     _, _, ranks, rotations = rotate(hybrid)
     rows = rotations.rows(ranks, window=False)
-    by_question = [np.ptp(rows.ranks[rows.query == question]) for question in np.unique(rows.query).tolist()]
+    by_question = [
+        np.ptp(rows.ranks[rows.query == question]) for question in np.unique(rows.query).tolist()
+    ]
     assert max(by_question) == 0
 
 
@@ -198,7 +242,9 @@ def test_the_sample_is_shared_by_subsets_and_nested():
     assert (small > 0).sum() == 4 * 5
     assert (large > 0).sum() == 4 * 10
     assert np.array_equal(np.where(large <= 5, large, 0), small)
-    assert np.array_equal(more.rows(ranks, window=False, sample_size=20).query, few.rows(ranks, window=False).query)
+    assert np.array_equal(
+        more.rows(ranks, window=False, sample_size=20).query, few.rows(ranks, window=False).query
+    )
 
 
 def test_values_survive_json_and_add(rotated):
@@ -206,7 +252,10 @@ def test_values_survive_json_and_add(rotated):
     stored = json.loads(json.dumps(rotations.to_json()))
     assert RotationRanks.from_json(stored, ranks) == rotations
     values = ResultValues(ranks, rotations=rotations)
-    assert ResultValues.from_json({**values.to_json(), "read": {"kind": "unknown"}}).rotations == rotations
+    assert (
+        ResultValues.from_json({**values.to_json(), "read": {"kind": "unknown"}}).rotations
+        == rotations
+    )
     assert len((rotations + rotations).sets) == 2
     assert len(json.dumps(stored)) < 2 * 3 * len(ranks.columns.ranks)
 
@@ -258,6 +307,10 @@ def test_mtebs_own_scores_do_not_change(monkeypatch):
     without, with_rotations = entries
     assert "rotations" not in without
     assert "rotations" in with_rotations
-    own = [name for name in without if name.startswith(("ndcg_at", "map_", "recall_", "mrr_", "nauc_", "precision_"))]
+    own = [
+        name
+        for name in without
+        if name.startswith(("ndcg_at", "map_", "recall_", "mrr_", "nauc_", "precision_"))
+    ]
     assert own
     np.testing.assert_equal([without[name] for name in own], [with_rotations[name] for name in own])

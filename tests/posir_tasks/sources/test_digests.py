@@ -1,4 +1,6 @@
-"""Digests of files: cached for large files, and never outdated. Digests of a dataset: by content."""
+"""Digests of files: cached for large files, and never outdated. Digests of a dataset: by
+content.
+"""
 
 import hashlib
 import os
@@ -75,7 +77,9 @@ def test_a_damaged_or_unwritable_cache_only_costs_time(file, cache, monkeypatch)
 
 # The content of a dataset.
 
-TEXTS = st.lists(st.tuples(st.text("ab", min_size=1, max_size=3), st.text("abä文", max_size=3)), max_size=6)
+TEXTS = st.lists(
+    st.tuples(st.text("ab", min_size=1, max_size=3), st.text("abä文", max_size=3)), max_size=6
+)
 
 
 def dataset(rows):
@@ -86,7 +90,9 @@ def dataset(rows):
 @settings(max_examples=20)
 @given(TEXTS, TEXTS)
 def test_digests_of_texts_are_equal_for_the_same_rows_in_any_order_and_no_others(first, other):
-    assert (digest_texts(dataset(first)) == digest_texts(dataset(other))) == (dict(first) == dict(other))
+    assert (digest_texts(dataset(first)) == digest_texts(dataset(other))) == (
+        dict(first) == dict(other)
+    )
     assert digest_texts(dataset(sorted(dict(first).items()))) == digest_texts(dataset(first))
 
 
@@ -114,9 +120,18 @@ def test_a_selection_and_other_columns_do_not_change_the_digest(monkeypatch):
 )
 def test_every_part_of_the_data_is_in_the_digest(changed, differs):
     def build(corpus=None, queries=None, **columns):
-        fields = {"document_ids": ["d1"], "starts": np.array([0]), "ends": np.array([3]), "characters": np.array([3])}
+        fields = {
+            "document_ids": ["d1"],
+            "starts": np.array([0]),
+            "ends": np.array([3]),
+            "characters": np.array([3]),
+        }
         evidence = Evidence(["q1"], **fields | columns)
-        return digest_data(dataset(corpus or {"d1": "one", "d2": "two"}), dataset(queries or {"q1": "what is it"}), evidence)
+        return digest_data(
+            dataset(corpus or {"d1": "one", "d2": "two"}),
+            dataset(queries or {"q1": "what is it"}),
+            evidence,
+        )
 
     before, after = build(), build(**changed)
     assert {name for name in before if before[name] != after[name]} == differs

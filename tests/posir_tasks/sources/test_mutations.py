@@ -1,7 +1,8 @@
-"""A valid dataset, changed at random: the validator reports what is wrong, and the loader reads every row that it can.
+"""A valid dataset, changed at random: the validator reports what is wrong, and the loader reads
+every row that it can.
 
-The expected values are computed independently: tables read by pyarrow, rules applied row by row in plain Python, bins by
-pandas.
+The expected values are computed independently: tables read by pyarrow, rules applied row by row in
+plain Python, bins by pandas.
 """
 
 import random
@@ -45,7 +46,13 @@ TOKENS = [1, 512, 513, 1024, 1025, 1536, 1537]
 LANGUAGE, ENGLISH = "deu-Latn", "eng-Latn"
 KINDS = {
     "corpus": {"_id": "text", "text": "text"},
-    "queries": {"_id": "text", "text": "text", "pos_char_span": "span", "pos_char_length": "int", "pos_token_length": "int"},
+    "queries": {
+        "_id": "text",
+        "text": "text",
+        "pos_char_span": "span",
+        "pos_char_length": "int",
+        "pos_token_length": "int",
+    },
     "qrels": {"query-id": "text", "corpus-id": "text", "score": "number"},
 }
 
@@ -55,8 +62,12 @@ def is_kind(kind, expected_kind):
     if expected_kind == "text":
         return of.is_string(kind) or of.is_large_string(kind)
     if expected_kind == "span":
-        return (of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)) and of.is_integer(kind.value_type)
-    return of.is_integer(kind) or (expected_kind == "number" and (of.is_floating(kind) or of.is_decimal(kind)))
+        return (
+            of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)
+        ) and of.is_integer(kind.value_type)
+    return of.is_integer(kind) or (
+        expected_kind == "number" and (of.is_floating(kind) or of.is_decimal(kind))
+    )
 
 
 def fits_64_bits(value):
@@ -70,9 +81,16 @@ def table_or_none(file, kinds):
     try:
         table = pq.ParquetFile(file).read()
         table.validate(full=True)
-        fits = all(table.column_names.count(name) == 1 and is_kind(table[name].type, kinds[name]) for name in kinds)
+        fits = all(
+            table.column_names.count(name) == 1 and is_kind(table[name].type, kinds[name])
+            for name in kinds
+        )
         rows = table.select(list(kinds)).to_pylist() if fits else []
-        return rows if fits and all(fits_64_bits(value) for row in rows for value in row.values()) else None
+        return (
+            rows
+            if fits and all(fits_64_bits(value) for row in rows for value in row.values())
+            else None
+        )
     except (OSError, pa.ArrowException, ValueError, KeyError):
         return None
 
@@ -82,17 +100,33 @@ def right_rows(corpus, queries, qrels, *, same_language):
     ids = [document["_id"] for document in corpus]
     texts = [row["text"] for row in (*corpus, *queries)]
     asked = [query["_id"] for query in queries]
-    if not all((*ids, *asked)) or len({*ids}) < len(ids) or len({*asked}) < len(asked) or not ids or not asked:
+    if (
+        not all((*ids, *asked))
+        or len({*ids}) < len(ids)
+        or len({*asked}) < len(asked)
+        or not ids
+        or not asked
+    ):
         return None
-    if not all(text and text.strip() for text in texts) or any(None in row.values() for row in qrels):
+    if not all(text and text.strip() for text in texts) or any(
+        None in row.values() for row in qrels
+    ):
         return None
     if not all(np.isfinite(float(row["score"])) for row in qrels):
         return None
     by_id = {document["_id"]: document["text"] for document in corpus}
     documents = []
     for query in queries:
-        positives = {row["corpus-id"] for row in qrels if row["query-id"] == query["_id"] and row["score"] > 0}
-        span, length, tokens = query["pos_char_span"] or [], query["pos_char_length"], query["pos_token_length"]
+        positives = {
+            row["corpus-id"]
+            for row in qrels
+            if row["query-id"] == query["_id"] and row["score"] > 0
+        }
+        span, length, tokens = (
+            query["pos_char_span"] or [],
+            query["pos_char_length"],
+            query["pos_token_length"],
+        )
         if len(positives) != 1 or not positives <= by_id.keys() or length is None or tokens is None:
             return None
         (document,) = positives
@@ -116,13 +150,24 @@ def first_of_each_id(rows):
 def readable_rows(corpus, queries, qrels):
     """Each query that can be evaluated with its document, None where there is none."""
     texts = first_of_each_id(corpus)
-    judged = [row for row in qrels if None not in row.values() and np.isfinite(float(row["score"])) and row["score"] > 0]
+    judged = [
+        row
+        for row in qrels
+        if None not in row.values() and np.isfinite(float(row["score"])) and row["score"] > 0
+    ]
     values = []
     for name, query in first_of_each_id(queries).items():
-        span, positives = query["pos_char_span"] or [], {row["corpus-id"] for row in judged if row["query-id"] == name}
+        span, positives = (
+            query["pos_char_span"] or [],
+            {row["corpus-id"] for row in judged if row["query-id"] == name},
+        )
         has_text = query["text"] and query["text"].strip()
         lengths = query["pos_char_length"], query["pos_token_length"]
-        has_place = len(span) == 2 and None not in span and all(length and 1 <= length < 2**31 for length in lengths)
+        has_place = (
+            len(span) == 2
+            and None not in span
+            and all(length and 1 <= length < 2**31 for length in lengths)
+        )
         if has_text and has_place and len(positives & texts.keys()) == 1:
             (document,) = positives & texts.keys()
             values.append(query | {"document": document})
@@ -130,7 +175,9 @@ def readable_rows(corpus, queries, qrels):
 
 
 def expected(folder, corpus_folder, *, same_language):
-    """Whether the validator finds nothing wrong; documents and cells of each query by pandas, None if nothing can be read."""
+    """Whether the validator finds nothing wrong; documents and cells of each query by pandas, None
+    if nothing can be read.
+    """
     places = {"corpus": corpus_folder, "queries": folder, "qrels": folder}
     tables = {name: table_or_none(places[name] / FILES[name], KINDS[name]) for name in FILES}
     if None in tables.values():
@@ -139,7 +186,9 @@ def expected(folder, corpus_folder, *, same_language):
     if rows is None:
         return False, None
     frame = pd.DataFrame(rows)
-    middle = frame["pos_char_span"].map(sum).astype(float) / 2 / frame["pos_char_length"].astype(float)
+    middle = (
+        frame["pos_char_span"].map(sum).astype(float) / 2 / frame["pos_char_length"].astype(float)
+    )
     cells = pd.DataFrame(
         {
             "query": frame["_id"],
@@ -147,8 +196,12 @@ def expected(folder, corpus_folder, *, same_language):
             "document": frame["document"],
             "start": frame["pos_char_span"].map(min).clip(-(2**40), 2**40),
             "end": frame["pos_char_span"].map(max).clip(-(2**40), 2**40),
-            "position": pd.cut(middle.clip(0, 1), np.linspace(0, 1, 21), include_lowest=True, labels=False),
-            "length": pd.cut(frame["pos_token_length"].astype(float), [0, 512, 1024, 1536, np.inf], labels=False),
+            "position": pd.cut(
+                middle.clip(0, 1), np.linspace(0, 1, 21), include_lowest=True, labels=False
+            ),
+            "length": pd.cut(
+                frame["pos_token_length"].astype(float), [0, 512, 1024, 1536, np.inf], labels=False
+            ),
         }
     )
     return right_rows(**tables, same_language=same_language) is not None, cells
@@ -159,26 +212,43 @@ def check(root, corpus_language):
     same_language = corpus_language == LANGUAGE
     folder, corpus_folder = root / LANGUAGE / "sports", root / corpus_language / "sports"
     is_valid, right = expected(folder, corpus_folder, same_language=same_language)
-    problems, _ = inspect_domain(LocalRepository(root), SubsetKey(LANGUAGE, corpus_language, "sports"))
+    problems, _ = inspect_domain(
+        LocalRepository(root), SubsetKey(LANGUAGE, corpus_language, "sports")
+    )
     assert (not problems) == is_valid, problems
     assert all(problem.file.startswith(str(root)) for problem in problems)
     try:
-        data, refusal = read_domain(LocalRepository(root), LANGUAGE, corpus_language, "sports"), None
+        data, refusal = (
+            read_domain(LocalRepository(root), LANGUAGE, corpus_language, "sports"),
+            None,
+        )
     except DataError as error:
         data, refusal = None, error
     assert (data is None) == (right is None), refusal
     if data is not None:
         evidence, cells = data.evidence, RelativePositions().cells(data.evidence)
         assert data.queries["id"][:] == evidence.query_ids
-        read = (evidence.query_ids, data.queries["text"][:], evidence.document_ids, evidence.starts, evidence.ends)
-        columns = dict(zip(right.columns, map(list, (*read, cells.position, cells.length)), strict=True))
+        read = (
+            evidence.query_ids,
+            data.queries["text"][:],
+            evidence.document_ids,
+            evidence.starts,
+            evidence.ends,
+        )
+        columns = dict(
+            zip(right.columns, map(list, (*read, cells.position, cells.length)), strict=True)
+        )
         assert columns == right.to_dict("list")
         but_for_titles = all(problem.field == "pos_title" for problem in problems)
-        assert (data.tolerated.keys() <= {"queries_removed"}) == (is_valid or but_for_titles), problems
+        assert (data.tolerated.keys() <= {"queries_removed"}) == (is_valid or but_for_titles), (
+            problems
+        )
 
 
 @given(MUTATIONS, st.sampled_from([LANGUAGE, ENGLISH]))
-def test_a_mutated_dataset_is_read_as_far_as_possible_and_validated_strictly(mutations, corpus_language):
+def test_a_mutated_dataset_is_read_as_far_as_possible_and_validated_strictly(
+    mutations, corpus_language
+):
     """Searched in its own corpus, which is changed too, or in the English one."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)

@@ -26,10 +26,21 @@ NAME = "PosIR-English-Nano"
 
 
 def build_evidence(questions):
-    """Return evidence of documents of 900 characters, from the id, third and length of the document of each question."""
-    names, thirds, lengths = (list(column) for column in zip(*questions, strict=True)) if questions else ([], [], [])
+    """Return evidence of documents of 900 characters, from the id, third and length of the document
+    of each question.
+    """
+    names, thirds, lengths = (
+        (list(column) for column in zip(*questions, strict=True)) if questions else ([], [], [])
+    )
     starts = 300 * np.array(thirds, np.int64) + 100
-    return Evidence(names, ["d"] * len(names), starts, starts + 20, np.full(len(names), 900), np.array(lengths, np.int64))
+    return Evidence(
+        names,
+        ["d"] * len(names),
+        starts,
+        starts + 20,
+        np.full(len(names), 900),
+        np.array(lengths, np.int64),
+    )
 
 
 QUESTION = st.tuples(st.uuids().map(str), st.integers(0, 2), st.integers(1, 40))
@@ -37,13 +48,20 @@ QUESTIONS = st.lists(QUESTION, max_size=60, unique_by=lambda question: question[
 
 
 @given(QUESTIONS, st.integers(0, 70), st.randoms())
-def test_thirds_have_as_many_questions_as_each_other_and_the_lengths_that_they_have(questions, count, rng):
+def test_thirds_have_as_many_questions_as_each_other_and_the_lengths_that_they_have(
+    questions, count, rng
+):
     chosen = choose_questions(build_evidence(questions), count)
     assert (chosen, len(chosen)) == (sorted(set(chosen)), min(count, len(questions)))
-    drawn = [[questions[row][2] for row in chosen if questions[row][1] == third] for third in range(3)]
+    drawn = [
+        [questions[row][2] for row in chosen if questions[row][1] == third] for third in range(3)
+    ]
     full = [[length for _, place, length in questions if place == third] for third in range(3)]
     most = max(map(len, drawn))
-    assert all(len(some) in (most, most - 1) or len(some) == len(every) for some, every in zip(drawn, full, strict=True))
+    assert all(
+        len(some) in (most, most - 1) or len(some) == len(every)
+        for some, every in zip(drawn, full, strict=True)
+    )
     # Of the shortest documents up to any length, a third has its share, to within one question.
     for some, every in zip(drawn, full, strict=True):
         for length in every:
@@ -56,8 +74,15 @@ def test_thirds_have_as_many_questions_as_each_other_and_the_lengths_that_they_h
 
 
 def test_domains_of_posir_have_the_same_share_whichever_are_there():
-    assert share_questions("sports", ["sports"]) == share_questions("game", ["game", "mine", "sports"]) == 48
-    assert [share_questions("mine", ["mine", "sports"]), share_questions("mine", ["mine", "other"])] == [1_500, 750]
+    assert (
+        share_questions("sports", ["sports"])
+        == share_questions("game", ["game", "mine", "sports"])
+        == 48
+    )
+    assert [
+        share_questions("mine", ["mine", "sports"]),
+        share_questions("mine", ["mine", "other"]),
+    ] == [1_500, 750]
 
 
 def test_each_question_brings_its_own_document_and_the_best_others():
@@ -65,7 +90,9 @@ def test_each_question_brings_its_own_document_and_the_best_others():
     questions = {"q0": ("a?", "d3", (0, 4)), "q1": ("b?", "d30", (0, 4))}
     data = PositionData.from_questions(texts, questions)
     ranked = [f"d{number}" for number in range(20)]
-    sample = DomainSample.from_candidates(data, data.evidence, {"q0": ranked, "q1": ["d39", "d38"]}, 48)
+    sample = DomainSample.from_candidates(
+        data, data.evidence, {"q0": ranked, "q1": ["d39", "d38"]}, 48
+    )
     expected = {"d30", "d38", "d39", *(f"d{number}" for number in range(DISTRACTORS + 1))}
     assert (set(sample.documents), sample.questions) == (expected, ["q0", "q1"])
     applied = sample.apply(data)
@@ -73,13 +100,21 @@ def test_each_question_brings_its_own_document_and_the_best_others():
 
 
 def make_tables(seed=0, documents=300):
-    """Return tables of documents of four sentences of random words, with a question on one sentence of each."""
-    words = [f"{first}{last}" for first in "bdfgklmnprst" for last in ("arok", "elim", "ozun", "utix")]
+    """Return tables of documents of four sentences of random words, with a question on one sentence
+    of each.
+    """
+    words = [
+        f"{first}{last}" for first in "bdfgklmnprst" for last in ("arok", "elim", "ozun", "utix")
+    ]
     rng, texts, asked = random.Random(seed), {}, {}
     for number in range(documents):
         sentences = [" ".join(rng.choices(words, k=9)) for _ in range(4)]
         texts[f"d{number}"] = ". ".join(sentences)
-        asked[f"q{number}"] = (" ".join(sentences[number % 4].split()[::2]), f"d{number}", sentences[number % 4])
+        asked[f"q{number}"] = (
+            " ".join(sentences[number % 4].split()[::2]),
+            f"d{number}",
+            sentences[number % 4],
+        )
     return posir_tables(texts, asked)
 
 
@@ -94,16 +129,26 @@ def root(tmp_path, monkeypatch):
 def test_a_task_selects_its_sample_once_and_refuses_it_for_other_data(root, monkeypatch, caplog):
     task = mteb.get_task(NAME)
     planned = measure_subsets([(task, "sports")])[0]
-    result = mteb.evaluate(mteb.get_model("mteb/baseline-bm25s"), task, cache=None, show_progress_bar=False)
+    result = mteb.evaluate(
+        mteb.get_model("mteb/baseline-bm25s"), task, cache=None, show_progress_bar=False
+    )
     run = result.task_results[0].scores["test"][0]["position_run"]
     assert "selected from the full corpus first" in caplog.text
     full, sample = find_task("PosIR-English")().read_subset("sports"), task.read_subset("sports")
     assert (len(sample.queries), planned.queries, planned.counted) == (48, 48, False)
     # As mteb itself searches the full corpus.
-    model, task_arguments = BM25Search(), {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "sports"}
+    model, task_arguments = (
+        BM25Search(),
+        {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "sports"},
+    )
     model.index(full.corpus, **task_arguments, encode_kwargs={})
-    results = model.search(sample.queries, top_k=DISTRACTORS, top_ranked=None, **task_arguments, encode_kwargs={})
-    expected = {*sample.evidence.document_ids, *(name for scores in results.values() for name in scores)}
+    results = model.search(
+        sample.queries, top_k=DISTRACTORS, top_ranked=None, **task_arguments, encode_kwargs={}
+    )
+    expected = {
+        *sample.evidence.document_ids,
+        *(name for scores in results.values() for name in scores),
+    }
     assert expected <= set(sample.corpus["id"]) < set(full.corpus["id"])
     digests = [digest_data(data.corpus, data.queries, data.evidence) for data in (sample, full)]
     assert run["data_digest"] == digests[0] != digests[1]
@@ -133,15 +178,23 @@ def test_a_plan_selects_nothing():
 
 
 def test_samples_are_tasks_and_a_benchmark_of_their_own():
-    assert (find_task("PosIR-Hindi-Nano").language.name, find_task("PosIR-German-English-Nano")) == ("Hindi", None)
+    assert (
+        find_task("PosIR-Hindi-Nano").language.name,
+        find_task("PosIR-German-English-Nano"),
+    ) == ("Hindi", None)
     assert len(mteb.get_benchmark("PosIR(nano)").tasks) == 10
     groups = {group.name: group for group in builtin_groups({"PosIR-Hindi-Nano"})}
     assert groups["PosIR(nano)"].labels.keys() > {NAME, "PosIR-Hindi-Nano"}
-    assert not {NAME, "PosIR-Hindi-Nano"} & (groups["PosIR"].labels.keys() | groups["PosIR(cross-lingual)"].labels.keys())
+    assert not {NAME, "PosIR-Hindi-Nano"} & (
+        groups["PosIR"].labels.keys() | groups["PosIR(cross-lingual)"].labels.keys()
+    )
 
 
 def test_without_data_the_size_of_a_sample_is_planned(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     task = mteb.get_task(NAME)
     sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
-    assert (sum(size.queries for size in sizes), sum(sum(size.documents.texts) for size in sizes)) == (31 * 48, 31 * 48 * 13)
+    assert (
+        sum(size.queries for size in sizes),
+        sum(sum(size.documents.texts) for size in sizes),
+    ) == (31 * 48, 31 * 48 * 13)

@@ -1,4 +1,6 @@
-"""Offsets that count otherwise are recognized by the texts of answers, for a whole file, and become code points."""
+"""Offsets that count otherwise are recognized by the texts of answers, for a whole file, and become
+code points.
+"""
 
 import json
 import re
@@ -18,7 +20,8 @@ from tests.support.datasets import write_beir_folder
 
 #: Texts before each answer whose lengths differ in all ways of counting.
 TEXTS = [
-    f"\ufeff {'😀' * number} Bei Köln 👍  steht\r\nseit {1870 + number} die Brücke №{number}. 🎉" for number in range(1, 9)
+    f"\ufeff {'😀' * number} Bei Köln 👍  steht\r\nseit {1870 + number} die Brücke №{number}. 🎉"
+    for number in range(1, 9)
 ]
 ANSWERS = [str(1870 + number) for number in range(1, 9)]
 #: Offset of a code point of a text, by how it is counted.
@@ -33,7 +36,9 @@ COUNT = {
 }
 
 
-def state(way: str, text: str, answer: str, *, has_text: bool = True, included: int = 0) -> dict[str, Any]:
+def state(
+    way: str, text: str, answer: str, *, has_text: bool = True, included: int = 0
+) -> dict[str, Any]:
     start = text.index(answer)
     span = (COUNT[way](text, start), COUNT[way](text, start + len(answer)) - included)
     return dict(zip(("start", "end"), span, strict=True)) | ({"answer": answer} if has_text else {})
@@ -60,14 +65,21 @@ def write_beir(folder: Path, way: str) -> Path:
     spans = [state(way, text, answer) for text, answer in zip(TEXTS, ANSWERS, strict=True)]
     names = range(len(TEXTS))
     corpus = [{"_id": f"d{name}", "text": TEXTS[name]} for name in names]
-    queries = [{"_id": f"q{name}", "text": f"Wann {name}?", "answer": ANSWERS[name]} for name in names]
-    qrels = [(f"q{name}", f"d{name}", 1, spans[name]["start"], spans[name]["end"]) for name in names]
+    queries = [
+        {"_id": f"q{name}", "text": f"Wann {name}?", "answer": ANSWERS[name]} for name in names
+    ]
+    qrels = [
+        (f"q{name}", f"d{name}", 1, spans[name]["start"], spans[name]["end"]) for name in names
+    ]
     return write_beir_folder(folder / "beir", corpus, queries, qrels, ("start", "end"))
 
 
 def write_own(folder: Path, way: str) -> Path:
     rows = zip(TEXTS, ANSWERS, strict=True)
-    return write_lines(folder, [{"context": text, "question": f"Wann {a}?"} | state(way, text, a) for text, a in rows])
+    return write_lines(
+        folder,
+        [{"context": text, "question": f"Wann {a}?"} | state(way, text, a) for text, a in rows],
+    )
 
 
 def read_answers(path: Path, **options: Any) -> list[str]:
@@ -96,34 +108,58 @@ def test_ends_that_include_the_last_unit_are_recognized(tmp_path: Path, way: str
     assert read_answers(write_lines(tmp_path, rows)) == ANSWERS
 
 
-@given(st.lists(st.tuples(st.text("aé😀 \n", max_size=6), st.text("xyß👍", min_size=1, max_size=4)), min_size=3, max_size=8))
+@given(
+    st.lists(
+        st.tuples(st.text("aé😀 \n", max_size=6), st.text("xyß👍", min_size=1, max_size=4)),
+        min_size=3,
+        max_size=8,
+    )
+)
 def test_every_counting_is_inverted(parts: list[tuple[str, str]]):
-    rows = [(f"{before}{answer} z", Span(len(before), len(before) + len(answer))) for before, answer in parts]
+    rows = [
+        (f"{before}{answer} z", Span(len(before), len(before) + len(answer)))
+        for before, answer in parts
+    ]
     for counting in COUNTINGS[:3]:
         encodings = {"Unicode code points": ("utf-32-le", 4), "UTF-16 code units": ("utf-16-le", 2)}
         encoding, size = encodings.get(counting.title, ("utf-8", 1))
         stated = [
-            (StatedAnswer(span.of(text), *(len(text[:place].encode(encoding)) // size for place in span)), text)
+            (
+                StatedAnswer(
+                    span.of(text), *(len(text[:place].encode(encoding)) // size for place in span)
+                ),
+                text,
+            )
             for text, span in rows
         ]
         converted = [counting.convert(answer, text) for answer, text in stated]
-        assert [(answer.start, answer.end) for answer in converted] == [tuple(span) for _, span in rows]
+        assert [(answer.start, answer.end) for answer in converted] == [
+            tuple(span) for _, span in rows
+        ]
         assert recognize_counting(stated)[1] == len(rows)
 
 
 def test_a_file_decides_and_not_a_question():
-    """One answer in twenty that is exact by another counting changes nothing; nor do few shifted ones."""
+    """One answer in twenty that is exact by another counting changes nothing; nor do few shifted
+    ones.
+    """
     right = [(StatedAnswer("b", 3), "😀aab")] * 19
     wrong = [(StatedAnswer("b", 4), "😀aab")]
     assert recognize_counting(right + wrong)[0].title == "Unicode code points"
-    assert recognize_counting([(StatedAnswer("b", 4), "aaab")] * 2)[0].title == "Unicode code points"
-    assert recognize_counting([(StatedAnswer("b", 4), "aaab")] * 3)[0].title == "Unicode code points from 1"
+    assert (
+        recognize_counting([(StatedAnswer("b", 4), "aaab")] * 2)[0].title == "Unicode code points"
+    )
+    assert (
+        recognize_counting([(StatedAnswer("b", 4), "aaab")] * 3)[0].title
+        == "Unicode code points from 1"
+    )
     assert recognize_counting(wrong)[0].title == "UTF-16 code units"
 
 
 def test_spans_without_texts_are_said_to_be_unchecked(tmp_path: Path):
     rows = [
-        {"context": text, "question": f"Wann {a}?"} | state("code points", text, a, has_text=number > 1)
+        {"context": text, "question": f"Wann {a}?"}
+        | state("code points", text, a, has_text=number > 1)
         for number, (text, a) in enumerate(zip(TEXTS, ANSWERS, strict=True))
     ]
     path = write_lines(tmp_path, rows)
@@ -138,7 +174,14 @@ def test_spans_without_texts_are_said_to_be_unchecked(tmp_path: Path):
 
 
 def test_data_in_the_layout_has_nothing_to_check():
-    items = chain.from_iterable(subset.read_passages() for subset in open_data("PosIR-Mini").subsets)
-    answers = [question.answer for item in items if hasattr(item, "questions") for question in item.questions]
+    items = chain.from_iterable(
+        subset.read_passages() for subset in open_data("PosIR-Mini").subsets
+    )
+    answers = [
+        question.answer
+        for item in items
+        if hasattr(item, "questions")
+        for question in item.questions
+    ]
     assert len(answers) == 720
     assert all(answer.is_located for answer in answers)

@@ -1,4 +1,6 @@
-"""Documents of two languages with one id: translations, or mispaired; by ids, numbers and names, lengths, question counts."""
+"""Documents of two languages with one id: translations, or mispaired; by ids, numbers and names,
+lengths, question counts.
+"""
 
 import re
 from dataclasses import replace
@@ -22,8 +24,13 @@ FURTHER = [pytest.param(code, marks=pytest.mark.slow) for code in ("es", "ru")]
 
 
 def invented(language, names=NAMES):
-    """One passage for each name, with questions that have ids, as two professional translations of one set have them."""
-    texts = {ENGLISH: "In {year} {name} built a mill by the river.", GERMAN: "Am Fluss baute {name} {year} eine Mühle."}
+    """One passage for each name, with questions that have ids, as two professional translations of
+    one set have them.
+    """
+    texts = {
+        ENGLISH: "In {year} {name} built a mill by the river.",
+        GERMAN: "Am Fluss baute {name} {year} eine Mühle.",
+    }
     passages = []
     for name in names:
         number = NAMES.index(name)
@@ -51,8 +58,14 @@ def test_a_language_without_the_first_document_is_paired_by_question_ids(tmp_pat
 
 def test_without_ids_two_languages_are_never_paired(tmp_path):
     for language in (ENGLISH, GERMAN):
-        imported([replace(passage, question_ids=()) for passage in invented(language)], tmp_path, language=language)
-    with pytest.raises(DataError, match=r"(?s)no query can be evaluated.*8 of 8 judgments.*needs the same id"):
+        imported(
+            [replace(passage, question_ids=()) for passage in invented(language)],
+            tmp_path,
+            language=language,
+        )
+    with pytest.raises(
+        DataError, match=r"(?s)no query can be evaluated.*8 of 8 judgments.*needs the same id"
+    ):
         read_domain(LocalRepository(tmp_path), GERMAN, ENGLISH, "sports")
     assert len(read_domain(LocalRepository(tmp_path), GERMAN, GERMAN, "sports").evidence) == 8
 
@@ -65,25 +78,38 @@ def test_ids_in_order_are_accepted_for_translations_and_refused_for_others(tmp_p
     imported(with_ids_by_order(invented(ENGLISH)), tmp_path / "shifted")
     (problem,) = inspect(tmp_path / "shifted")[0]
     assert problem.file.endswith("deu-Latn/sports/qrels/test.parquet")
-    assert "for 0 of 6 documents, the one of the same id is that which shares most numbers and names" in problem.message
-    assert "100% have as many questions in both languages. A cross-lingual task needs" in problem.message
+    assert (
+        "for 0 of 6 documents, the one of the same id is that which shares most numbers and names"
+        in problem.message
+    )
+    assert (
+        "100% have as many questions in both languages. A cross-lingual task needs"
+        in problem.message
+    )
 
 
 @pytest.mark.parametrize("code", ["de", "zh", "ar", *FURTHER])
 def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_path, code):
     """The first paragraph of one language is missing beside the complete English file."""
     language = XQUAD[code]
-    english, other = (list(read_squad_json(squad_data / f"xquad.{value}.json")) for value in ("en", code))
+    english, other = (
+        list(read_squad_json(squad_data / f"xquad.{value}.json")) for value in ("en", code)
+    )
     imported(english, tmp_path)
     imported(other[1:], tmp_path, language=language)
     problems, warnings = inspect(tmp_path, language)
     (warning,) = warnings
-    assert (problems, warning.split(": ")[1]) == ([], f"239 documents in {language}, 240 in eng-Latn")
+    assert (problems, warning.split(": ")[1]) == (
+        [],
+        f"239 documents in {language}, 240 in eng-Latn",
+    )
     data = read_domain(LocalRepository(tmp_path), language, ENGLISH, "sports")
     text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     asked = {question.name: passage.text for passage in english for question in passage.questions}
     questions = [question.name for passage in other[1:] for question in passage.questions]
-    assert [text[name] for name in data.evidence.document_ids] == [asked[name] for name in questions]
+    assert [text[name] for name in data.evidence.document_ids] == [
+        asked[name] for name in questions
+    ]
     imported(with_ids_by_order(english), tmp_path / "by order")
     imported(with_ids_by_order(other[1:]), tmp_path / "by order", language=language)
     (problem,) = inspect(tmp_path / "by order", language)[0]
@@ -91,9 +117,15 @@ def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_p
 
 
 def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
-    english, german = (list(read_squad_json(squad_data / f"xquad.{name}.json")) for name in ("en", "de"))
+    english, german = (
+        list(read_squad_json(squad_data / f"xquad.{name}.json")) for name in ("en", "de")
+    )
     imported(with_ids_by_order(english), tmp_path)
-    imported([*with_ids_by_order(german[:200]), *with_ids_by_order(german[200:-1], 201)], tmp_path, language=GERMAN)
+    imported(
+        [*with_ids_by_order(german[:200]), *with_ids_by_order(german[200:-1], 201)],
+        tmp_path,
+        language=GERMAN,
+    )
     problems, warnings = inspect(tmp_path)
     assert problems == []
     assert "consecutive documents, from d20" in warnings[1]
@@ -103,7 +135,9 @@ def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
 def test_lengths_decide_where_the_texts_are_not_at_hand(tmp_path):
     """On the Hub, the corpus of the queries' language is not downloaded."""
     rng = np.random.default_rng(0)
-    texts = {f"doc_{row}": "x " * int(length) for row, length in enumerate(rng.integers(20, 400, 60))}
+    texts = {
+        f"doc_{row}": "x " * int(length) for row, length in enumerate(rng.integers(20, 400, 60))
+    }
     tables = posir_tables(texts, {f"q{row}": ("?", name, "x") for row, name in enumerate(texts)})
     write_domain(tmp_path, tables)
     for order in (range(60), rng.permutation(60)):
@@ -123,8 +157,14 @@ def test_nothing_more_is_read_from_the_hub(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     fetched = []
     monkeypatch.setattr(HubRepository, "fetch", lambda _, path: fetched.append(path) or root / path)
-    monkeypatch.setattr(HubRepository, "paths", lambda *_: [str(path.relative_to(root)) for path in root.rglob("*.parquet")])
-    assert inspect_domain(HubRepository("org/data", "main"), SubsetKey(GERMAN, ENGLISH, "sports")) == ([], [])
+    monkeypatch.setattr(
+        HubRepository,
+        "paths",
+        lambda *_: [str(path.relative_to(root)) for path in root.rglob("*.parquet")],
+    )
+    assert inspect_domain(
+        HubRepository("org/data", "main"), SubsetKey(GERMAN, ENGLISH, "sports")
+    ) == ([], [])
     assert sorted(fetched) == sorted(SubsetKey(GERMAN, ENGLISH, "sports").files)
 
 

@@ -1,4 +1,6 @@
-"""Where files come from: a local folder, or a local HTTP server as the Hub, read by a client in its own process."""
+"""Where files come from: a local folder, or a local HTTP server as the Hub, read by a client in its
+own process.
+"""
 
 import json
 import re
@@ -67,7 +69,10 @@ def client(tmp_path):
     """Run Python with a Hub at an address; the Hub's cache is kept between calls."""
 
     def call(code, url, **environment):
-        code = "import time; time.sleep = lambda seconds: None  # huggingface_hub waits between attempts\n" + code
+        code = (
+            "import time; time.sleep = lambda seconds: None  # huggingface_hub waits between "
+            "attempts\n" + code
+        )
         variables = {"HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
         done = python(code, **variables | environment)
         assert done.returncode == 0, done.stderr
@@ -83,7 +88,10 @@ def test_a_local_folder_lists_and_fetches_its_parquet_files(posir_folder):
     assert repository.paths("deu-Latn") == SubsetKey("deu-Latn", "deu-Latn", "game").files
     assert len(repository.paths()) == 6
     assert repository.paths("kor-Kore") == []
-    assert repository.fetch("deu-Latn/game/corpus.parquet") == posir_folder / "deu-Latn/game/corpus.parquet"
+    assert (
+        repository.fetch("deu-Latn/game/corpus.parquet")
+        == posir_folder / "deu-Latn/game/corpus.parquet"
+    )
 
 
 def test_the_revision_of_local_files_follows_their_paths_and_content(posir_folder):
@@ -107,8 +115,13 @@ def test_symbolic_links_are_followed(posir_folder, tmp_path):
     (posir_folder / "eng-Latn" / "sports").symlink_to(tmp_path / "elsewhere")
     (posir_folder / "deu-Latn").symlink_to(posir_folder / "eng-Latn")
     repository = LocalRepository(posir_folder)
-    assert [list_domains(repository, code) for code in ("eng-Latn", "deu-Latn")] == [["sports"], ["sports"]]
-    assert [str(key) for key in resolve_folder(posir_folder / "eng-Latn" / "sports")[1]] == ["eng-Latn/sports"]
+    assert [list_domains(repository, code) for code in ("eng-Latn", "deu-Latn")] == [
+        ["sports"],
+        ["sports"],
+    ]
+    assert [str(key) for key in resolve_folder(posir_folder / "eng-Latn" / "sports")[1]] == [
+        "eng-Latn/sports"
+    ]
 
 
 def test_several_local_revisions_are_shown_as_one():
@@ -134,10 +147,16 @@ def test_the_environment_chooses_between_folder_and_hub(posir_folder, monkeypatc
 
 
 @pytest.mark.parametrize("variable", ["POSIR_DATA", "POSIR_REVISIONS"])
-@pytest.mark.parametrize("entry", ["main", "infgrad/PosIR-Benchmark-v1", "infgrad/PosIR-Benchmark-v1@", "@main"])
-def test_a_folder_that_does_not_exist_and_a_malformed_revision_are_refused(variable, entry, monkeypatch):
+@pytest.mark.parametrize(
+    "entry", ["main", "infgrad/PosIR-Benchmark-v1", "infgrad/PosIR-Benchmark-v1@", "@main"]
+)
+def test_a_folder_that_does_not_exist_and_a_malformed_revision_are_refused(
+    variable, entry, monkeypatch
+):
     monkeypatch.setenv(variable, entry)
-    with pytest.raises(PosirError, match=f"{variable}.*{entry}.* (no such folder|is not of the form)"):
+    with pytest.raises(
+        PosirError, match=f"{variable}.*{entry}.* (no such folder|is not of the form)"
+    ):
         open_repository(REPO_ID, COMMIT)
 
 
@@ -154,7 +173,9 @@ def test_the_revision_of_the_environment_is_requested_and_recorded(hub, client):
     hub.branches = ()
     other = f"import os; os.environ['POSIR_REVISIONS'] = '{REPO_ID}@{OTHER_COMMIT}'"
     code = f"{READ}\n{other}\n{expect_error()}"
-    read, refused = client(code, hub.url, POSIR_REVISIONS=f"{REPO_ID}@{COMMIT}").split("\n", maxsplit=1)
+    read, refused = client(code, hub.url, POSIR_REVISIONS=f"{REPO_ID}@{COMMIT}").split(
+        "\n", maxsplit=1
+    )
     assert json.loads(read) == WHOLE
     assert f"{REPO_ID}@{OTHER_COMMIT}: cannot be read" in refused
     assert {*hub.revisions} == {COMMIT, OTHER_COMMIT}
@@ -163,18 +184,29 @@ def test_the_revision_of_the_environment_is_requested_and_recorded(hub, client):
 
 def test_a_domain_is_read_after_a_part_of_the_repository_was_downloaded_by_hand(hub, client):
     write_domain(hub.root, posir_tables(), domain="game")
-    part = "import huggingface_hub as hub; hub.snapshot_download({!r}, repo_type='dataset', allow_patterns=['*/sports/*'])"
-    assert json.loads(client(part.format(REPO_ID) + READ, hub.url)) == WHOLE | {"domains": ["game", "sports"]}
+    part = (
+        "import huggingface_hub as hub; hub.snapshot_download({!r}, repo_type='dataset', "
+        "allow_patterns=['*/sports/*'])"
+    )
+    assert json.loads(client(part.format(REPO_ID) + READ, hub.url)) == WHOLE | {
+        "domains": ["game", "sports"]
+    }
 
 
 def test_a_file_that_the_hub_lacks_is_named(hub, client):
     (hub.root / "eng-Latn" / "sports" / "corpus.parquet").unlink()
-    assert "@main: there is no file eng-Latn/sports/corpus.parquet." in client(expect_error(), hub.url)
+    assert "@main: there is no file eng-Latn/sports/corpus.parquet." in client(
+        expect_error(), hub.url
+    )
 
 
 @pytest.mark.parametrize("offline", ["0", "1"])
 def test_without_network_and_cache_the_error_names_the_folder_to_use_instead(client, offline):
     listed = READ.replace("data = read_domain", "repository.paths(); data = read_domain")
     messages = client(expect_error() + expect_error(listed), NOWHERE, HF_HUB_OFFLINE=offline)
-    for words in (f"Hub dataset {REPO_ID}@main: cannot be read", "set POSIR_DATA to a folder", f"$POSIR_DATA/{POSIR_FOLDER}"):
+    for words in (
+        f"Hub dataset {REPO_ID}@main: cannot be read",
+        "set POSIR_DATA to a folder",
+        f"$POSIR_DATA/{POSIR_FOLDER}",
+    ):
         assert messages.count(words) == 2

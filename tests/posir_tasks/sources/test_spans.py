@@ -9,7 +9,13 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from posir_tasks.sources.formats.passages import StatedAnswer
-from posir_tasks.sources.questions import REPAIR_DISTANCE, find_occurrences, find_span, repair_span, resolve_span
+from posir_tasks.sources.questions import (
+    REPAIR_DISTANCE,
+    find_occurrences,
+    find_span,
+    repair_span,
+    resolve_span,
+)
 from posir_tasks.text.spans import Span
 
 few_letters = st.text("ab ", max_size=40)
@@ -21,7 +27,9 @@ def test_a_stated_span_is_accepted_exactly_where_its_text_is(before, answer, shi
     assume(answer.strip())
     document, start = before + answer + " after", len(before) + shift
     if start >= 0 and document.startswith(answer, start):
-        assert resolve_span(StatedAnswer(answer, start), document) == Span(start, start + len(answer))
+        assert resolve_span(StatedAnswer(answer, start), document) == Span(
+            start, start + len(answer)
+        )
     else:
         with pytest.raises(ValueError, match="is not at character"):
             resolve_span(StatedAnswer(answer, start), document)
@@ -35,7 +43,9 @@ def test_a_text_alone_has_a_span_if_it_occurs_once(document, text):
     if len(places) == 1:
         assert resolve_span(StatedAnswer(text), document) == Span(places[0], places[0] + len(text))
     else:
-        with pytest.raises(ValueError, match=f"occurs {len(places)} times in" if places else "does not occur in"):
+        with pytest.raises(
+            ValueError, match=f"occurs {len(places)} times in" if places else "does not occur in"
+        ):
             resolve_span(StatedAnswer(text), document)
 
 
@@ -71,7 +81,9 @@ def test_an_answer_that_does_not_match_is_refused_with_what_was_found(answer, me
 @example("abcdefgh and", "and", 4)
 @example("aa", "a", -7)
 def test_a_repair_takes_the_only_match_nearby_or_none(document, text, start):
-    """Against a scan of every start nearby: the text as it is, then without white space at its ends."""
+    """Against a scan of every start nearby: the text as it is, then without white space at its
+    ends.
+    """
     assume(text.strip())
 
     def scan(match, at):
@@ -123,10 +135,16 @@ def test_another_unicode_form_is_named_and_never_taken(form):
 
 
 def test_the_same_text_is_rarely_near_once_more(squad_data):
-    """What REPAIR_DISTANCE rests on: how often another place would be taken for the right one, were that lost."""
+    """What REPAIR_DISTANCE rests on: how often another place would be taken for the right one, were
+    that lost.
+    """
     near = []
     for article in json.loads((squad_data / "xquad.zh.json").read_text(encoding="utf-8"))["data"]:
-        for context, qa in ((paragraph["context"], qa) for paragraph in article["paragraphs"] for qa in paragraph["qas"]):
+        for context, qa in (
+            (paragraph["context"], qa)
+            for paragraph in article["paragraphs"]
+            for qa in paragraph["qas"]
+        ):
             start = qa["answers"][0]["answer_start"]
             first, last = max(0, start - REPAIR_DISTANCE), start + REPAIR_DISTANCE
             near.append(len(find_occurrences(qa["answers"][0]["text"], context, first, last)))

@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from posir_tasks.errors import DataError
 from posir_tasks.sources.texts import build_position_data
 
-DOCUMENTS = {"bell": "The bell is of copper. The bell rings.", "crane": "Its jar holds plums.", "overlap": "banana"}
+DOCUMENTS = {
+    "bell": "The bell is of copper. The bell rings.",
+    "crane": "Its jar holds plums.",
+    "overlap": "banana",
+}
 
 
 def test_evidence_is_a_span_of_its_document():
@@ -28,7 +32,9 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 @given(before=TEXT, after=TEXT)
 def test_spans_count_code_points_of_any_script(before, after):
     evidence = "\N{BELL}e\N{COMBINING ACUTE ACCENT}\N{ARABIC LETTER MEEM}"
-    data = build_position_data({"d": before + evidence + after}, [("q", "d", evidence)], revision="1")
+    data = build_position_data(
+        {"d": before + evidence + after}, [("q", "d", evidence)], revision="1"
+    )
     assert data.place_spans() == [(len(before), len(before) + 4)]
 
 
@@ -36,16 +42,24 @@ def test_spans_count_code_points_of_any_script(before, after):
     ("question", "message"),
     [
         (("Which metal?", "bell", "iron"), "its evidence 'iron' does not occur in document 'bell'"),
-        (("Which?", "bell", "The bell"), "its evidence 'The bell' occurs in document 'bell' more than once; quote more of it"),
+        (
+            ("Which?", "bell", "The bell"),
+            "its evidence 'The bell' occurs in document 'bell' more than once; quote more of it",
+        ),
         (("Which?", "ferry", "copper"), "its document 'ferry' is not among the documents"),
         (("Which?", "bell", ""), "has no evidence"),
         ((" ", "bell", "copper"), "has no text"),
-        (("Which?", "overlap", "ana"), "its evidence 'ana' occurs in document 'overlap' more than once; quote more of it"),
+        (
+            ("Which?", "overlap", "ana"),
+            "its evidence 'ana' occurs in document 'overlap' more than once; quote more of it",
+        ),
     ],
 )
 def test_an_unusable_question_is_named(question, message):
     with pytest.raises(DataError) as raised:
-        build_position_data(DOCUMENTS, [("Which metal?", "bell", "copper"), question, question], revision="1")
+        build_position_data(
+            DOCUMENTS, [("Which metal?", "bell", "copper"), question, question], revision="1"
+        )
     first, second = str(raised.value).splitlines()
     assert first == f"question 1 ({question[0]!r}): {message}"
     assert second.startswith("question 2 ")
@@ -55,4 +69,6 @@ def test_no_question_and_an_empty_document_are_named():
     with pytest.raises(DataError, match="there is no question"):
         build_position_data(DOCUMENTS, [], revision="1")
     with pytest.raises(DataError, match="document 'blank': has no text"):
-        build_position_data({"blank": " "} | DOCUMENTS, [("Which metal?", "bell", "copper")], revision="1")
+        build_position_data(
+            {"blank": " "} | DOCUMENTS, [("Which metal?", "bell", "copper")], revision="1"
+        )

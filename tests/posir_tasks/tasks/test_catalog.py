@@ -1,4 +1,6 @@
-"""Tasks of any language and of plugins: found by name, listed from the data and the Hub, refused if they would not run."""
+"""Tasks of any language and of plugins: found by name, listed from the data and the Hub, refused if
+they would not run.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -35,7 +37,12 @@ from tests.support.hub import serve
 def data(tmp_path, monkeypatch):
     """Persian and Thai; of Thai, no domain is in English."""
     root = tmp_path / POSIR_FOLDER
-    for language, domain in (("eng-Latn", "sports"), ("pes-Arab", "sports"), ("tha-Thai", "game"), ("fas-Arab", "game")):
+    for language, domain in (
+        ("eng-Latn", "sports"),
+        ("pes-Arab", "sports"),
+        ("tha-Thai", "game"),
+        ("fas-Arab", "game"),
+    ):
         write_domain(root, posir_tables(), language=language, domain=domain)
     (root / "vie-Latn" / ".half.part").mkdir(parents=True)
     (root / "vie-Latn" / ".half.part" / "queries.parquet").write_text("")
@@ -53,18 +60,27 @@ def test_every_small_task_has_a_larger_one():
 
 
 def test_the_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
-    assert " ".join(language_tasks()) == "PosIR-Persian PosIR-Persian-English PosIR-Persian-Nano PosIR-Thai PosIR-Thai-Nano"
+    assert (
+        " ".join(language_tasks())
+        == "PosIR-Persian PosIR-Persian-English PosIR-Persian-Nano PosIR-Thai PosIR-Thai-Nano"
+    )
     write_domain(data / POSIR_FOLDER, posir_tables(), language="srp-Latn")
     assert list(language_tasks())[3:5] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
     assert list_languages()["eng-Latn"] == {"sports"}
 
 
 def read_citations(citations: Iterable[str | None]) -> Iterator[tuple[str, str]]:
-    """Yield the BibTeX id of each cited paper with each name of it: its title without case and marks, its DOI, its eprint."""
+    """Yield the BibTeX id of each cited paper with each name of it: its title without case and
+    marks, its DOI, its eprint.
+    """
     for entry in re.findall(r"@\w+\s*\{[^@]*", "\n".join(filter(None, citations))):
         key = entry.partition("{")[2].partition(",")[0].strip()
-        for field, value in re.findall(r"\b(title|doi|eprint)\s*=\s*[{\"](.*?)[}\"],?\s*$", entry, re.MULTILINE | re.DOTALL):
-            name = re.sub(r"[\W_]+", " ", value.replace("{", "").replace("}", "")).casefold().strip()
+        for field, value in re.findall(
+            r"\b(title|doi|eprint)\s*=\s*[{\"](.*?)[}\"],?\s*$", entry, re.MULTILINE | re.DOTALL
+        ):
+            name = (
+                re.sub(r"[\W_]+", " ", value.replace("{", "").replace("}", "")).casefold().strip()
+            )
             yield f"{field} {name}", key
 
 
@@ -73,16 +89,28 @@ def test_a_paper_that_mteb_cites_has_mtebs_bibtex_id():
     posir_benchmarks = catalog.build_benchmarks()
     names = {benchmark.name for benchmark in posir_benchmarks}
     own_tasks = [task for task in tasks if isinstance(task, PositionTask)]
-    own = [*(task.metadata.bibtex_citation for task in own_tasks), *(benchmark.citation for benchmark in posir_benchmarks)]
+    own = [
+        *(task.metadata.bibtex_citation for task in own_tasks),
+        *(benchmark.citation for benchmark in posir_benchmarks),
+    ]
     others = [task.metadata.bibtex_citation for task in tasks if not isinstance(task, PositionTask)]
-    others += [benchmark.citation for benchmark in mteb.get_benchmarks() if benchmark.name not in names]
+    others += [
+        benchmark.citation for benchmark in mteb.get_benchmarks() if benchmark.name not in names
+    ]
     others += [meta.citation for meta in mteb.get_model_metas()]
     ids: dict[str, set[str]] = {}
     for paper, key in read_citations(others):
         ids.setdefault(paper, set()).add(key)
     cited = dict(read_citations(own))
-    assert {paper: (key, ids[paper]) for paper, key in cited.items() if paper in ids and key not in ids[paper]} == {}
-    assert {key for paper, key in cited.items() if paper in ids} == {"47761", "10.1162/tacl_a_00595"}
+    assert {
+        paper: (key, ids[paper])
+        for paper, key in cited.items()
+        if paper in ids and key not in ids[paper]
+    } == {}
+    assert {key for paper, key in cited.items() if paper in ids} == {
+        "47761",
+        "10.1162/tacl_a_00595",
+    }
 
 
 @pytest.mark.usefixtures("data")
@@ -92,7 +120,14 @@ def test_a_task_is_one_class_wherever_it_comes_from():
     assert (persian.language.code, persian.corpus_language.code) == ("pes-Arab", "pes-Arab")
     assert find_language_task("PosIR-Persian-English").corpus_language.code == "eng-Latn"
     assert find_language_task("PosIR-German") is find_task("PosIR-German")
-    for name in ("PosIR-English-English", "PosIR-", "PosIR-Persien", "PosIR-Persian-German", "NFCorpus", "Persian"):
+    for name in (
+        "PosIR-English-English",
+        "PosIR-",
+        "PosIR-Persien",
+        "PosIR-Persian-German",
+        "NFCorpus",
+        "Persian",
+    ):
         assert find_language_task(name) is None
 
 
@@ -109,7 +144,9 @@ def test_the_languages_on_the_hub_are_listed(data, tmp_path):
     with serve("infgrad/PosIR-Benchmark-v1", data / POSIR_FOLDER, "a" * 40) as hub:
         listed = python(code, HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hf"), HF_HUB_OFFLINE="0")
     assert (
-        listed.stdout == "['PosIR-Persian', 'PosIR-Persian-English', 'PosIR-Persian-Nano', 'PosIR-Thai', 'PosIR-Thai-Nano']\n"
+        listed.stdout
+        == "['PosIR-Persian', 'PosIR-Persian-English', 'PosIR-Persian-Nano', 'PosIR-Thai', "
+        "'PosIR-Thai-Nano']\n"
     ), listed.stderr
     assert len(hub.revisions) == 1
 
@@ -143,7 +180,9 @@ def test_only_data_of_posirs_own_domains_can_be_partial(domains, missing, tmp_pa
 
 
 def metadata(name, **fields):
-    return build_metadata(name, dataset="none", revision="1", **{"languages": ["eng-Latn"], **fields})
+    return build_metadata(
+        name, dataset="none", revision="1", **{"languages": ["eng-Latn"], **fields}
+    )
 
 
 class Good(PositionTask):
@@ -189,7 +228,12 @@ def collect(*plugins, taken=()):
 def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
     # A hook may yield.
     yielding = module(posir_task_classes=lambda: iter([named("Fourth")]))
-    tasks, _ = collect(giving(Good), module(posir_scores=lambda: {}), giving(named("Other"), named("Third")), yielding)
+    tasks, _ = collect(
+        giving(Good),
+        module(posir_scores=lambda: {}),
+        giving(named("Other"), named("Third")),
+        yielding,
+    )
     owners = {"Good": "plugin0", "Other": "plugin2", "Third": "plugin2", "Fourth": "plugin3"}
     assert {name: plugin for name, (plugin, _) in tasks.items()} == owners
     assert all(task.metadata.name == name for name, (_, task) in tasks.items())
@@ -199,13 +243,29 @@ def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
     ("task", "said"),
     [
         (42, "42 is not a task class; a task is a subclass of posir_tasks.PositionTask"),
-        (Unfinished, "Unfinished lacks `metadata`, a TaskMetadata of mteb, `scheme`, an object such as RelativePositions()"),
+        (
+            Unfinished,
+            "Unfinished lacks `metadata`, a TaskMetadata of mteb, `scheme`, an object such as "
+            "RelativePositions()",
+        ),
         (Unfinished, ", `read_subset`"),
-        (changed(scheme=RelativePositions), "task theirs.Changed lacks `scheme`, an object such as RelativePositions()"),
-        (changed(metadata={"name": "Letters"}), "task theirs.Changed lacks `metadata`, a TaskMetadata of mteb"),
-        (named("Letters", eval_splits=["dev"]), "eval_splits=['dev']; position-aware tasks have ['test']"),
+        (
+            changed(scheme=RelativePositions),
+            "task theirs.Changed lacks `scheme`, an object such as RelativePositions()",
+        ),
+        (
+            changed(metadata={"name": "Letters"}),
+            "task theirs.Changed lacks `metadata`, a TaskMetadata of mteb",
+        ),
+        (
+            named("Letters", eval_splits=["dev"]),
+            "eval_splits=['dev']; position-aware tasks have ['test']",
+        ),
         (named("let/ters"), "the name 'let/ters' is not allowed; use A-Z"),
-        (named("Letters", eval_langs=["eng"]), "language eng: it has no script; did you mean eng-Latn?"),
+        (
+            named("Letters", eval_langs=["eng"]),
+            "language eng: it has no script; did you mean eng-Latn?",
+        ),
         (Refusing, "Refusing cannot be created: OSError: no license on this machine"),
         (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs; choose another"),
     ],
@@ -235,11 +295,15 @@ def test_a_hook_that_returns_no_list_is_reported_and_the_others_are_kept(provide
 def test_of_two_tasks_with_one_name_the_first_is_kept(plugins):
     tasks, (problem,) = collect(*plugins)
     assert tasks["Good"][1] is Good
-    assert problem.endswith(": task theirs.Changed: the name 'Good' is taken by plugin 'plugin0'; choose another")
+    assert problem.endswith(
+        ": task theirs.Changed: the name 'Good' is taken by plugin 'plugin0'; choose another"
+    )
 
 
 def test_data_that_a_package_ships_in_the_posir_layout_is_a_task_in_one_line(posir_folder):
-    tasks, problems = collect(giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn")))
+    tasks, problems = collect(
+        giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn"))
+    )
     assert problems == []
     assert [subset.partition("@")[0] for subset in tasks["Shipped"][1]().hf_subsets] == ["sports"]
 
@@ -249,14 +313,23 @@ def test_classes_are_built_from_the_declarations_that_the_list_of_tasks_shows():
     assert [task.metadata.name for task in classes] == [declared.name for declared in BUILTIN]
     for declared, task in zip(BUILTIN, classes, strict=True):
         metadata = task.metadata
-        assert (declared.repository, declared.revision) == (metadata.dataset["path"], metadata.dataset["revision"])
-        spoken = declared.languages if isinstance(declared.languages, dict) else {"default": declared.languages}
-        assert {subset: sorted(codes) for subset, codes in metadata.hf_subsets_to_langscripts.items()} == {
-            subset: sorted(codes) for subset, codes in spoken.items()
-        }
+        assert (declared.repository, declared.revision) == (
+            metadata.dataset["path"],
+            metadata.dataset["revision"],
+        )
+        spoken = (
+            declared.languages
+            if isinstance(declared.languages, dict)
+            else {"default": declared.languages}
+        )
+        assert {
+            subset: sorted(codes) for subset, codes in metadata.hf_subsets_to_langscripts.items()
+        } == {subset: sorted(codes) for subset, codes in spoken.items()}
     stats = find_task(MINI.name).metadata.descriptive_stats["test"]
     assert (stats["num_documents"], stats["num_queries"]) == (MINI.documents, MINI.questions)
-    assert {task.benchmark: task.name for task in BUILTIN if "English" in task.name and task.benchmark} == {
+    assert {
+        task.benchmark: task.name for task in BUILTIN if "English" in task.name and task.benchmark
+    } == {
         "PosIR": "PosIR-English",
         "PosIR(nano)": "PosIR-English-Nano",
         "PosIR(cross-lingual)": "PosIR-Spanish-English",
@@ -265,4 +338,6 @@ def test_classes_are_built_from_the_declarations_that_the_list_of_tasks_shows():
 
 @pytest.mark.usefixtures("data")
 def test_the_list_has_the_tasks_of_other_languages():
-    assert {"PosIR-Persian", "PosIR-Persian-English", "PosIR-Thai-Nano"} <= {task.name for task in declare_tasks()}
+    assert {"PosIR-Persian", "PosIR-Persian-English", "PosIR-Thai-Nano"} <= {
+        task.name for task in declare_tasks()
+    }

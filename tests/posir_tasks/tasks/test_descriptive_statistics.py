@@ -1,4 +1,6 @@
-"""mteb's descriptive statistics of posir's tasks: shipped, calculated, and never those of other data."""
+"""mteb's descriptive statistics of posir's tasks: shipped, calculated, and never those of other
+data.
+"""
 
 import mteb
 import pytest
@@ -39,7 +41,11 @@ def test_a_folder_has_the_statistics_of_its_present_data(tmp_path, cache):
     statistics = task.calculate_descriptive_statistics()
     by_subset = statistics["test"]["hf_subset_descriptive_stats"]
     assert list(by_subset) == task.hf_subsets
-    assert statistics["test"]["num_queries"] == sum(subset["num_queries"] for subset in by_subset.values()) == 8
+    assert (
+        statistics["test"]["num_queries"]
+        == sum(subset["num_queries"] for subset in by_subset.values())
+        == 8
+    )
     (file,) = (cache / "descriptive_stats").iterdir()
     assert build(tmp_path / "mine").metadata.descriptive_stats == statistics
     file.write_text('{"test": {"num_', encoding="utf-8")
@@ -54,7 +60,10 @@ def test_a_local_copy_of_posir_has_statistics_of_its_own(tmp_path, monkeypatch):
     task = mteb.get_task("PosIR-English")
     assert task.calculate_descriptive_statistics()["test"]["num_queries"] == 4
     write_domain(tmp_path / "PosIR-Benchmark-v1", posir_tables(), domain="sports")
-    assert mteb.get_task("PosIR-English").calculate_descriptive_statistics()["test"]["num_queries"] == 8
+    assert (
+        mteb.get_task("PosIR-English").calculate_descriptive_statistics()["test"]["num_queries"]
+        == 8
+    )
     part = mteb.get_task("PosIR-English", hf_subsets=["game"])
     with pytest.raises(DataError, match="this task lacks sports"):
         part.calculate_descriptive_statistics(overwrite_results=True)

@@ -1,4 +1,6 @@
-"""Tasks on data in the PosIR layout: from folders of any depth, cached by mteb, never confused with other data."""
+"""Tasks on data in the PosIR layout: from folders of any depth, cached by mteb, never confused with
+other data.
+"""
 
 import json
 import shutil
@@ -28,7 +30,9 @@ def _forget_created_tasks():
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder in the PosIR layout with two domains of English and one of Finnish, which posir does not list."""
+    """A folder in the PosIR layout with two domains of English and one of Finnish, which posir does
+    not list.
+    """
     for domain in ("game", "sports"):
         write_domain(tmp_path / "mine", posir_tables(), domain=domain)
     write_domain(tmp_path / "mine", posir_tables(), language="fin-Latn", domain="kirjeet")
@@ -41,7 +45,9 @@ def cache(tmp_path):
 
 
 def evaluate(task, cache=None, **options):
-    result = mteb.evaluate(mteb.get_model(BM25), task, cache=cache, show_progress_bar=False, **options)
+    result = mteb.evaluate(
+        mteb.get_model(BM25), task, cache=cache, show_progress_bar=False, **options
+    )
     return {scores["hf_subset"]: scores for scores in result.task_results[0].scores["test"]}
 
 
@@ -54,7 +60,8 @@ def domains(task):
 
 
 @pytest.mark.parametrize(
-    ("place", "result"), [(".", ["game", "sports"]), ("eng-Latn", ["game", "sports"]), ("eng-Latn/sports", ["sports"])]
+    ("place", "result"),
+    [(".", ["game", "sports"]), ("eng-Latn", ["game", "sports"]), ("eng-Latn/sports", ["sports"])],
 )
 def test_a_folder_is_the_layout_or_a_part_of_it(folder, place, result):
     task = create(folder / place)
@@ -73,7 +80,9 @@ def test_a_domain_can_be_used_without_the_folder_of_its_language(folder, tmp_pat
 
 def test_a_custom_scheme_custom_metadata_and_a_language_that_posir_does_not_list(folder):
     scheme = RelativePositions(bins=2, token_bounds=(800,))
-    task = create(folder, language="fin-Latn", scheme=scheme, license="cc0-1.0", description="Mills.")
+    task = create(
+        folder, language="fin-Latn", scheme=scheme, license="cc0-1.0", description="Mills."
+    )
     assert (task.metadata.license, task.metadata.description) == ("cc0-1.0", "Mills.")
     (scores,) = evaluate(task).values()
     assert scores["languages"] == ["fin-Latn"]
@@ -87,7 +96,9 @@ def test_results_are_cached_and_an_interrupted_run_evaluates_what_is_missing(fol
     assert evaluate(create(folder), cache, overwrite_strategy="only-cache").keys() == first.keys()
     (loaded,) = cache.load_results(tasks=["Mine"]).model_results[0].task_results
     assert loaded.task.metadata.name == "Mine"
-    assert loaded.get_score() == pytest.approx(sum(scores["ndcg_at_10"] for scores in first.values()) / 2)
+    assert loaded.get_score() == pytest.approx(
+        sum(scores["ndcg_at_10"] for scores in first.values()) / 2
+    )
     assert {result.subset for result in read_results(cache.cache_path)} == first.keys()
     (file,) = cache.cache_path.rglob("Mine.json")
     half = json.loads(file.read_text())
@@ -95,7 +106,9 @@ def test_results_are_cached_and_an_interrupted_run_evaluates_what_is_missing(fol
     half["scores"]["test"][0]["ndcg_at_10"] = 0.25
     file.write_text(json.dumps(half))
     resumed = evaluate(create(folder), cache)
-    assert sorted(scores["ndcg_at_10"] for scores in resumed.values()) == sorted([0.25, first[done["hf_subset"]]["ndcg_at_10"]])
+    assert sorted(scores["ndcg_at_10"] for scores in resumed.values()) == sorted(
+        [0.25, first[done["hf_subset"]]["ndcg_at_10"]]
+    )
 
 
 def test_results_for_other_data_are_not_reused(folder, cache):
@@ -115,7 +128,10 @@ def test_the_revision_depends_only_on_the_data(folder, tmp_path):
     (tmp_path / "moved" / "eng-Latn" / "game" / "notes.parquet").write_text("not of the layout")
     (tmp_path / "moved" / "eng-Latn" / ".game.part").mkdir()
     assert create(tmp_path / "moved").metadata.revision == create(folder).metadata.revision
-    assert create(tmp_path / "moved" / "eng-Latn").metadata.revision == create(folder).metadata.revision
+    assert (
+        create(tmp_path / "moved" / "eng-Latn").metadata.revision
+        == create(folder).metadata.revision
+    )
 
 
 def test_a_task_is_registered_until_another_is_created_under_its_name(folder):
@@ -129,12 +145,21 @@ def test_a_task_is_registered_until_another_is_created_under_its_name(folder):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": "PosIR-Mini"}, "task name 'PosIR-Mini': taken by a task of posir_tasks.tasks.posir; choose another"),
+        (
+            {"name": "PosIR-Mini"},
+            "task name 'PosIR-Mini': taken by a task of posir_tasks.tasks.posir; choose another",
+        ),
         ({"name": "NFCorpus"}, "task name 'NFCorpus': taken by a task of mteb.tasks"),
         ({"name": "my/letters"}, "the name 'my/letters' is not allowed; use A-Z, a-z, 0-9"),
-        ({"language": "deu-Latn"}, "qrels/test.parquet, queries.parquet. It has eng-Latn, fin-Latn."),
+        (
+            {"language": "deu-Latn"},
+            "qrels/test.parquet, queries.parquet. It has eng-Latn, fin-Latn.",
+        ),
         ({"place": "nowhere"}, "/nowhere: no such folder"),
-        ({"place": "eng-Latn", "language": "fin-Latn"}, "/eng-Latn: holds the language eng-Latn, not fin-Latn"),
+        (
+            {"place": "eng-Latn", "language": "fin-Latn"},
+            "/eng-Latn: holds the language eng-Latn, not fin-Latn",
+        ),
         ({"place": "eng-Latn/sports/qrels"}, "It has no data in the PosIR layout"),
         ({"licenze": "mit"}, "task 'Mine': field 'licenze': Extra inputs are not permitted"),
         ({"license": "none"}, "field 'license"),
@@ -151,7 +176,9 @@ def test_a_mistake_is_reported(folder, given, said):
 @pytest.mark.parametrize("code", ["klingon", "eng", "qqq-Latn", "eng-Qqqq"])
 def test_a_code_that_mteb_does_not_know_is_reported(folder, code):
     (folder / "eng-Latn").rename(folder / code)
-    with pytest.raises(PosirError, match=rf"language {code}: .* A code is an individual language of ISO 639-3"):
+    with pytest.raises(
+        PosirError, match=rf"language {code}: .* A code is an individual language of ISO 639-3"
+    ):
         create(folder, language=code)
 
 
@@ -160,7 +187,9 @@ def test_a_repository_of_the_hub_needs_an_owner():
         PositionTask.from_hub("letters", name="Letters", language="eng-Latn")
 
 
-def test_if_posir_data_is_set_its_folder_is_read_instead_of_the_repository(folder, tmp_path, monkeypatch):
+def test_if_posir_data_is_set_its_folder_is_read_instead_of_the_repository(
+    folder, tmp_path, monkeypatch
+):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     task = PositionTask.from_hub("someone/mine", name="FromHub", language="eng-Latn")
     assert task.hf_subsets == create(folder).hf_subsets

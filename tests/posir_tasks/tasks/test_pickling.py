@@ -17,11 +17,17 @@ def describe(task):
     """Return what a process knows of a task: its subsets, and whether mteb finds it by its name."""
     task.load_data()
     loaded_task = mteb.get_task(task.metadata.name)
-    return task.metadata.name, len(task.dataset[task.hf_subsets[0]]["test"]["queries"]), type(loaded_task) is type(task)
+    return (
+        task.metadata.name,
+        len(task.dataset[task.hf_subsets[0]]["test"]["queries"]),
+        type(loaded_task) is type(task),
+    )
 
 
 def fail(_):
-    raise_problems([DataProblem("a.parquet", "text", "is blank"), DataProblem("b.parquet", None, "is missing")])
+    raise_problems(
+        [DataProblem("a.parquet", "text", "is blank"), DataProblem("b.parquet", None, "is missing")]
+    )
 
 
 @pytest.mark.parametrize("task", builtin_task_classes(), ids=lambda task: task.metadata.name)
@@ -46,7 +52,11 @@ def test_tasks_and_errors_pass_to_and_from_a_new_process(posir_folder, monkeypat
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         result = list(pool.map(describe, tasks))
         assert result[0] == ("PosIR-Persian-English", 4, True)
-        assert result[1:] == [("PosIR-English", 4, True), ("Pickled", 4, True), ("PosIR-Mini", 720, True)]
+        assert result[1:] == [
+            ("PosIR-English", 4, True),
+            ("Pickled", 4, True),
+            ("PosIR-Mini", 720, True),
+        ]
         with pytest.raises(ProblemsError) as raised:
             pool.submit(fail, 0).result()
     assert str(raised.value) == "a.parquet: field 'text': is blank\nb.parquet: is missing"

@@ -13,10 +13,20 @@ BM25 = "mteb/baseline-bm25s"
 
 class WithOwnScore(PosIRMini):
     def task_specific_scores(self, scores, qrels, results, hf_split, hf_subset):
-        given = super().task_specific_scores(scores, qrels, results, hf_split=hf_split, hf_subset=hf_subset)
-        first = [max(results[query], key=results[query].get) in relevant for query, relevant in qrels.items()]
+        given = super().task_specific_scores(
+            scores, qrels, results, hf_split=hf_split, hf_subset=hf_subset
+        )
+        first = [
+            max(results[query], key=results[query].get) in relevant
+            for query, relevant in qrels.items()
+        ]
         mean = sum(score["ndcg_cut_10"] for score in scores.values()) / len(scores)
-        return {**given, "own_ndcg": mean, "own_accuracy": sum(first) / len(first), "where": f"{hf_subset}, {hf_split}"}
+        return {
+            **given,
+            "own_ndcg": mean,
+            "own_accuracy": sum(first) / len(first),
+            "where": f"{hf_subset}, {hf_split}",
+        }
 
 
 class WithoutScores(PosIRMini):
@@ -29,7 +39,9 @@ class WithCopiedScores(PosIRMini):
 
 
 def evaluate(task: PositionTask, **options):
-    result = mteb.evaluate(mteb.get_model(BM25), task, cache=None, show_progress_bar=False, **options)
+    result = mteb.evaluate(
+        mteb.get_model(BM25), task, cache=None, show_progress_bar=False, **options
+    )
     return result.task_results[0].scores["test"][0]
 
 

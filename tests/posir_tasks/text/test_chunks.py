@@ -30,7 +30,11 @@ def test_a_text_of_one_chunk_is_left_as_it_is():
 
 @pytest.mark.parametrize(
     "split",
-    [str.split, lambda text: iter(text.split()), lambda text: [SimpleNamespace(text=part) for part in text.split()]],
+    [
+        str.split,
+        lambda text: iter(text.split()),
+        lambda text: [SimpleNamespace(text=part) for part in text.split()],
+    ],
     ids=["list", "generator", "objects"],
 )
 def test_lists_generators_and_objects_with_a_text_are_chunks(split):
@@ -48,7 +52,11 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
         (lambda text: text, "s: returned str; it must return a list of texts."),
         (lambda text: [text, 3], "s: item 1 of its list is int; it must be a text."),
         (lambda _: [" "], "s: returned no chunk, for 'Some text.'; every text needs at least one."),
-        (lambda _: ["Other"], "s: none of its chunks is in the text that it was given, such as 'Other'. It must return parts"),
+        (
+            lambda _: ["Other"],
+            "s: none of its chunks is in the text that it was given, such as 'Other'. It must "
+            "return parts",
+        ),
     ],
 )
 def test_a_bad_splitter_is_one_sentence(split, message: str):
@@ -69,6 +77,12 @@ def test_splitters_of_one_name_are_numbered():
         return [text]
 
     given = [split, split, split, Recursive().split_text, Recursive()]
-    assert [splitter.name for splitter in name_splitters(given)] == ["split", "split#2", "split#3", "Recursive", "Recursive#2"]
+    assert [splitter.name for splitter in name_splitters(given)] == [
+        "split",
+        "split#2",
+        "split#3",
+        "Recursive",
+        "Recursive#2",
+    ]
     with pytest.raises(PosirError, match="chunkers: int cannot be called"):
         name_splitters([3])

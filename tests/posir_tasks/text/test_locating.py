@@ -22,7 +22,9 @@ TEXT = "First part.  First part.\n\nSecond\tpart, and the rest of it."
         ("one two three", ["three", "stranger", "one"], [(8, 13), None, (0, 3)]),
     ],
 )
-def test_chunks_are_sought_where_the_last_one_ends_with_other_white_space_or_elsewhere(text, chunks, spans):
+def test_chunks_are_sought_where_the_last_one_ends_with_other_white_space_or_elsewhere(
+    text, chunks, spans
+):
     assert locate_chunks(text, chunks) == spans
 
 
@@ -32,19 +34,23 @@ def test_each_located_chunk_is_the_text_of_its_span(text: str, size: int, step: 
     spans = locate_chunks(text, chunks)
     assert all(span and span.of(text) == chunk for span, chunk in zip(spans, chunks, strict=True))
     if step >= size:
-        assert spans == [Span(start, min(start + size, len(text))) for start in range(0, len(text), size)]
+        assert spans == [
+            Span(start, min(start + size, len(text))) for start in range(0, len(text), size)
+        ]
 
 
 @pytest.mark.parametrize(
     ("piece", "start", "span"),
     [
-        # Twice in the text: the stated start decides where it fits, and is ignored where it does not.
+        # Twice in the text: the stated start decides where it fits, and is ignored where it does
+        # not.
         ("First part.", 13, (13, 24)),
         ("First part.", 5, (0, 11)),
         # White space as a cleaner leaves it; lower case and blanks as a decoded tokenizer does.
         ("First part. Second part,", None, (13, 38)),
         ("second part , and the rest of it .", None, (26, 57)),
-        # 31 of 33 letters and digits: one is another, one is missing; of 3 of 10 others, it is another text.
+        # 31 of 33 letters and digits: one is another, one is missing; of 3 of 10 others, it is
+        # another text.
         ("first partt. second part and the rst of it", None, (13, 57)),
         ("Fjrsl tart.", None, None),
         ("", None, (0, 0)),
@@ -63,7 +69,10 @@ def test_letters_are_decomposed_and_mapped_back_where_one_becomes_several():
     assert locator.locate("angstrom UND").of(text) == "Ångström und"
 
 
-@given(st.lists(st.sampled_from(["Ab1", "ÇD,", "e f", "ß.", "漢字", "\n"]), min_size=3, max_size=12), st.data())
+@given(
+    st.lists(st.sampled_from(["Ab1", "ÇD,", "e f", "ß.", "漢字", "\n"]), min_size=3, max_size=12),
+    st.data(),
+)
 def test_what_a_tokenizer_decodes_is_found_where_its_letters_are(words, data):
     text = "  ".join(words)
     start = data.draw(st.integers(0, len(text) - 1))
@@ -72,6 +81,14 @@ def test_what_a_tokenizer_decodes_is_found_where_its_letters_are(words, data):
     letters = [place for place, character in enumerate(text) if character.isalnum()]
     span = TextLocator(text).locate(decoded)
     if any(map(str.isalnum, piece)):
-        kept = [unicodedata.normalize("NFD", text[place]).casefold() for place in letters if place in range(*span)]
-        wanted = [unicodedata.normalize("NFD", character).casefold() for character in piece if character.isalnum()]
+        kept = [
+            unicodedata.normalize("NFD", text[place]).casefold()
+            for place in letters
+            if place in range(*span)
+        ]
+        wanted = [
+            unicodedata.normalize("NFD", character).casefold()
+            for character in piece
+            if character.isalnum()
+        ]
         assert kept == wanted

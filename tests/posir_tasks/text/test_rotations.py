@@ -3,13 +3,22 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.text.rotations import choose_excerpt, count_units, find_units, hash_text, rotate_text
+from posir_tasks.text.rotations import (
+    choose_excerpt,
+    count_units,
+    find_units,
+    hash_text,
+    rotate_text,
+)
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 
 SENTENCES = [f"Sentence number {number} tells of lamp {number * 7}." for number in range(9)]
 WORDS = st.text("abcdefgh", min_size=1, max_size=8)
-TEXTS = st.lists(st.lists(WORDS, min_size=2, max_size=9).map(lambda words: " ".join(words).capitalize() + "."), min_size=1)
+TEXTS = st.lists(
+    st.lists(WORDS, min_size=2, max_size=9).map(lambda words: " ".join(words).capitalize() + "."),
+    min_size=1,
+)
 
 
 def begin_of(version):
@@ -34,7 +43,9 @@ def test_versions_begin_at_the_borders_nearest_to_the_thirds():
     text = " ".join(SENTENCES)
     versions = rotate_text(text, find_units(text, "en", []))
     assert [version.number for version in versions] == [0, 1, 2]
-    assert [begin_of(version) for version in versions] == [sentence.rstrip(".") for sentence in SENTENCES[::3]]
+    assert [begin_of(version) for version in versions] == [
+        sentence.rstrip(".") for sentence in SENTENCES[::3]
+    ]
     # The old last unit is followed by a space, and no white space is left at the end.
     assert versions[1].text == " ".join(SENTENCES[3:] + SENTENCES[:3])
 
@@ -54,7 +65,10 @@ def test_no_border_divides_evidence():
 
 
 def test_a_heading_stays_with_the_unit_after_it():
-    text = f"{SENTENCES[0]}\n\n# The lamps\n\n{SENTENCES[1]}\n\nOf the harbour\n{SENTENCES[2]}\nIt is late. {SENTENCES[3]}"
+    text = (
+        f"{SENTENCES[0]}\n\n# The lamps\n\n{SENTENCES[1]}\n\nOf the harbour\n{SENTENCES[2]}\nIt "
+        f"is late. {SENTENCES[3]}"
+    )
     units = [unit.of(text).strip() for unit in find_units(text, "en", [])]
     assert units[1] == f"# The lamps\n\n{SENTENCES[1]}"
     assert units[2] == f"Of the harbour\n{SENTENCES[2]}"
@@ -63,7 +77,9 @@ def test_a_heading_stays_with_the_unit_after_it():
 
 def test_the_seam_is_a_line_break_in_texts_of_lines_and_nothing_without_spaces():
     lines = "\n".join(SENTENCES)
-    assert rotate_text(lines, find_units(lines, "en", []))[1].text == "\n".join(SENTENCES[3:] + SENTENCES[:3])
+    assert rotate_text(lines, find_units(lines, "en", []))[1].text == "\n".join(
+        SENTENCES[3:] + SENTENCES[:3]
+    )
     chinese = "灯塔在港口。船在海上。钟在塔里。风从东边来。雨下了三天。人们在等待。"
     versions = rotate_text(chinese, find_units(chinese, "zh", []))
     assert len(versions) == 3
@@ -74,7 +90,10 @@ def test_an_excerpt_fits_and_has_most_evidence():
     text = " ".join(SENTENCES)
     units = find_units(text, "en", [])
     sizes = count_units(text, units, EstimatedTokenizer())
-    evidence = [Span(text.index(f"lamp {7 * number}."), text.index(f"lamp {7 * number}.") + 6) for number in (4, 5, 6)]
+    evidence = [
+        Span(text.index(f"lamp {7 * number}."), text.index(f"lamp {7 * number}.") + 6)
+        for number in (4, 5, 6)
+    ]
     room = sum(sizes[3:6])
     part = choose_excerpt(text, units, sizes, room, evidence)
     assert part is not None
@@ -97,5 +116,8 @@ def test_of_equal_excerpts_the_text_decides():
     text = " ".join(SENTENCES)
     units = find_units(text, "en", [])
     part = choose_excerpt(text, units, [1] * len(units), 3, [])
-    runs = [Span(unit.start, units[min(place + 2, len(units) - 1)].end) for place, unit in enumerate(units)]
+    runs = [
+        Span(unit.start, units[min(place + 2, len(units) - 1)].end)
+        for place, unit in enumerate(units)
+    ]
     assert part == runs[hash_text(text) % len(runs)]

@@ -9,19 +9,26 @@ from posir_tasks.text.sentences import find_sentences
 WHITE_SPACE = st.text(st.sampled_from("AB. !?ab\u3000\u2009\u00a0\n\té日。ก\u0e35།។"), max_size=14)
 
 
-@given(st.one_of(WHITE_SPACE, st.text(max_size=30)), st.sampled_from(["en", "de", "ja", "th", "xx"]))
+@given(
+    st.one_of(WHITE_SPACE, st.text(max_size=30)), st.sampled_from(["en", "de", "ja", "th", "xx"])
+)
 @example("กขค " * 30, "th")
 @example("!? B\u3000.\u3000 !?", "en")
 def test_sentences_are_in_order_and_lose_nothing_but_white_space(text, language):
     sentences = find_sentences(text, language)
     places = [0, *(place for sentence in sentences for place in sentence), len(text)]
     assert places == sorted(places)
-    assert not "".join(text[end:start] for end, start in zip(places[::2], places[1::2], strict=True)).strip()
+    assert not "".join(
+        text[end:start] for end, start in zip(places[::2], places[1::2], strict=True)
+    ).strip()
 
 
 @pytest.mark.parametrize("language", ["en", "eng-Latn"])
 def test_sentences_are_where_they_say(language):
-    text = "Dr. Ash came home.  He slept.\n\n# A heading\nAda met B.\u3000Cole. They left. 今日は雨。明日は晴れ。"
+    text = (
+        "Dr. Ash came home.  He slept.\n\n# A heading\nAda met B.\u3000Cole. They left. "
+        "今日は雨。明日は晴れ。"
+    )
     sentences = [span.of(text) for span in find_sentences(text, language)]
     assert sentences[:2] == ["Dr. Ash came home.", "He slept."]
     assert sentences[-3:] == ["They left.", "今日は雨。", "明日は晴れ。"]

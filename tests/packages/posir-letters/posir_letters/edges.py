@@ -10,9 +10,14 @@ from posir_tasks.results import read_results
 from posir_tasks.scores import QueryGroup, ResultValues
 
 
-def edges(results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")]) -> None:
+def edges(
+    results: Annotated[Path, typer.Argument(help="The --output-folder of `mteb run`.")],
+) -> None:
     """Print the MRR@10 of the first and of the last position of every result in a folder."""
     for result in read_results(results):
         group = QueryGroup(ResultValues(result.ranks))
         scores = {score.key: score.compute(group) for score in SCORES}
-        typer.echo(f"{result.model} · {result.task}: {', '.join(f'{name} {score}' for name, score in scores.items())}")
+        typer.echo(
+            f"{result.model} · {result.task}: "
+            f"{', '.join(f'{name} {score}' for name, score in scores.items())}"
+        )

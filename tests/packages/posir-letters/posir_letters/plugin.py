@@ -14,7 +14,13 @@ def posir_scores():
 @hookimpl
 def posir_commands():
     """The command `posir edges`."""
-    return [Command("edges", "posir_letters.edges:edges", "Print the MRR@10 of the first and of the last position.")]
+    return [
+        Command(
+            "edges",
+            "posir_letters.edges:edges",
+            "Print the MRR@10 of the first and of the last position.",
+        )
+    ]
 
 
 @hookimpl

@@ -1,4 +1,6 @@
-"""A task: letters from a harbour, and questions about their beginning, their middle and their end."""
+"""A task: letters from a harbour, and questions about their beginning, their middle and their
+end.
+"""
 
 from posir_tasks import PositionTask
 from posir_tasks.schemes import RelativePositions
@@ -8,10 +10,18 @@ from posir_tasks.tasks.metadata import build_metadata
 
 REVISION = "1"
 LETTERS = {
-    "bell": "The bell was cast in copper by a smith from the hills. It rings twice at noon. At night a heron sleeps on it.",
-    "crane": "Our crane lifts nine barrels at once. Its driver came from Ostrand by sledge. He keeps plums in the cabin.",
-    "ferry": "The ferry leaves when the baker waves. It carries sheep on Mondays only. Its rudder was carved out of pear wood.",
-    "light": "The lighthouse burns whale oil no longer. A clock from the old school turns its lamp. Nobody climbs it in fog.",
+    "bell": "The bell was cast in copper by a smith from the hills. It rings twice at noon. At "
+    "night "
+    "a heron sleeps on it.",
+    "crane": "Our crane lifts nine barrels at once. Its driver came from Ostrand by sledge. He "
+    "keeps "
+    "plums in the cabin.",
+    "ferry": "The ferry leaves when the baker waves. It carries sheep on Mondays only. Its rudder "
+    "was "
+    "carved out of pear wood.",
+    "light": "The lighthouse burns whale oil no longer. A clock from the old school turns its "
+    "lamp. "
+    "Nobody climbs it in fog.",
 }
 QUESTIONS = [
     ("What metal was the bell made of?", "bell", "cast in copper"),
@@ -32,7 +42,8 @@ QUESTIONS = [
 class HarbourLetters(PositionTask):
     """Twelve questions about four letters."""
 
-    # Three positions and one length: a handful of questions would leave most of PosIR's 20 bins by four lengths empty.
+    # Three positions and one length: a handful of questions would leave most of PosIR's 20 bins by
+    # four lengths empty.
     scheme = RelativePositions(bins=3, token_bounds=())
     metadata = build_metadata(
         "HarbourLetters",

@@ -1,4 +1,6 @@
-"""Folders of BEIR and of Chroma's chunking evaluation: documented fields are read, all places of evidence are kept."""
+"""Folders of BEIR and of Chroma's chunking evaluation: documented fields are read, all places of
+evidence are kept.
+"""
 
 import csv
 import json
@@ -36,8 +38,12 @@ def write_beir(folder, *, corpus=CORPUS, queries=(QUERY,), qrels=(WITH_SPAN, FIR
     """Write a folder as BEIR lays it out; the qrels as rows, the header among them."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for name, records in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    (folder / "qrels" / f"{split}.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in qrels))
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps(record) + "\n" for record in records)
+        )
+    (folder / "qrels" / f"{split}.tsv").write_text(
+        "".join("\t".join(map(str, row)) + "\n" for row in qrels)
+    )
     return folder
 
 
@@ -49,7 +55,10 @@ def import_beir(tmp_path, split="test", **files):
 STATED = {
     "columns of the qrels": {},
     "columns in another order": {"qrels": [WITH_SPAN[::-1], FIRST[::-1]]},
-    "field of the query": {"queries": [QUERY | {"pos_char_span": [START, START + 4]}], "qrels": ALONE},
+    "field of the query": {
+        "queries": [QUERY | {"pos_char_span": [START, START + 4]}],
+        "qrels": ALONE,
+    },
     "metadata of the query": {
         "queries": [QUERY | {"metadata": {"pos_char_span": [START, START + 4], "answer": "1999"}}],
         "qrels": ALONE,
@@ -68,28 +77,51 @@ def test_a_span_is_read_from_every_documented_field(tmp_path, case):
     assert result.skipped == []
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
     folder = tmp_path / "out/eng-Latn/sports"
-    assert pl.read_parquet(folder / "corpus.parquet").rows() == [("d1", TEXT), ("d2", "Nobody asks.")]
+    assert pl.read_parquet(folder / "corpus.parquet").rows() == [
+        ("d1", TEXT),
+        ("d2", "Nobody asks."),
+    ]
     assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1)]
     titles = pl.read_parquet(folder / "queries.parquet").to_dict(as_series=False).get("pos_title")
-    assert (result.titles, titles) == (({"d1": "Zoë"}, ["Zoë"]) if case == "a title" else ({}, None))
+    assert (result.titles, titles) == (
+        ({"d1": "Zoë"}, ["Zoë"]) if case == "a title" else ({}, None)
+    )
 
 
 def test_another_split_can_be_read(tmp_path):
     write_beir(tmp_path / "beir", qrels=[HEADER])
     import_beir(tmp_path, split="dev")
     assert len(read_back(tmp_path / "out")) == 1
-    with pytest.raises(DataError, match=r"train\.tsv: missing\. Available splits: dev, test; choose one with --split"):
+    with pytest.raises(
+        DataError,
+        match=r"train\.tsv: missing\. Available splits: dev, test; choose one with --split",
+    ):
         imported(read_beir(tmp_path / "beir", ReadOptions(split="train")), tmp_path / "none")
 
 
-KNOWN, UNKNOWN_PLACE = ("q2", "d1", 1, 0, 3), "has several places of evidence, of which one is not known"
+KNOWN, UNKNOWN_PLACE = (
+    ("q2", "d1", 1, 0, 3),
+    "has several places of evidence, of which one is not known",
+)
 UNUSABLE = {
     "no relevant document": ([SECOND], [], "has no relevant document in"),
     "judged not relevant": ([SECOND], [("q2", "d1", 0, 0, 3)], "has no relevant document in"),
-    "document unknown": ([SECOND], [("q2", "d9", 1, 0, 3)], "its relevant document 'd9' is not in corpus.jsonl"),
+    "document unknown": (
+        [SECOND],
+        [("q2", "d9", 1, 0, 3)],
+        "its relevant document 'd9' is not in corpus.jsonl",
+    ),
     "text unknown": ([], [("q2", "d1", 1, 0, 3)], "its text is not in queries.jsonl"),
-    "no span": ([SECOND], [("q2", "d1", 1, "", "")], "neither the text of its answer nor both start and end"),
-    "span of one": ([SECOND | {"pos_char_span": [3]}], [("q2", "d1", 1, "", "")], "'pos_char_span' is not valid"),
+    "no span": (
+        [SECOND],
+        [("q2", "d1", 1, "", "")],
+        "neither the text of its answer nor both start and end",
+    ),
+    "span of one": (
+        [SECOND | {"pos_char_span": [3]}],
+        [("q2", "d1", 1, "", "")],
+        "'pos_char_span' is not valid",
+    ),
     "a place not in the corpus": ([SECOND], [KNOWN, ("q2", "d9", 1, 0, 3)], UNKNOWN_PLACE),
     "a place not in its document": ([SECOND], [KNOWN, ("q2", "d2", 1, 0, 300)], UNKNOWN_PLACE),
     "a place without a span": ([SECOND], [KNOWN, ("q2", "d2", 1, "", "")], UNKNOWN_PLACE),
@@ -109,15 +141,33 @@ def test_an_unusable_query_is_skipped_and_named(tmp_path, case):
 
 REFUSED = {
     "no header": ({"qrels": [FIRST]}, "test.tsv: missing column(s) query-id, corpus-id, score"),
-    "no qrels": ({"qrels": []}, "test.tsv: missing column(s) query-id, corpus-id, score; the file has none"),
+    "no qrels": (
+        {"qrels": []},
+        "test.tsv: missing column(s) query-id, corpus-id, score; the file has none",
+    ),
     "too many fields": ({"qrels": [HEADER, ("q1", "d1", 1, 2)]}, "test.tsv: line 2: has 4 cells"),
-    "score is a text": ({"qrels": [HEADER, ("q1", "d1", "yes")]}, "test.tsv: field 'score': must be a number, such as 1"),
+    "score is a text": (
+        {"qrels": [HEADER, ("q1", "d1", "yes")]},
+        "test.tsv: field 'score': must be a number, such as 1",
+    ),
     "no score": ({"qrels": [HEADER, ("q1", "d1", "")]}, "test.tsv: field 'score': is missing"),
-    "start is no integer": ({"qrels": [WITH_SPAN, ("q1", "d1", 1, 1.5, 4)]}, "test.tsv: field 'start': must be an integer"),
+    "start is no integer": (
+        {"qrels": [WITH_SPAN, ("q1", "d1", 1, 1.5, 4)]},
+        "test.tsv: field 'start': must be an integer",
+    ),
     "document without id": ({"corpus": [{"text": "a"}]}, "corpus.jsonl: line 1: '_id' is missing"),
-    "document twice": ({"corpus": [*CORPUS, {"_id": "d1", "text": "b"}]}, "corpus.jsonl: line 3: another document"),
-    "query without text": ({"queries": [{"_id": "q1"}]}, "queries.jsonl: line 1: 'text' is missing"),
-    "query twice": ({"queries": [QUERY, QUERY | {"text": "Since when?"}]}, "queries.jsonl: question q1: another question"),
+    "document twice": (
+        {"corpus": [*CORPUS, {"_id": "d1", "text": "b"}]},
+        "corpus.jsonl: line 3: another document",
+    ),
+    "query without text": (
+        {"queries": [{"_id": "q1"}]},
+        "queries.jsonl: line 1: 'text' is missing",
+    ),
+    "query twice": (
+        {"queries": [QUERY, QUERY | {"text": "Since when?"}]},
+        "queries.jsonl: question q1: another question",
+    ),
 }
 
 
@@ -130,9 +180,18 @@ def test_an_invalid_file_is_named_and_nothing_written(tmp_path, case):
 
 
 SEVERAL = {
-    "two documents": ([("q2", "d1", 3, 0, 3), ("q2", "d2", 1, 0, 6)], [("d1", "Zoë", 3), ("d2", "Nobody", 1)]),
-    "two spans": ([("q2", "d1", 1, 8, 12), ("q2", "d1", 2, 0, 3)], [("d1", "Zoë", 2), ("d1", "flew", 2)]),
-    "spans that overlap": ([("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6), ("q2", "d1", 1, 8, 12)], None),
+    "two documents": (
+        [("q2", "d1", 3, 0, 3), ("q2", "d2", 1, 0, 6)],
+        [("d1", "Zoë", 3), ("d2", "Nobody", 1)],
+    ),
+    "two spans": (
+        [("q2", "d1", 1, 8, 12), ("q2", "d1", 2, 0, 3)],
+        [("d1", "Zoë", 2), ("d1", "flew", 2)],
+    ),
+    "spans that overlap": (
+        [("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6), ("q2", "d1", 1, 8, 12)],
+        None,
+    ),
 }
 
 
@@ -141,7 +200,9 @@ def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
     rows, expected = SEVERAL[case]
     result = import_beir(tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *rows])
     # The grade of a document is the highest of its rows, and the others are counted.
-    assert [item.name for item in result.skipped] == ["query q2, document d1"] * (case == "two spans")
+    assert [item.name for item in result.skipped] == ["query q2, document d1"] * (
+        case == "two spans"
+    )
     folder = tmp_path / "out/eng-Latn/sports"
     assert pl.read_parquet(folder / "queries.parquet")["_id"].to_list() == ["q1"]
     places = pl.read_parquet(folder / "places.parquet")
@@ -154,7 +215,9 @@ def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
     assert not posir.validate(folder).rows
     data = read_domain(LocalRepository(tmp_path / "out"), "eng-Latn", "eng-Latn", "sports")
     assert {place.query for place in data.places.values()} == {"q2"}
-    grades = {name: max(grade for other, _, grade in stored if other == name) for name, _, _ in stored}
+    grades = {
+        name: max(grade for other, _, grade in stored if other == name) for name, _, _ in stored
+    }
     assert Judgments.from_positions(data).grades == {"q1": {"d1": 1}, "q2": grades}
     # Reading what was imported as a source yields the same places.
     again = collect_questions(open_data(folder).subsets[0].read_passages(), "sports", repair=False)
@@ -162,7 +225,9 @@ def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
 
 
 def test_spans_that_overlap_in_one_place_are_a_query_with_one(tmp_path):
-    result = import_beir(tmp_path, queries=[SECOND], qrels=[WITH_SPAN, ("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6)])
+    result = import_beir(
+        tmp_path, queries=[SECOND], qrels=[WITH_SPAN, ("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6)]
+    )
     assert (read_back(tmp_path / "out"), result.places) == ([("Who?", TEXT, TEXT[:6])], {})
 
 
@@ -177,7 +242,9 @@ WRONG_PLACES = {
 
 @pytest.mark.parametrize("field", WRONG_PLACES)
 def test_places_that_break_a_rule_are_refused(tmp_path, field):
-    import_beir(tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *SEVERAL["two spans"][0]])
+    import_beir(
+        tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *SEVERAL["two spans"][0]]
+    )
     values, message = WRONG_PLACES[field]
     file = tmp_path / "out/eng-Latn/sports/places.parquet"
     pl.read_parquet(file).with_columns(values.alias(field)).write_parquet(file)
@@ -190,7 +257,9 @@ def test_places_that_break_a_rule_are_refused(tmp_path, field):
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
 def test_a_missing_file_is_named(tmp_path, name):
     (write_beir(tmp_path / "beir") / name).unlink()
-    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'beir' / name}: cannot be read (No such file")):
+    with pytest.raises(
+        DataError, match=re.escape(f"{tmp_path / 'beir' / name}: cannot be read (No such file")
+    ):
         imported(read_beir(tmp_path / "beir", ReadOptions()), tmp_path / "out")
 
 
@@ -198,7 +267,11 @@ def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
     text = "The mill stood by the river. It burned in 1901. Nobody knew why. It was built again."
     annotations = {"1": [[1, 2]], "2": [[3]], "3": [[0], [3]], "4": [[9]], "5": []}
     queries = [
-        {"_id": name, "text": f"{name}?", "metadata": {"d": [{"sentences": row, "label": "SUPPORT"} for row in rows]}}
+        {
+            "_id": name,
+            "text": f"{name}?",
+            "metadata": {"d": [{"sentences": row, "label": "SUPPORT"} for row in rows]},
+        }
         for name, rows in annotations.items()
     ]
     qrels = [HEADER, *((name, "d", 1) for name in annotations)]
@@ -214,12 +287,17 @@ def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
     assert questions.places == {"3": Place("3"), "3#2": Place("3")}
     details = {name: skipped.detail for name, skipped in questions.unsuited.items()}
     assert details == {"5": "states neither the text of its answer nor both start and end"}
-    assert [(skip.name, skip.detail) for skip in questions.skipped] == [("4", "names sentence 9 of its document, which has 4")]
+    assert [(skip.name, skip.detail) for skip in questions.skipped] == [
+        ("4", "names sentence 9 of its document, which has 4")
+    ]
 
 
 # Chroma's chunking evaluation.
 
-TEXTS = {"bells": "The bell was cast in 1770. It fell in 1804. Nobody rang it.", "towers": "The tower burned down twice."}
+TEXTS = {
+    "bells": "The bell was cast in 1770. It fell in 1804. Nobody rang it.",
+    "towers": "The tower burned down twice.",
+}
 
 
 def excerpt(corpus: str, content: str) -> dict[str, Any]:
@@ -228,17 +306,26 @@ def excerpt(corpus: str, content: str) -> dict[str, Any]:
 
 
 QUESTIONS = [
-    ("When was it cast, and when did it fall?", [excerpt("bells", "1770"), excerpt("bells", "1804")], "bells"),
+    (
+        "When was it cast, and when did it fall?",
+        [excerpt("bells", "1770"), excerpt("bells", "1804")],
+        "bells",
+    ),
     ("How often did the tower burn?", [excerpt("towers", "twice")], "towers"),
 ]
 
 
-def write_chunking_folder(folder: Path, questions: Any = QUESTIONS, name: str = "questions.csv") -> Path:
+def write_chunking_folder(
+    folder: Path, questions: Any = QUESTIONS, name: str = "questions.csv"
+) -> Path:
     (folder / "corpora").mkdir(parents=True, exist_ok=True)
     for corpus, text in TEXTS.items():
         (folder / "corpora" / f"{corpus}.md").write_text(text)
     with (folder / name).open("w", newline="") as file:
-        rows = [(text, given if isinstance(given, str) else json.dumps(given), corpus) for text, given, corpus in questions]
+        rows = [
+            (text, given if isinstance(given, str) else json.dumps(given), corpus)
+            for text, given, corpus in questions
+        ]
         csv.writer(file).writerows([("question", "references", "corpus_id"), *rows])
     return folder
 
@@ -260,7 +347,12 @@ def test_all_excerpts_of_a_question_are_read(tmp_path: Path, name: str):
 
 def test_questions_without_an_excerpt_in_a_corpus_are_skipped(tmp_path: Path):
     wrong = {"content": "1805", "start_index": 38, "end_index": 42}
-    questions = [*QUESTIONS, ("When?", [wrong], "bells"), ("Where?", [wrong], "absent"), ("Why?", [], "bells")]
+    questions = [
+        *QUESTIONS,
+        ("When?", [wrong], "bells"),
+        ("Where?", [wrong], "absent"),
+        ("Why?", [], "bells"),
+    ]
     data = read_excerpts(open_data(write_chunking_folder(tmp_path, questions)))
     assert (len(data.questions), data.skipped) == (2, 3)
 

@@ -1,6 +1,8 @@
-"""Files of every format that is imported, changed at random: what is read back is what they state, or they are refused.
+"""Files of every format that is imported, changed at random: what is read back is what they state,
+or they are refused.
 
-The expected content is found independently: the format's rules in plain Python, spans by trying every start.
+The expected content is found independently: the format's rules in plain Python, spans by trying
+every start.
 """
 
 import codecs
@@ -22,7 +24,10 @@ from tests.posir_tasks.sources.test_mutations import ASKED as PLACED
 from tests.posir_tasks.sources.test_mutations import TEXTS
 from tests.support.datasets import build_squad, imported, read_back
 
-ASKED = [("d0", "How?", "tick"), *((document, question, answer) for question, document, answer in PLACED.values())]
+ASKED = [
+    ("d0", "How?", "tick"),
+    *((document, question, answer) for question, document, answer in PLACED.values()),
+]
 #: Values that may replace a field.
 VALUES = [
     *(None, True, 0, -1, 3, 1.5, 2**60, [], [3, 7], ["a"], {}),
@@ -39,13 +44,26 @@ def place(document, answer):
 
 
 def squad():
-    asked = {f"q{row}": (question, document, answer) for row, (document, question, answer) in enumerate(ASKED)}
-    return {"data": [{"paragraphs": article["paragraphs"]} for article in build_squad(TEXTS, asked)["data"]]}
+    asked = {
+        f"q{row}": (question, document, answer)
+        for row, (document, question, answer) in enumerate(ASKED)
+    }
+    return {
+        "data": [
+            {"paragraphs": article["paragraphs"]} for article in build_squad(TEXTS, asked)["data"]
+        ]
+    }
 
 
 def lines():
     return [
-        {"id": f"q{row}", "document": document, "context": TEXTS[document], "question": question, **place(document, answer)}
+        {
+            "id": f"q{row}",
+            "document": document,
+            "context": TEXTS[document],
+            "question": question,
+            **place(document, answer),
+        }
         for row, (document, question, answer) in enumerate(ASKED)
     ]
 
@@ -55,13 +73,19 @@ def beir():
     spans = [place(document, answer) for document, _, answer in ASKED]
     queries = [{"_id": f"q{row}", "text": question} for row, (_, question, _) in enumerate(ASKED)]
     for query, span in zip(queries[:2], spans[:2], strict=True):
-        query["metadata"] = {"pos_char_span": [span["start"], span["end"]], "answer": span["answer"]}
+        query["metadata"] = {
+            "pos_char_span": [span["start"], span["end"]],
+            "answer": span["answer"],
+        }
     return {
         "corpus": [{"_id": name, "text": text} for name, text in TEXTS.items()],
         "queries": queries,
         "qrels": [["query-id", "corpus-id", "score", "start", "end"]]
         + [[f"q{row}", document, "1", "", ""] for row, (document, _, _) in enumerate(ASKED[:2])]
-        + [[f"q{row}", ASKED[row][0], "1", str(spans[row]["start"]), str(spans[row]["end"])] for row in range(2, len(ASKED))],
+        + [
+            [f"q{row}", ASKED[row][0], "1", str(spans[row]["start"]), str(spans[row]["end"])]
+            for row in range(2, len(ASKED))
+        ],
     }
 
 
@@ -71,7 +95,13 @@ def beir():
 def paths(value, before=()):
     if before:
         yield before
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield from paths(inner, (*before, key))
 
 
@@ -83,11 +113,15 @@ def value_at(value, way):
 
 @st.composite
 def changed(draw, make, values=VALUES):
-    """A value with up to three fields replaced, removed, repeated or, if integers, shifted slightly."""
+    """A value with up to three fields replaced, removed, repeated or, if integers, shifted
+    slightly.
+    """
     value = make()
     for _ in range(draw(st.integers(0, 3))):
         numbers = [way for way in paths(value) if type(value_at(value, way)) is int]
-        *way, last = draw(st.sampled_from(numbers if numbers and draw(st.booleans()) else [*paths(value)]))
+        *way, last = draw(
+            st.sampled_from(numbers if numbers and draw(st.booleans()) else [*paths(value)])
+        )
         holder = value_at(value, way)
         how = draw(st.sampled_from(["replace", "shift", "shift", "shift", "remove", "repeat"]))
         if type(holder[last]) is int and how == "shift":
@@ -122,7 +156,11 @@ def expected_span(text, answer, start, end, *, repair):
     """Start and end of an answer, None if the question must be skipped."""
 
     def places(match, near, distance):
-        return [at for at in range(len(text)) if abs(at - near) <= distance and text.startswith(match, at)]
+        return [
+            at
+            for at in range(len(text))
+            if abs(at - near) <= distance and text.startswith(match, at)
+        ]
 
     if answer is not None and not answer.strip():
         return None
@@ -130,10 +168,16 @@ def expected_span(text, answer, start, end, *, repair):
         result = places(answer, 0, len(text)) if answer is not None and end is None else []
         return (result[0], result[0] + len(answer)) if len(result) == 1 else None
     if answer is None:
-        return (start, end) if end is not None and 0 <= start < end <= len(text) and text[start:end].strip() else None
+        return (
+            (start, end)
+            if end is not None and 0 <= start < end <= len(text) and text[start:end].strip()
+            else None
+        )
     if start in places(answer, start, 0) and end in (None, start + len(answer)):
         return start, start + len(answer)
-    for match, at in ((answer, start), (answer.strip(), start + answer.index(answer.strip()))) if repair else ():
+    for match, at in (
+        ((answer, start), (answer.strip(), start + answer.index(answer.strip()))) if repair else ()
+    ):
         result = places(match, at, 5)
         if result:
             return (result[0], result[0] + len(match)) if len(result) == 1 else None
@@ -160,7 +204,10 @@ def unless_malformed(record, name, *kinds, otherwise=None):
 
 
 def usable(value, kind):
-    return value is None or (type(value) is kind and (kind is not str or not any("\ud800" <= c <= "\udfff" for c in value)))
+    return value is None or (
+        type(value) is kind
+        and (kind is not str or not any("\ud800" <= c <= "\udfff" for c in value))
+    )
 
 
 def expected_squad(content, *, repair):
@@ -171,18 +218,32 @@ def expected_squad(content, *, repair):
     for article in value if isinstance(value, list) else require(value, "data", list):
         # What is malformed is left out, and the rest is read.
         for paragraph in unless_malformed(article, "paragraphs", list) or ():
-            text, asked = (unless_malformed(paragraph, *part) for part in (("context", str), ("qas", list)))
+            text, asked = (
+                unless_malformed(paragraph, *part) for part in (("context", str), ("qas", list))
+            )
             if text is None or asked is None:
                 continue
             assert text.strip()
             for number, qa in enumerate(asked):
                 question = unless_malformed(qa, "question", str)
-                if question is None or unless_malformed(qa, "id", int, str, NONE, otherwise=MALFORMED) is MALFORMED:
+                if (
+                    question is None
+                    or unless_malformed(qa, "id", int, str, NONE, otherwise=MALFORMED) is MALFORMED
+                ):
                     continue
                 given, answers = qa.get("id"), qa.get("answers")
                 answer = answers[0] if isinstance(answers, list) and answers else None
-                words, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
-                if not question.strip() or type(start) is not int or words is None or not usable(words, str):
+                words, start = (
+                    (answer.get("text"), answer.get("answer_start"))
+                    if isinstance(answer, dict)
+                    else (None, None)
+                )
+                if (
+                    not question.strip()
+                    or type(start) is not int
+                    or words is None
+                    or not usable(words, str)
+                ):
                     continue
                 span = expected_span(text, words, start, None, repair=repair)
                 if span:
@@ -216,14 +277,24 @@ def expected_lines(content, *, repair):
         assert text.strip()
         require(record, "title", str, NONE)
         given, own = (require(record, name, int, str, NONE) for name in ("id", "document"))
-        name = str(own) if own not in (None, "") else numbered.setdefault(text, f"sports_{len(documents)}")
+        name = (
+            str(own)
+            if own not in (None, "")
+            else numbered.setdefault(text, f"sports_{len(documents)}")
+        )
         assert documents.setdefault(name, text) == text
         kinds = {"answer": str, "start": int, "end": int, "answers": dict}
-        if question is None or not question.strip() or not all(usable(record.get(key), kind) for key, kind in kinds.items()):
+        if (
+            question is None
+            or not question.strip()
+            or not all(usable(record.get(key), kind) for key, kind in kinds.items())
+        ):
             continue
         if record.get("answers") is not None:
             continue
-        span = expected_span(text, *(record.get(key) for key in ("answer", "start", "end")), repair=repair)
+        span = expected_span(
+            text, *(record.get(key) for key in ("answer", "start", "end")), repair=repair
+        )
         if span:
             # Questions that share an id are told apart by their content.
             key = number if given in (None, "") else (str(given), question, name, span)
@@ -236,14 +307,26 @@ def expected_lines(content, *, repair):
 @pytest.mark.parametrize(
     ("make", "write", "read", "expected"),
     [
-        (squad, lambda value, escape: json.dumps(value, ensure_ascii=escape), read_squad_json, expected_squad),
-        (lines, lambda value, escape: json_lines_text(value, escape=escape), read_json_lines, expected_lines),
+        (
+            squad,
+            lambda value, escape: json.dumps(value, ensure_ascii=escape),
+            read_squad_json,
+            expected_squad,
+        ),
+        (
+            lines,
+            lambda value, escape: json_lines_text(value, escape=escape),
+            read_json_lines,
+            expected_lines,
+        ),
     ],
     ids=["squad", "lines"],
 )
 @given(data=st.data(), escape=st.booleans(), repair=st.booleans())
 def test_mutated_files(make, write, read, expected, data, escape, repair):
-    """What is read back is what the files state; invalid or empty files are refused and named; any other error is a failure."""
+    """What is read back is what the files state; invalid or empty files are refused and named; any
+    other error is a failure.
+    """
     content = data.draw(encoded(write(data.draw(changed(make)), escape)))
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a.json"
@@ -259,7 +342,9 @@ def test_mutated_files(make, write, read, expected, data, escape, repair):
             result, refusal = None, str(error)
         assert (result is None) == (not said), refusal
         if result is None:
-            assert name in refusal or refusal.startswith("There is no question with a usable answer")
+            assert name in refusal or refusal.startswith(
+                "There is no question with a usable answer"
+            )
             assert not output.exists()
         else:
             assert read_back(output) == said
@@ -271,14 +356,21 @@ def test_mutated_files(make, write, read, expected, data, escape, repair):
     changed(lambda: beir()["corpus"]),
     changed(lambda: beir()["queries"]),
     changed(lambda: beir()["qrels"], CELLS),
-    st.lists(st.tuples(*map(st.sampled_from, (["q1", "q9"], ["d0", "d1"], ["0", "1"], ["", "9"], ["", "12"]))), max_size=2),
+    st.lists(
+        st.tuples(
+            *map(st.sampled_from, (["q1", "q9"], ["d0", "d1"], ["0", "1"], ["", "9"], ["", "12"]))
+        ),
+        max_size=2,
+    ),
     st.booleans(),
 )
 def test_mutated_beir_folders(data, corpus, queries, qrels, more, repair):
     contents = {
         "corpus.jsonl": data.draw(encoded(json_lines_text(corpus, escape=True))),
         "queries.jsonl": data.draw(encoded(json_lines_text(queries, escape=True))),
-        "qrels/test.tsv": "".join("\t".join(row) + "\n" for row in [*qrels, *more] if not isinstance(row, str)).encode(),
+        "qrels/test.tsv": "".join(
+            "\t".join(row) + "\n" for row in [*qrels, *more] if not isinstance(row, str)
+        ).encode(),
     }
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "qrels").mkdir()
@@ -290,8 +382,13 @@ def test_mutated_beir_folders(data, corpus, queries, qrels, more, repair):
         except DataError as error:
             refusal = str(error)
         else:
-            texts, asked = ({row["text"] for row in read_records(contents[file])} for file in list(contents)[:2])
-            read = [(query in asked, text in texts, bool(evidence.strip())) for query, text, evidence in read_back(output)]
+            texts, asked = (
+                {row["text"] for row in read_records(contents[file])} for file in list(contents)[:2]
+            )
+            read = [
+                (query in asked, text in texts, bool(evidence.strip()))
+                for query, text, evidence in read_back(output)
+            ]
             assert {*read} == {(True, True, True)}
             return
         assert name in refusal or refusal.startswith("There is no question with a usable answer")

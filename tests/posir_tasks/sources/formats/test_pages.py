@@ -16,14 +16,17 @@ from posir_tasks.sources.opening import open_data
 
 BEGIN = "<html><body><p>First.</p>"
 KEPT = {
-    "open elements": BEGIN + "".join(f"<font size={number}>i{number} " for number in range(1500)) + "LAST",
+    "open elements": BEGIN
+    + "".join(f"<font size={number}>i{number} " for number in range(1500))
+    + "LAST",
     "nested elements": BEGIN + "<div>" * 1200 + "LAST" + "</div>" * 1200 + "</body></html>",
     "nested lists": BEGIN + "<ul><li>" * 300 + "LAST",
     "nested tables": BEGIN + "<table><tr><td>" * 60 + "LAST",
     "long attribute": BEGIN + f'<img src="data:{"A" * 10_500_000}"><p>LAST',
     "after the end": BEGIN + "</body></html><p>LAST</p>",
     "after the end of the body": BEGIN + "</body>LAST</html>",
-    "two pages": BEGIN + "</body></html>\n<html><head><title>t</title></head><body><p>LAST</p></body></html>",
+    "two pages": BEGIN
+    + "</body></html>\n<html><head><title>t</title></head><body><p>LAST</p></body></html>",
     "plaintext": BEGIN + "<plaintext>LAST</p><b>",
     "closed comment": BEGIN + "<!-- a > b --><p>LAST</p><!-- c -->",
     "zero byte": BEGIN + "<p>a\0b LAST</p>",
@@ -33,8 +36,9 @@ KEPT = {
     "no tags": "LAST",
     "angle": BEGIN + "1 < 2 LAST",
     "xhtml script": f'<?xml version="1.0"?>{BEGIN}<script src="a"/><p>LAST</p></body></html>',
-    "xhtml title": '<?xml version="1.0"?><html><head><title/></head><body><p>LAST</p></body></html>',
-    "xhtml text": f'<?xml version="1.0"?>{BEGIN}<p><![CDATA[a]]> <![CDATA[1 < 2 > 0 LAST]]></p></body></html>',
+    "xhtml title": '<?xml version="1.0"?><html><head><title/></head><body><p>LAST</p></body></html>',  # noqa: E501
+    "xhtml text": f'<?xml version="1.0"?>{BEGIN}<p><![CDATA[a]]> <![CDATA[1 < 2 > 0 '
+    "LAST]]></p></body></html>",
 }
 REFUSED = {
     "comment alone": "<!-- a <p>LAST</p>",
@@ -81,10 +85,14 @@ def test_text_in_cdata_of_xhtml_is_text():
     assert extract_text(KEPT["xhtml text"]).endswith("1 < 2 > 0 LAST")
 
 
-TAGS = st.sampled_from(["p", "div", "b", "span", "ul", "li", "h1", "pre", "q", "table", "tr", "td", "blockquote"])
+TAGS = st.sampled_from(
+    ["p", "div", "b", "span", "ul", "li", "h1", "pre", "q", "table", "tr", "td", "blockquote"]
+)
 NODES = st.recursive(
     st.text("ab .", min_size=1, max_size=8),
-    lambda nodes: st.builds(lambda tag, inner: f"<{tag}>{''.join(inner)}</{tag}>", TAGS, st.lists(nodes, max_size=4)),
+    lambda nodes: st.builds(
+        lambda tag, inner: f"<{tag}>{''.join(inner)}</{tag}>", TAGS, st.lists(nodes, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -107,7 +115,11 @@ WORDS = "Über die Brücke, 東京の鐘"
         ("utf-16", "", WORDS),
         ("iso-8859-1", '<?xml version="1.0" encoding="ISO-8859-1"?>', WORDS[:15]),
         ("cp1252", "<meta charset='iso-8859-1'>", "Brücke – Übergang"),
-        ("shift_jis", '<meta http-equiv="Content-Type" content="text/html; charset=Shift_JIS">', WORDS[-4:]),
+        (
+            "shift_jis",
+            '<meta http-equiv="Content-Type" content="text/html; charset=Shift_JIS">',
+            WORDS[-4:],
+        ),
         ("iso-2022-jp", '<meta charset="iso-2022-jp">', WORDS[-4:]),
         ("gb18030", "<meta charset=gb2312>", WORDS[-4:]),
     ],
@@ -119,7 +131,9 @@ def test_the_encoding_that_a_page_states_is_used(encoding, head, words, tmp_path
     assert item.text == words
 
 
-@pytest.mark.parametrize("head", ["", "<meta charset=none>", "<meta charset=unicode_escape>", "<meta charset=utf-8>"])
+@pytest.mark.parametrize(
+    "head", ["", "<meta charset=none>", "<meta charset=unicode_escape>", "<meta charset=utf-8>"]
+)
 def test_a_page_in_no_encoding_that_it_states_is_refused(head):
     with pytest.raises(UnicodeDecodeError):
         decode_page(f"{head}<p>Brücke</p>".encode("iso-8859-1"))

@@ -1,4 +1,6 @@
-"""Data in no form that is read: what it has, the nearest form and the line that is wrong are named."""
+"""Data in no form that is read: what it has, the nearest form and the line that is wrong are
+named.
+"""
 
 import json
 from pathlib import Path
@@ -47,7 +49,9 @@ def test_qrels_without_a_judgment_are_an_error(tmp_path: Path, content):
 
 def test_qrels_are_recognized_among_texts(tmp_path: Path):
     (tmp_path / "a").write_text("\n".join(JUDGED))
-    (tmp_path / "b.txt").write_text("We saw 3 boats\nThey had 2 lamps\nEach was made of copper and rang at noon.\nAll day.")
+    (tmp_path / "b.txt").write_text(
+        "We saw 3 boats\nThey had 2 lamps\nEach was made of copper and rang at noon.\nAll day."
+    )
     assert open_data(tmp_path / "a").kind == QRELS
     assert open_data(tmp_path / "b.txt").kind != QRELS
 
@@ -63,7 +67,12 @@ def test_no_form_is_nearest_to_other_fields():
 
 def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
     corpus = {"doc_id": ["a"], "contents": ["A text."], "metadata": [""]}
-    questions = {"qid": ["1"], "query": ["Who?"], "retrieval_gt": [[["a"]]], "generation_gt": [["x"]]}
+    questions = {
+        "qid": ["1"],
+        "query": ["Who?"],
+        "retrieval_gt": [[["a"]]],
+        "generation_gt": [["x"]],
+    }
     pl.DataFrame(corpus).write_parquet(tmp_path / "corpus.parquet")
     pl.DataFrame(questions).write_parquet(tmp_path / "qa.parquet")
     assert find_layout(tmp_path) is None
@@ -80,7 +89,11 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "seen"),
     [
-        ("a.json", json.dumps([{"question": "Who?", "contexts": ["a"], "ground_truth": "b"}]), "a data set of ragas"),
+        (
+            "a.json",
+            json.dumps([{"question": "Who?", "contexts": ["a"], "ground_truth": "b"}]),
+            "a data set of ragas",
+        ),
         ("a.json", '{"foo": 1}', "the fields foo"),
         ("a.tsv", "query-id\tcorpus-id\tscore\nq\td\t1\n", "the qrels of a BEIR folder"),
         ("run.trec", "q0 Q0 d0 1 0.5 tag\n", "Its first line is 'q0 Q0 d0 1 0.5 tag'"),
