@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from posir_probe.correlation import estimate_rho, jackknife_interval, permutation_p_value
-from posir_tasks.evidence import Floats
+from posir_tasks.arrays import Floats
 from posir_tasks.scores import Interval
 
 #: Families, models of each, and the families' share of the variance.

@@ -128,7 +128,8 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.plugin_api import score_result
     from posir_tasks.ranks import rank_hits, retrieval_scores
     from posir_tasks.read_part import KnownBy, ReadPart
-    from posir_tasks.results import read_results, rounded
+    from posir_tasks.result_schema import rounded
+    from posir_tasks.results import read_results
     from posir_tasks.schemes import RelativePositions
     from posir_tasks.scores import ResultValues
     from posir_tasks.search.dispatch import search_dense

@@ -27,8 +27,7 @@ from posir_tasks.evidence import ReadEvidence
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import rank_columns
 from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.result_schema import SCHEMA
-from posir_tasks.results import rounded
+from posir_tasks.result_schema import SCHEMA, rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 

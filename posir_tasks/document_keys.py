@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posir_tasks.arrays import Integers
 from posir_tasks.digests import digest
-from posir_tasks.evidence import Integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

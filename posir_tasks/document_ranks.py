@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.arrays import Floats, Integers
 from posir_tasks.digests import digest
 from posir_tasks.display.wording import sanitized
 from posir_tasks.document_keys import (
@@ -31,7 +32,7 @@ from posir_tasks.document_keys import (
     unpack_keys,
 )
 from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import TWELFTHS, Evidence, Floats, Integers, ReadEvidence, Unread
+from posir_tasks.evidence import TWELFTHS, Evidence, ReadEvidence, Unread
 from posir_tasks.limits import MAX_ROWS
 from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns, reading_json
 from posir_tasks.read_part import CountedWith

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart, estimate_tokens
+from posir_tasks.arrays import Floats, Integers
+from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.text.words import estimate_tokens
 
-Integers: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 #: Names of the thirds of a document, in order, as FineWeb-PosQ calls them.
 POSITIONS = ("beginning", "middle", "end")
 #: Number of equal parts of what a model reads by which the place of evidence in it is stored; four

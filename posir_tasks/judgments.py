@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posir_tasks.arrays import Floats, Integers
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Floats, Integers
 from posir_tasks.profile import format_counts, reading_json
 from posir_tasks.result_schema import JUDGMENTS_KEY
 

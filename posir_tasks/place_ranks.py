@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from posir_tasks.arrays import Floats, Integers
 from posir_tasks.document_ranks import MAX_QUERIES, PLACE_FIELDS, PLACE_WEIGHT, DocumentRanks
 from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import Evidence, Floats, Integers, ReadEvidence
+from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.profile import NDCG_AT_10, reading_json
 from posir_tasks.result_schema import PLACES_KEY
 from posir_tasks.schemes import Axes, PositionScheme

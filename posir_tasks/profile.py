@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.arrays import Floats, Integers
 from posir_tasks.errors import ProfileError, check_schema, summarize_error
-from posir_tasks.evidence import Evidence, Floats, Integers
+from posir_tasks.evidence import Evidence
 from posir_tasks.result_schema import SCHEMA
 from posir_tasks.schemes import Axes, PositionScheme
 

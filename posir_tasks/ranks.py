@@ -15,8 +15,8 @@ import numpy as np
 import pytrec_eval
 from numpy.typing import NDArray
 
+from posir_tasks.arrays import Integers
 from posir_tasks.errors import ScoreError
-from posir_tasks.evidence import Integers
 
 #: mteb's name of a score by trec_eval's measure, of those in which a document is relevant or not.
 MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}

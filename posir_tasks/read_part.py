@@ -206,8 +206,6 @@ def parse_window(window: int | str | None) -> ReadPart:
         ) from None
 
 
-#: UTF-8 bytes that the default estimate counts as one token.
-BYTES_PER_TOKEN = 4
 #: ISO 639-3 code of English.
 ENGLISH = "eng"
 
@@ -232,13 +230,3 @@ class CountedWith(StrEnum):
             if {code.partition("-")[0] for code in languages} == {ENGLISH}
             else cls.ROUGH_ESTIMATE
         )
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the length of a text: one token per four bytes of UTF-8, rounded up.
-
-    The estimate needs no vocabulary, is reproducible, and works for every script: with current
-    subword vocabularies, English has about one token per four bytes, and so have Chinese and
-    Japanese, at three bytes per character.
-    """
-    return -(-len(text.encode("utf-8")) // BYTES_PER_TOKEN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,6 +10,8 @@ from posir_tasks.digests import digest
 
 #: Version of a subset's scores, and of the profile in them. A reader refuses a newer one.
 SCHEMA = 1
+#: mteb rounds scores to this many decimals when it writes them.
+DECIMALS = 6
 #: The only split of posir's tasks.
 SPLIT = "test"
 #: Keys of a subset's scores: the profile, and the data and settings of the run.
@@ -146,3 +148,17 @@ def identify_data(data: SubsetData) -> str:
     ]
     unknown = [f"{name}@{data[name].revision}" for name in sorted(data) if not data[name].corpus]
     return digest(*subsets, *unknown).hex()
+
+
+def rounded(value: Any) -> Any:
+    """Return JSON with all numbers rounded as mteb rounds scores."""
+    return map_json(value, lambda part: round(part, DECIMALS) if isinstance(part, float) else part)
+
+
+def map_json(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return JSON with every key and value that is no list or object changed."""
+    if isinstance(value, list):
+        return [map_json(item, change) for item in value]
+    if isinstance(value, dict):
+        return {change(key): map_json(item, change) for key, item in value.items()}
+    return change(value)

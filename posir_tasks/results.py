@@ -4,7 +4,7 @@ import json
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +40,8 @@ from posir_tasks.result_schema import (
     SCORE_NAMES_KEY,
     TOKENS_READ_SUFFIX,
     DataVersion,
+    map_json,
+    rounded,
 )
 from posir_tasks.schemes import PositionScheme, RelativePositions, find_scheme
 from posir_tasks.scores import GROUPS_KEY, ResultValues
@@ -59,8 +61,6 @@ NAN_PREFIX = "nauc_"
 VALUE_KEYS = frozenset({PROFILE_KEY, RANKS_KEY, READ_RANKS_KEY, KEYS_KEY})
 #: Most tokens of a text that a model reads; none reads a tenth.
 MAX_TOKENS = 10**9
-#: mteb rounds scores to this many decimals when it writes them.
-DECIMALS = 6
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
     and those of mteb alone.
     """
     # Names are shown in terminals, tables and pages.
-    data = _map_json(
+    data = map_json(
         load_result(file), lambda part: sanitized(part, None) if isinstance(part, str) else part
     )
     model, revision = read_model(file)
@@ -466,19 +466,6 @@ def _find_place_problems(
             READ_RANKS_KEY,
             "has other places of evidence in what the model reads than in documents it reads whole",
         )
-
-
-def rounded(value: Any) -> Any:
-    """Return JSON with all numbers rounded as mteb rounds scores."""
-    return _map_json(value, lambda part: round(part, DECIMALS) if isinstance(part, float) else part)
-
-
-def _map_json(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, list):
-        return [_map_json(item, change) for item in value]
-    if isinstance(value, dict):
-        return {change(key): _map_json(item, change) for key, item in value.items()}
-    return change(value)
 
 
 def read_model(file: Path) -> tuple[str, str]:

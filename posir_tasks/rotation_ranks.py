@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.arrays import Integers
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet, pack_column, unpack_column
 from posir_tasks.errors import PosirError
-from posir_tasks.evidence import TWELFTHS, Integers, Unread
+from posir_tasks.evidence import TWELFTHS, Unread
 from posir_tasks.profile import RANKS, reading_json
 from posir_tasks.result_schema import ROTATIONS_KEY
 from posir_tasks.text.rotations import VERSIONS

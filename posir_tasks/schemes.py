@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from posir_tasks.arrays import Floats, Integers
 from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import POSITIONS, Evidence, Floats, Integers
+from posir_tasks.evidence import POSITIONS, Evidence
 
 
 @dataclass(frozen=True)

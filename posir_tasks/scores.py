@@ -16,9 +16,9 @@ from enum import StrEnum
 from functools import cache, cached_property, partial
 from typing import Any, TypeAlias, TypeVar
 
+from posir_tasks.arrays import Integers
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import Integers
 from posir_tasks.place_ranks import PlaceRanks
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart

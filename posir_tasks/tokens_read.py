@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import BaseModel, Field
 
-from posir_tasks.evidence import Evidence, Floats, Integers
+from posir_tasks.arrays import Floats, Integers
+from posir_tasks.evidence import Evidence
 from posir_tasks.profile import MAX_COUNT, format_counts, reading_json
-from posir_tasks.read_part import BYTES_PER_TOKEN, UNKNOWN, CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.result_schema import READ_KEY, SCHEMA, TOKENS_READ_KEY
+from posir_tasks.text.words import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from datasets import Dataset

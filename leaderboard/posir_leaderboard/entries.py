@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from posir_tasks import gate
+from posir_tasks.arrays import Integers
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, ProfileError
-from posir_tasks.evidence import Integers
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ORIGINS, model_origin
 from posir_tasks.result_schema import DIGEST_KEY, PROFILE_KEY, PROTOCOL_KEY, REVISION_KEY, RUN_KEY

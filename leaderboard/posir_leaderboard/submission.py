@@ -29,8 +29,8 @@ from posir_tasks.errors import PosirError
 from posir_tasks.gate import read_json
 from posir_tasks.models.connection import read_retry_after
 from posir_tasks.profile import pool
-from posir_tasks.result_schema import REFERENCE_KEY, RUN_KEY
-from posir_tasks.results import EXPERIMENTS, META_FILE, NAN_PREFIX, rounded
+from posir_tasks.result_schema import REFERENCE_KEY, RUN_KEY, rounded
+from posir_tasks.results import EXPERIMENTS, META_FILE, NAN_PREFIX
 from posir_tasks.sources.repository import check_repository_name
 from posir_tasks.tasks.catalog import find_task
 

@@ -37,7 +37,8 @@ from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.read_part import CountedWith
-from posir_tasks.results import DECIMALS, SubsetResult
+from posir_tasks.result_schema import DECIMALS
+from posir_tasks.results import SubsetResult
 from posir_tasks.rotation_ranks import RotationSet, Untested
 from posir_tasks.search.rotations import digest_versions, find_spans, sample_documents
 from posir_tasks.sources.checks import CheckedTable, count_tolerated, read_columns

@@ -19,8 +19,8 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
-from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.text.sentences import find_sentences
+from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 
 #: Assumed tokens: of a question with its answer, of a quote with its sentences, of a grade, of a
 #: sentence with its reasoning.

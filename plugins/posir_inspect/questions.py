@@ -29,9 +29,10 @@ from datasets import Dataset
 from mteb.timing import TimingStack
 
 from posir_data.texts import TextCollection
+from posir_tasks.arrays import Integers
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.evidence import TWELFTHS, Integers
+from posir_tasks.evidence import TWELFTHS
 from posir_tasks.language_models.other_words import (
     MAX_WORDS,
     MIN_WORDS,

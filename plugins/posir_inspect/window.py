@@ -16,8 +16,9 @@ from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.models.reading_probe import CUTS, ModelProbe
-from posir_tasks.read_part import BYTES_PER_TOKEN, Part, ReadKind, ReadPart
+from posir_tasks.read_part import Part, ReadKind, ReadPart
 from posir_tasks.text.chunks import TextSplitter
+from posir_tasks.text.words import BYTES_PER_TOKEN
 
 #: The packaged task, for which a command needs no data.
 MINI = "PosIR-Mini"

@@ -39,9 +39,9 @@ from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
 from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, plan_cosines
 from posir_probe.results import Compute, ProbeSums, at
+from posir_tasks.arrays import Floats
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
-from posir_tasks.evidence import Floats
 from posir_tasks.interventions import NO_SPAN, insert_text, remove_text
 from posir_tasks.scores import Unit
 from posir_tasks.text.spans import Span

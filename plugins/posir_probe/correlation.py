@@ -34,11 +34,11 @@ from posir_published.rows import published_rows, published_tasks, read_mmteb_sco
 from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.intervals import ALPHA
+from posir_tasks.arrays import Floats
 from posir_tasks.display.numbers import format_interval, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError, summarize_error
-from posir_tasks.evidence import Floats
 from posir_tasks.gate import read_csv_rows, read_json
 from posir_tasks.scores import ALL, Estimate, Interval
 

@@ -14,7 +14,6 @@ from posir_tasks.embeddings.encoding import Encoder
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.languages import UNKNOWN
 from posir_tasks.public import DataReference
-from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Subset
 from posir_tasks.sources.formats.passages import Passage, SkippedText
@@ -22,7 +21,7 @@ from posir_tasks.sources.opening import open_data
 from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
-from posir_tasks.text.words import count_words
+from posir_tasks.text.words import count_words, estimate_tokens
 
 #: Fewest words of a text that probes cut into parts.
 FEWEST_WORDS = 10

@@ -23,8 +23,8 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, at
+from posir_tasks.arrays import Floats
 from posir_tasks.embeddings.encoding import Embeddings
-from posir_tasks.evidence import Floats
 from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
 from posir_tasks.scores import Unit
 from posir_tasks.search.dispatch import MAX_SIMILARITIES

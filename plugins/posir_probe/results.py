@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
 from posir_significance.controlled import MIN_DOCUMENTS
+from posir_tasks.arrays import Floats, Integers
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, ProfileError, summarize_error
-from posir_tasks.evidence import Floats, Integers
 from posir_tasks.files import find_files
 from posir_tasks.gate import read_json
 from posir_tasks.profile import reading_json

@@ -41,9 +41,9 @@ from posir_probe.probe import (
     value_range,
 )
 from posir_probe.results import ProbeSums, at
+from posir_tasks.arrays import Floats
 from posir_tasks.display.wording import ordinal
 from posir_tasks.embeddings.encoding import Embeddings
-from posir_tasks.evidence import Floats
 from posir_tasks.interventions import find_parts
 from posir_tasks.text.chunks import Chunking
 from posir_tasks.text.tokenizer import Tokenizer

@@ -34,6 +34,7 @@ from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
+from posir_tasks.arrays import Floats, Integers
 from posir_tasks.display.charts import (
     add_frame,
     build_chart,
@@ -57,7 +58,6 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.embeddings.encoding import Encoder, unit_vectors
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.evidence import Floats, Integers
 from posir_tasks.files import write_text
 from posir_tasks.gate import read_json
 from posir_tasks.profile import NDCG_AT_10, mean_gain, reading_json

@@ -24,12 +24,12 @@ from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places,
 from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Subject
 from posir_significance.messages import describe_group
 from posir_significance.strips import build_strip
+from posir_tasks.arrays import Integers
 from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.display.strip import Strip, sketch_strip
 from posir_tasks.display.wording import drop_organizations, shorten_middle
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Integers
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.place_ranks import PLACES

@@ -34,10 +34,10 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, refuse_unknown
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public, to_list
-from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.results import read_result_file
 from posir_tasks.tasks.catalog import refuse_missing
+from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask

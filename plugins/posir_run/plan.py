@@ -37,7 +37,6 @@ from posir_tasks.languages import DOMAINS, PIVOT, Language
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.rotation_ranks import ROTATED_VARIABLE, read_sample_size
 from posir_tasks.schemes import RelativePositions
@@ -49,6 +48,7 @@ from posir_tasks.sources.repository import HubRepository, Repository, open_repos
 from posir_tasks.tasks.nano import NanoTask
 from posir_tasks.tasks.posir import PosirTask
 from posir_tasks.text.rotations import VERSIONS
+from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

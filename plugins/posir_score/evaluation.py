@@ -63,8 +63,9 @@ from posir_tasks.result_schema import (
     SEARCH_KEY,
     SPLIT,
     DataVersion,
+    rounded,
 )
-from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
+from posir_tasks.results import META_FILE, NAN_PREFIX
 from posir_tasks.rotation_ranks import RotationRanks, Untested, build_untested, read_sample_size
 from posir_tasks.sources import mini
 from posir_tasks.sources.copies import describe_merged, find_copies, list_relevant, merge_copies

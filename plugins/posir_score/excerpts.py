@@ -21,9 +21,9 @@ import numpy as np
 
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats
+from posir_tasks.arrays import Integers
 from posir_tasks.document_keys import digest_documents, link_documents
 from posir_tasks.errors import DataError
-from posir_tasks.evidence import Integers
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.copies import digest_words, find_copies, move_span
 from posir_tasks.sources.data import PositionData

@@ -39,10 +39,11 @@ from posir_score.excerpts import (
     score_retrieved,
     subtract,
 )
+from posir_tasks.arrays import Integers
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread
+from posir_tasks.evidence import Evidence, ReadEvidence, Unread
 from posir_tasks.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
 from posir_tasks.text.locating import START, TextLocator

@@ -25,8 +25,8 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from posir_tasks.arrays import Integers
 from posir_tasks.errors import PosirError, check_schema
-from posir_tasks.evidence import Integers
 from posir_tasks.files import atomic_write, remove_stale_parts
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from mteb.types import PromptType
 from torch import Tensor, nn, uint8
 from torch.utils.data import DataLoader
 
+from posir_tasks.arrays import Integers
 from posir_tasks.digests import digest_json
 from posir_tasks.embeddings.cache import EmbeddingCache, EmbeddingFormat, Keys, to_rows
 from posir_tasks.embeddings.context import TASK_ARGUMENTS
-from posir_tasks.evidence import Integers
 from posir_tasks.files import atomic_write
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.references import MISSING_REVISIONS

@@ -24,7 +24,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.result_schema import SPLIT
-from posir_tasks.tasks.posir import PosIRMini
+from posir_tasks.tasks.metadata import MINI_METADATA
 
 #: Embeddings, shape (n, dimensions).
 Vectors: TypeAlias = NDArray[np.float32]
@@ -68,7 +68,7 @@ class EmbeddingMemory:
 
 
 #: The task that a model is given where there is none.
-DEFAULT_CONTEXT = EncodingContext(PosIRMini.metadata, SPLIT, "default")
+DEFAULT_CONTEXT = EncodingContext(MINI_METADATA, SPLIT, "default")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from posir_tasks.gate import GateError, parse_json, parse_json_at
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.connection import Connection, RequestError, quote_message
-from posir_tasks.read_part import estimate_tokens
+from posir_tasks.text.words import estimate_tokens
 
 #: Seconds for which a server that cannot be reached gets no request, if there is another.
 REST_SECONDS = 30.0

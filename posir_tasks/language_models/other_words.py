@@ -29,10 +29,10 @@ from functools import cached_property
 import numpy as np
 from mteb.types import PromptType
 
+from posir_tasks.arrays import Integers
 from posir_tasks.display.progress import track
 from posir_tasks.embeddings.encoding import Encoder, Vectors, unit_vectors
 from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Integers
 from posir_tasks.files import cache_folder
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog

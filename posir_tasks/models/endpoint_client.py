@@ -25,7 +25,7 @@ from posir_tasks.gate import GateError, parse_json
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection, RequestError, shorten
 from posir_tasks.models.references import Endpoint, RequestFields
-from posir_tasks.read_part import estimate_tokens
+from posir_tasks.text.words import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
 #: Fields of a request, by name.

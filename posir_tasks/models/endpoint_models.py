@@ -38,8 +38,9 @@ from posir_tasks.models.endpoint_client import (
 from posir_tasks.models.reading_probe import SHORT_WORDS
 from posir_tasks.models.references import RERANK, Endpoint, RequestFields
 from posir_tasks.models.text_cutting import CountedBy, CountedText, cut_all, cut_by_count
-from posir_tasks.read_part import UNKNOWN, ReadPart, estimate_tokens
+from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.text.words import estimate_tokens
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.errors import NoAnswerError
-from posir_tasks.read_part import estimate_tokens
-from posir_tasks.text.words import count_words, split_words
+from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
 #: Relative distance of two embeddings of the same input, up to rounding: at least this, or a
 #: multiple of what is measured.

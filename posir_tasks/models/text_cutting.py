@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from posir_tasks.read_part import BYTES_PER_TOKEN
 from posir_tasks.text.tokenizer import ModelTokenizer
-from posir_tasks.text.words import is_unspaced
+from posir_tasks.text.words import BYTES_PER_TOKEN, is_unspaced
 
 Answer = TypeVar("Answer")
 

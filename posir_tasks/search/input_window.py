@@ -15,9 +15,10 @@ import numpy as np
 from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
 from numpy.typing import NDArray
 
+from posir_tasks.arrays import Integers
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import summarize_error
-from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread, place_in_parts
+from posir_tasks.evidence import Evidence, ReadEvidence, Unread, place_in_parts
 from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.models.window import find_read_part
 from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart

@@ -23,11 +23,12 @@ from mteb.models import EncoderProtocol, SearchProtocol
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.types import PromptType
 
+from posir_tasks.arrays import Integers
 from posir_tasks.digests import digest
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet, order_queries
 from posir_tasks.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.errors import ScoreError
-from posir_tasks.evidence import POSITIONS, TWELFTHS, Evidence, Integers
+from posir_tasks.evidence import POSITIONS, TWELFTHS, Evidence
 from posir_tasks.profile import rank_columns
 from posir_tasks.ranks import Results
 from posir_tasks.read_part import Part, ReadKind, ReadPart

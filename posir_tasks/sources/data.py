@@ -18,10 +18,10 @@ import polars as pl
 from posir_tasks.digests import digest
 from posir_tasks.evidence import Evidence, Place
 from posir_tasks.interventions import NO_SPAN
-from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.sources.grades import Pair
 from posir_tasks.text.spans import Span
+from posir_tasks.text.words import estimate_tokens
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -18,7 +18,6 @@ from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Place
 from posir_tasks.interventions import NO_SPAN
-from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.checks import (
     DOCUMENTS_WITHOUT_TEXT,
     MAX_EXAMPLES,
@@ -42,6 +41,7 @@ from posir_tasks.sources.markers import is_unanswered, marks_no_answer
 from posir_tasks.sources.offsets import convert_offsets, describe_unchecked
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span
+from posir_tasks.text.words import estimate_tokens
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from posir_tasks.evidence import Integers
+from posir_tasks.arrays import Integers
 from posir_tasks.profile import PositionProfile, pool
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions, PositionScheme
 from posir_tasks.sources.data import PositionData

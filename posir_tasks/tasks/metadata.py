@@ -17,6 +17,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.files import cache_folder
 from posir_tasks.languages import check_code
 from posir_tasks.result_schema import SPLIT
+from posir_tasks.sources.declared import MINI
 
 if TYPE_CHECKING:
     from mteb.types.statistics import DescriptiveStatistics
@@ -123,3 +124,20 @@ def check_name_and_languages(metadata: TaskMetadata) -> None:
             check_code(code)
         except PosirError as error:
             raise ValueError(error) from error
+
+
+MINI_METADATA = build_metadata(
+    **MINI.fields(),
+    description=(
+        "A small position-aware retrieval set that ships inside the package `posir`: 72 "
+        "documents about invented things "
+        "of six kinds, easy to confuse, and 720 questions with exact spans, spread evenly "
+        "over positions and lengths."
+    ),
+    reference="https://pypi.org/project/posir/",
+    date=("2026-11-20", "2026-11-20"),
+    domains=["Fiction", "Written", "Constructed"],
+    license="apache-2.0",
+    annotations_creators="LM-generated",
+    sample_creation="created",
+)

@@ -12,7 +12,7 @@ from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.declared import MINI, REPO_ID, REVISION, declare_posir
+from posir_tasks.sources.declared import REPO_ID, REVISION, declare_posir
 from posir_tasks.sources.posir import SubsetKey, list_domains, list_present_files, read_domain
 from posir_tasks.sources.repository import (
     LOCAL,
@@ -24,7 +24,7 @@ from posir_tasks.sources.repository import (
     requested_revision,
 )
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.tasks.metadata import MINI_METADATA, build_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -207,21 +207,7 @@ class PosIRMini(PositionTask):
     """A small English set that ships inside the package."""
 
     scheme = RelativePositions()
-    metadata = build_metadata(
-        **MINI.fields(),
-        description=(
-            "A small position-aware retrieval set that ships inside the package `posir`: 72 "
-            "documents about invented things "
-            "of six kinds, easy to confuse, and 720 questions with exact spans, spread evenly "
-            "over positions and lengths."
-        ),
-        reference="https://pypi.org/project/posir/",
-        date=("2026-11-20", "2026-11-20"),
-        domains=["Fiction", "Written", "Constructed"],
-        license="apache-2.0",
-        annotations_creators="LM-generated",
-        sample_creation="created",
-    )
+    metadata = MINI_METADATA
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
         """Read the texts in the package."""

@@ -36,8 +36,8 @@ from posir_tasks.result_schema import (
     SCORE_NAMES_KEY,
     SPLIT,
     TOLERATED_KEY,
+    rounded,
 )
-from posir_tasks.results import rounded
 from posir_tasks.rotation_ranks import RotationRanks
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.scores import ResultValues

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
-from posir_tasks.text.words import find_words, split_words
+from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens, find_words, split_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -14,8 +14,8 @@ from posir_tasks.evidence import Evidence
 from posir_tasks.files import LOCK_FILE
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
-from posir_tasks.result_schema import SCHEMA
-from posir_tasks.results import read_results, rescore_file, rounded
+from posir_tasks.result_schema import SCHEMA, rounded
+from posir_tasks.results import read_results, rescore_file
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 from tests.support.results import MODEL, write_result

@@ -26,7 +26,7 @@ from posir_report.published import row_from_published
 from posir_significance.intervals import Z, wilson_interval
 from posir_tasks.errors import PosirError
 from posir_tasks.gate import GateError, read_json
-from posir_tasks.results import rounded
+from posir_tasks.result_schema import rounded
 from posir_tasks.schemes import (
     ALL_LENGTHS,
     START_TO_END,

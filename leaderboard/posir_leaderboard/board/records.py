@@ -49,8 +49,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
-from posir_tasks.result_schema import average_vectors, identify_data
-from posir_tasks.results import rounded
+from posir_tasks.result_schema import average_vectors, identify_data, rounded
 from posir_tasks.schemes import ALL_LENGTHS, Axes
 from posir_tasks.scores import Estimate, ScoreInfo, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL

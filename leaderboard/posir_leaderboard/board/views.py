@@ -41,7 +41,7 @@ from posir_significance.messages import (
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
 from posir_tasks.display.strip import Strip, draw_glyph
-from posir_tasks.results import rounded
+from posir_tasks.result_schema import rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL, Estimate, Unit
 

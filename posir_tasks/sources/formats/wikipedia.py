@@ -21,7 +21,6 @@ from posir_tasks.digests import digest
 from posir_tasks.document_keys import digest_documents
 from posir_tasks.errors import DataError
 from posir_tasks.languages import two_letter_code
-from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.declared import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
@@ -46,6 +45,7 @@ from posir_tasks.sources.formats.records import (
     split_lines,
 )
 from posir_tasks.text.spans import Span, to_characters
+from posir_tasks.text.words import estimate_tokens
 
 #: Annotators who have to give an answer, where there are several.
 AGREEING = 2

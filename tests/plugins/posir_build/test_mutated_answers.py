@@ -23,7 +23,7 @@ from posir_build.settings import (
 )
 from posir_build.translate import Translator
 from posir_build.verify import Verifier
-from posir_tasks.read_part import estimate_tokens
+from posir_tasks.text.words import estimate_tokens
 from tests.support.construction import (
     FullRecall,
     ScriptedModel,

@@ -22,7 +22,7 @@ from posir_build.translation_ratings import (
     write_rating_sheets,
 )
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.read_part import estimate_tokens
+from posir_tasks.text.words import estimate_tokens
 from tests.support.cli import invoke
 from tests.support.construction import ScriptedModel, fill_sheet
 from tests.support.datasets import posir_tables, write_domain

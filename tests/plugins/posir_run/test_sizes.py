@@ -21,7 +21,7 @@ from posir_run.plan import (
 )
 from posir_tasks.errors import DataError
 from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT
-from posir_tasks.read_part import estimate_tokens
+from posir_tasks.text.words import estimate_tokens
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.errors import PosirError
-from posir_tasks.read_part import estimate_tokens
 from posir_tasks.text.tokenizer import EstimatedTokenizer, load_tokenizer
+from posir_tasks.text.words import estimate_tokens
 
 TEXTS = st.text(st.sampled_from("ab é.\n\t語日ก—"), max_size=60)
 

@@ -12,12 +12,12 @@ import pytest
 
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
-from posir_tasks.read_part import estimate_tokens
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.formats.files import read_json_lines, read_squad_json
 from posir_tasks.sources.formats.passages import UNANSWERABLE
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.text.words import estimate_tokens
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999. She came back in 2001."
