@@ -47,6 +47,8 @@ check: lint
 lint: $(VENV)/ready-to-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
 
 # What would be published: an sdist, and a wheel built from it.
 wheel: $(VENV)/ready-to-test

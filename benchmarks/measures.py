@@ -19,6 +19,7 @@ from posir_probe.probe import Probe, run_probe
 from posir_probe.probing import builtin_probes
 from posir_report.summary import build_rows, summarize
 from posir_score.collecting import Retriever
+from posir_tasks.data.mini import read_mini
 from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
@@ -26,7 +27,6 @@ from posir_tasks.display.numbers import (
     format_points,
     format_psi,
 )
-from posir_tasks.sources.mini import read_mini
 from tests.support.probed_encoders import decaying, first_words
 
 EMBEDDERS = {

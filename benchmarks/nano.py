@@ -23,15 +23,15 @@ from scipy import sparse
 
 from posir_significance.decision import decide_result
 from posir_significance.findings import GroupFindings, Quantity
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import Evidence, ReadEvidence
-from posir_tasks.languages import DOMAINS
-from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues
-from posir_tasks.sources import nano
-from posir_tasks.sources.data import PositionData
+from posir_tasks.data import nano
+from posir_tasks.data.data import PositionData
 from posir_tasks.tasks.catalog import find_task
+from posir_tasks.text.languages import DOMAINS
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ResultValues
 
 ALL = ReadPart.all(KnownBy.CLASS)
 ALL_TOKENS = slice(None)

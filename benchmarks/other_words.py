@@ -21,12 +21,17 @@ from posir_inspect.questions import (
     build_question_task,
     measure_word_baseline,
 )
-from posir_tasks.embeddings.encoding import EmbeddingMemory, Encoder, load_encoder, unit_vectors
 from posir_tasks.language_models.other_words import EmbedderWriter, build_vocabulary
-from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
+from posir_tasks.models.embeddings.encoding import (
+    EmbeddingMemory,
+    Encoder,
+    load_encoder,
+    unit_vectors,
+)
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_tasks.text.words import find_terms
+from posir_tasks.values.profile import DEPTH, NDCG_AT_10, rank_columns
 
 
 def rank(

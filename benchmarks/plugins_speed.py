@@ -20,14 +20,14 @@ import numpy as np
 from posir_compare.comparison import CommonResults, ModelRun, Pair, compare_pair
 from posir_report.api import Results
 from posir_significance.analysis import analyze
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import pool
-from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.results import SubsetResult
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.profile import pool
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ResultValues
 
 DOMAINS, QUESTIONS, WINDOW = 31, 1_355, 512
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
     from datasets import Dataset
 
-    from posir_tasks.evidence import Evidence
+    from posir_tasks.values.evidence import Evidence
 
 #: 31 domains of 1,719,701 documents and 42,015 queries in all (Zeng et al. 2026, arXiv 2601.08363).
 DOMAINS, DOCUMENTS, QUERIES, DIMENSIONS = 31, 55_500, 1_356, 384
@@ -83,7 +83,7 @@ def draw_data(size: Size) -> tuple[Dataset, Dataset, Evidence]:
     """Return corpus, queries, and their evidence at random positions."""
     from datasets import Dataset
 
-    from posir_tasks.evidence import Evidence
+    from posir_tasks.values.evidence import Evidence
 
     rng = np.random.default_rng(1)
     ids = [f"document_{row}" for row in range(size.documents)]
@@ -121,19 +121,19 @@ def time_posir(folder: Path, size: Size) -> float:
     from mteb.timing import TimingStack
 
     from posir_report.summary import summarize
-    from posir_tasks.document_keys import OPENING_WORDS
-    from posir_tasks.document_ranks import DocumentRanks
-    from posir_tasks.embeddings.context import EncodingContext
-    from posir_tasks.evidence import ReadEvidence
+    from posir_tasks.models.dispatch import search_dense
+    from posir_tasks.models.embeddings.context import EncodingContext
     from posir_tasks.plugin_api import score_result
-    from posir_tasks.ranks import rank_hits, retrieval_scores
-    from posir_tasks.read_part import KnownBy, ReadPart
-    from posir_tasks.result_schema import rounded
     from posir_tasks.results import read_results
-    from posir_tasks.schemes import RelativePositions
-    from posir_tasks.scores import ResultValues
-    from posir_tasks.search.dispatch import search_dense
     from posir_tasks.tasks.catalog import builtin_tasks
+    from posir_tasks.values.document_keys import OPENING_WORDS
+    from posir_tasks.values.document_ranks import DocumentRanks
+    from posir_tasks.values.evidence import ReadEvidence
+    from posir_tasks.values.ranks import rank_hits, retrieval_scores
+    from posir_tasks.values.read_part import KnownBy, ReadPart
+    from posir_tasks.values.result_schema import rounded
+    from posir_tasks.values.schemes import RelativePositions
+    from posir_tasks.values.scores import ResultValues
 
     context = EncodingContext(builtin_tasks()["PosIR-Mini"].metadata, "test", "default")
     scheme, (corpus, queries, evidence) = RelativePositions(), draw_data(size)

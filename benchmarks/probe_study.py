@@ -24,7 +24,7 @@ from typing import Any
 
 import posir
 from posir_mitigate.trials import open_data_task
-from posir_tasks.sources.opening import open_data
+from posir_tasks.datasets.opening import open_data
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 POOLINGS, POSITIONS = ("mean", "cls", "lasttoken"), ("begin", "end", "uniform")

@@ -16,8 +16,8 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeData
 from posir_probe.probe import ProbePlan, run_plans
 from posir_probe.probing import builtin_probes
-from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
-from posir_tasks.sources.mini import read_mini
+from posir_tasks.data.mini import read_mini
+from posir_tasks.models.embeddings.encoding import ModelEncoder, load_encoder
 
 Plan = Callable[[ProbeData], ProbePlan]
 

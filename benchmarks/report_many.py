@@ -22,14 +22,14 @@ from resource import RUSAGE_CHILDREN, getrusage
 import numpy as np
 from plugins_speed import draw_evidence
 
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import ReadEvidence
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import rank_columns
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.result_schema import SCHEMA, rounded
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import ReadEvidence
+from posir_tasks.values.profile import rank_columns
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.result_schema import SCHEMA, rounded
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ResultValues
 
 RESULTS, QUESTIONS, WINDOW, TASK = 5_000, 300, 512, "PosIR-English"
 

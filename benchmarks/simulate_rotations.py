@@ -25,8 +25,8 @@ from posir_significance.controlled import ControlledTest
 from posir_significance.decision import compare_groups, decide_verdict
 from posir_significance.findings import ChangeState, State
 from posir_significance.observations import Observations
-from posir_tasks.profile import NDCG_AT_10, rank_columns
-from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.values.profile import NDCG_AT_10, rank_columns
+from posir_tasks.values.read_part import KnownBy, ReadPart
 
 Floats = NDArray[np.float64]
 READS_ALL = ReadPart.all(KnownBy.CLASS)

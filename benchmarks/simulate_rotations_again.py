@@ -29,12 +29,12 @@ from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import compare_groups, decide_verdict
 from posir_significance.findings import ChangeState, State
 from posir_significance.observations import Floats, Integers
-from posir_tasks.document_ranks import DocumentRanks, DocumentSet
-from posir_tasks.profile import NDCG_AT_10, rank_columns
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.rotation_ranks import RotationRanks, RotationSet, Window
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
+from posir_tasks.values.profile import NDCG_AT_10, rank_columns
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.rotation_ranks import RotationRanks, RotationSet, Window
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ResultValues
 
 COMPETITORS = 101
 #: Expected gain where this many competitors are expected above, for interpolation.

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from posir_score.api import score as score
     from posir_significance.api import power as power
     from posir_stats.api import stats as stats
+    from posir_tasks.base.errors import PosirError as PosirError
     from posir_tasks.command.api import doctor as doctor
     from posir_tasks.command.api import rescore as rescore
     from posir_tasks.command.api import tasks as tasks
-    from posir_tasks.errors import PosirError as PosirError
-    from posir_tasks.sources.opening import open_data as open_data
+    from posir_tasks.datasets.opening import open_data as open_data
     from posir_train.api import compose as compose
     from posir_train.api import train as train
     from posir_train.evaluation import PositionCurveCallback as PositionCurveCallback
@@ -72,8 +72,8 @@ _MODULES = {
         "posir_significance.api": "power",
         "posir_stats.api": "stats",
         "posir_tasks.command.api": "doctor rescore tasks",
-        "posir_tasks.errors": "PosirError",
-        "posir_tasks.sources.opening": "open_data",
+        "posir_tasks.base.errors": "PosirError",
+        "posir_tasks.datasets.opening": "open_data",
         "posir_train.api": "compose train",
         "posir_train.evaluation": "PositionCurveCallback PositionEvaluator",
     }.items()

@@ -13,20 +13,20 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
-from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import sanitized
-from posir_tasks.document_ranks import DocumentRanks, DocumentSet
-from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize_error
-from posir_tasks.evidence import TWELFTHS
-from posir_tasks.files import find_files, folder_lock, write_text
-from posir_tasks.gate import GateError, read_json
-from posir_tasks.judgments import METRICS, JudgedScores
+from posir_tasks.base.errors import PosirError, ProfileError, check_schema, summarize_error
+from posir_tasks.base.files import find_files, folder_lock, write_text
+from posir_tasks.base.progress import progress
+from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.base.wording import sanitized
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.models.protocols import PAPERS
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.result_schema import (
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
+from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.judgments import METRICS, JudgedScores
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.result_schema import (
     JUDGMENTS_KEY,
     KEYS_KEY,
     PROFILE_KEY,
@@ -43,9 +43,9 @@ from posir_tasks.result_schema import (
     map_json,
     rounded,
 )
-from posir_tasks.schemes import PositionScheme, RelativePositions, find_scheme
-from posir_tasks.scores import GROUPS_KEY, ResultValues
-from posir_tasks.tokens_read import CorpusRead
+from posir_tasks.values.schemes import PositionScheme, RelativePositions, find_scheme
+from posir_tasks.values.scores import GROUPS_KEY, ResultValues
+from posir_tasks.values.tokens_read import CorpusRead
 
 logger = logging.getLogger(__name__)
 

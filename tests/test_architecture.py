@@ -134,8 +134,8 @@ def test_the_front_door_imports_api_modules_and_nothing_imports_it():
     assert {name.rpartition(".")[0] for name in listed} - {
         module for module in modules() if module.endswith(".api")
     } == {
-        "posir_tasks.errors",
-        "posir_tasks.sources.opening",
+        "posir_tasks.base.errors",
+        "posir_tasks.datasets.opening",
         "posir_train.evaluation",
     }
     assert [module for module, others in imports().items() if "posir" in others] == []
@@ -148,7 +148,7 @@ def test_private_names_of_mteb_are_in_one_folder():
     private = {
         (module, name)
         for module, file in modules().items()
-        if not module.startswith("posir_tasks.host")
+        if not module.startswith("posir_tasks.mteb")
         for name in imported_names(parse(file))
         if name.startswith("mteb.") and any(part.startswith("_") for part in name.split("."))
     }
@@ -160,7 +160,7 @@ def test_paths_are_patterns_nowhere():
     expanding = {
         (module, f"{node.value.id}.{node.attr}")
         for module, file in modules().items()
-        if module != "posir_tasks.table_files"
+        if module != "posir_tasks.base.table_files"
         for node in ast.walk(parse(file))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if node.value.id in ("pl", "polars") and node.attr.startswith(("read_", "scan_"))
@@ -178,10 +178,10 @@ def test_paths_are_patterns_nowhere():
 #: JSON, CSV or YAML of ours.
 PARSERS = {"json.load", "json.loads", "json.JSONDecoder", "csv.reader", "csv.DictReader"}
 PARSERS |= {"yaml.load", "yaml.safe_load", "yaml.SafeLoader", "model_validate_json"}
-GATES = {"posir_tasks.gate"}
+GATES = {"posir_tasks.base.untrusted"}
 #: Headers that posir itself wrote into files of its own cache or package.
 OWN_DATA = {
-    "posir_tasks.embeddings.cache",
+    "posir_tasks.models.embeddings.cache",
     "posir_published.rows",
     "posir_significance.scores",
     # Settings of models are read as transformers reads them: of many, `model_max_length` is 10**30.

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import BRIEF_SECONDS, track
+from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import BRIEF_SECONDS, track
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError
-from posir_tasks.public import Option, public, to_list
 
 if TYPE_CHECKING:
     from posir_leaderboard.board.build import BuildSummary
@@ -61,7 +61,7 @@ def leaderboard_build(
     with open_results(source) as opened:
         with track("Loading mteb", delay=BRIEF_SECONDS):
             from posir_leaderboard.board.build import build_site
-            from posir_tasks.files import cache_folder
+            from posir_tasks.base.files import cache_folder
         repository = source if is_repository(source) else None
         statistics = [Path(file) for file in to_list(stats)]
         built = build_site(
@@ -308,7 +308,7 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
         from posir_leaderboard.entries import EntryProblem
         from posir_leaderboard.identity import identify_models
         from posir_leaderboard.validation import validate_entry
-        from posir_tasks.files import cache_folder
+        from posir_tasks.base.files import cache_folder
         from posir_tasks.models.references import model_origin
         from posir_tasks.tasks.catalog import builtin_tasks
 

@@ -16,13 +16,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from posir_tasks import gate
-from posir_tasks.arrays import Integers
-from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError, ProfileError
+from posir_tasks.base import untrusted as gate
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.errors import PosirError, ProfileError
+from posir_tasks.base.wording import sanitized
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ORIGINS, model_origin
-from posir_tasks.result_schema import DIGEST_KEY, PROFILE_KEY, PROTOCOL_KEY, REVISION_KEY, RUN_KEY
 from posir_tasks.results import (
     META_FILE,
     NAN_PREFIX,
@@ -32,6 +31,13 @@ from posir_tasks.results import (
     read_values,
 )
 from posir_tasks.tasks.catalog import find_task
+from posir_tasks.values.result_schema import (
+    DIGEST_KEY,
+    PROFILE_KEY,
+    PROTOCOL_KEY,
+    REVISION_KEY,
+    RUN_KEY,
+)
 
 #: Name of the file with the pins of data, at the root of a repository of results.
 PINS = "pins.json"

@@ -21,12 +21,12 @@ from mteb.models import ModelMeta
 from pydantic_core import to_jsonable_python
 
 from posir_leaderboard.submission import CONNECTION_ERRORS
-from posir_tasks.digests import digest
-from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import write_text
-from posir_tasks.gate import GateError, read_json
-from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.files import write_text
+from posir_tasks.base.private_names import MODEL_REGISTRY
+from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.base.wording import sanitized
 from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
 from posir_tasks.models.registry import plugin_resolvers
 

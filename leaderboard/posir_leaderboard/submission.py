@@ -22,17 +22,17 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import filter_repo_objects, yaml_dump  # type: ignore[attr-defined]
 
 from posir_leaderboard.entries import PINS, Entry
-from posir_tasks.display.logs import sanitize_log
-from posir_tasks.display.secrets import add_secret
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError
-from posir_tasks.gate import read_json
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.logs import sanitize_log
+from posir_tasks.base.secrets import add_secret
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.data.repository import check_repository_name
 from posir_tasks.models.connection import read_retry_after
-from posir_tasks.profile import pool
-from posir_tasks.result_schema import REFERENCE_KEY, RUN_KEY, rounded
 from posir_tasks.results import EXPERIMENTS, META_FILE, NAN_PREFIX
-from posir_tasks.sources.repository import check_repository_name
 from posir_tasks.tasks.catalog import find_task
+from posir_tasks.values.profile import pool
+from posir_tasks.values.result_schema import REFERENCE_KEY, RUN_KEY, rounded
 
 ATTEMPTS = 5
 #: Seconds before the second attempt if the Hub names none; doubled before each further one.

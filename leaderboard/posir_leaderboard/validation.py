@@ -24,27 +24,14 @@ from mteb.models.model_implementations.bm25 import bm25_loader
 from mteb.results import TaskResult
 
 from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revision, origin_problems
-from posir_tasks import document_ranks, rotation_ranks
-from posir_tasks import result_schema as keys
-from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import sanitized
-from posir_tasks.document_keys import OPENINGS, TEXTS, TITLES
-from posir_tasks.document_ranks import DocumentRanks, DocumentSet, order_queries
-from posir_tasks.errors import DataError
-from posir_tasks.evidence import Evidence, ReadEvidence
-from posir_tasks.host.private_names import MODEL_REGISTRY
-from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import DEPTH, PositionProfile
-from posir_tasks.ranks import RankedQueries, retrieval_scores
-from posir_tasks.read_part import CountedWith
-from posir_tasks.result_schema import DECIMALS
-from posir_tasks.results import SubsetResult
-from posir_tasks.rotation_ranks import RotationSet, Untested
-from posir_tasks.search.rotations import digest_versions, find_spans, sample_documents
-from posir_tasks.sources.checks import CheckedTable, count_tolerated, read_columns
-from posir_tasks.sources.data import digest_data, digest_queries
-from posir_tasks.sources.posir import build_evidence
-from posir_tasks.sources.posir_rules import (
+from posir_tasks.base.errors import DataError
+from posir_tasks.base.private_names import MODEL_REGISTRY
+from posir_tasks.base.progress import progress
+from posir_tasks.base.wording import sanitized
+from posir_tasks.data.checks import CheckedTable, count_tolerated, read_columns
+from posir_tasks.data.data import digest_data, digest_queries
+from posir_tasks.data.posir import build_evidence
+from posir_tasks.data.posir_rules import (
     CORPUS_KEYS,
     QRELS,
     QUERIES,
@@ -52,7 +39,7 @@ from posir_tasks.sources.posir_rules import (
     PosirTables,
     tolerate_tables,
 )
-from posir_tasks.sources.repository import (
+from posir_tasks.data.repository import (
     HubRepository,
     LocalRepository,
     Repository,
@@ -60,13 +47,26 @@ from posir_tasks.sources.repository import (
     data_folder,
     folder_name,
 )
+from posir_tasks.plugin_api import score_result
+from posir_tasks.results import SubsetResult
+from posir_tasks.search.rotations import digest_versions, find_spans, sample_documents
+from posir_tasks.search.scoring import select_relevant
 from posir_tasks.tasks.catalog import find_task
-from posir_tasks.tasks.scoring import select_relevant
 from posir_tasks.text.rotations import find_units, rotate_text
+from posir_tasks.values import document_ranks, rotation_ranks
+from posir_tasks.values import result_schema as keys
+from posir_tasks.values.document_keys import OPENINGS, TEXTS, TITLES
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.profile import DEPTH, PositionProfile
+from posir_tasks.values.ranks import RankedQueries, retrieval_scores
+from posir_tasks.values.read_part import CountedWith
+from posir_tasks.values.result_schema import DECIMALS
+from posir_tasks.values.rotation_ranks import RotationSet, Untested
 
 if TYPE_CHECKING:
+    from posir_tasks.search.scoring import Rows
     from posir_tasks.tasks.base import PositionTask
-    from posir_tasks.tasks.scoring import Rows
 
 
 #: Largest difference between a rounded number and its exact value: half a unit of the last decimal,

@@ -44,19 +44,19 @@ from posir_build.verify import (
 )
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import write_text
+from posir_tasks.base.progress import track
+from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.settings_file import load_settings
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.posir import Target
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
-from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, to_markdown
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
-from posir_tasks.files import write_text
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Usage
 from posir_tasks.language_models.settings import compute_cost, format_cost
 from posir_tasks.models.references import ModelReference
-from posir_tasks.public import Option, public, to_list
-from posir_tasks.settings_file import load_settings
-from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -182,8 +182,8 @@ def rate_translations(
         >>> translations = {"mine": "PosIR-Mini"}
         >>> llm = {"model": "my-llm"}
         >>> posir.rate_translations(source="PosIR-Mini", translations=translations, llm=llm)
-        Traceback (most recent call last): posir_tasks.errors.DataError: translations: mine: have no
-        language in common other than eng-Latn.
+        Traceback (most recent call last):
+        posir_tasks.base.errors.DataError: translations: mine: have no language in common other ...
     """
     loaded = load_settings(
         ratings.RatingSettings, Path(config) if config is not None else None, settings

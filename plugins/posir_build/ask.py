@@ -30,17 +30,17 @@ from posir_build.records import (
 )
 from posir_build.sample import open_source
 from posir_build.settings import AskMethod, BuildSettings
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.evidence import POSITIONS
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.data.formats.passages import Passage
+from posir_tasks.data.repository import DATA_SUFFIXES
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import ModelAnswer, PromptTemplate, load_prompt
-from posir_tasks.languages import detect_other_language, english_name
-from posir_tasks.sources.formats.passages import Passage
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.repository import DATA_SUFFIXES
+from posir_tasks.text.languages import detect_other_language, english_name
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.words import find_terms
+from posir_tasks.values.evidence import POSITIONS
 
 #: Longest question in characters.
 MAX_CHARACTERS = 1000

@@ -26,9 +26,9 @@ from posir_build.records import (
 )
 from posir_build.settings import FIVE_LENGTHS, BalanceSettings, CellLengths
 from posir_significance.api import Design, required_sample
-from posir_tasks.evidence import POSITIONS
-from posir_tasks.schemes import RelativePositions
 from posir_tasks.text.spans import find_third
+from posir_tasks.values.evidence import POSITIONS
+from posir_tasks.values.schemes import RelativePositions
 
 SCHEME = RelativePositions()
 #: Intraclass correlation of the gains of questions about one document, as `posir power` assumes by

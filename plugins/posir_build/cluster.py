@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from posir_build.records import Document, Question
 from posir_run.jobs import Dispatcher, Engine
-from posir_tasks.digests import digest
-from posir_tasks.display.progress import track
-from posir_tasks.embeddings.cached_encoder import with_cache
-from posir_tasks.errors import PosirError
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import track
 from posir_tasks.language_models.call_log import CallLog
+from posir_tasks.models.dispatch import search_dense
+from posir_tasks.models.embeddings.cached_encoder import with_cache
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.rerankers import (
@@ -35,7 +36,6 @@ from posir_tasks.models.rerankers import (
     build_scorer,
     to_probabilities,
 )
-from posir_tasks.search.dispatch import search_dense
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

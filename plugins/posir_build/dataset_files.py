@@ -20,15 +20,15 @@ from pydantic import TypeAdapter
 from posir_build.balance import BalanceCell, CellScheme
 from posir_build.records import Document, Question, StageResult, by_id, seeded_order
 from posir_significance.intervals import wilson_interval
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.base.files import atomic_write, write_text
+from posir_tasks.base.untrusted import parse_json, read_csv_rows, read_json
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.posir import Target, write_domain
 from posir_tasks.display.numbers import format_count, format_interval, format_percent
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.files import atomic_write, write_text
-from posir_tasks.gate import parse_json, read_csv_rows, read_json
-from posir_tasks.scores import Estimate
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.posir import Target, write_domain
+from posir_tasks.values.scores import Estimate
 
 #: Files beside the tables of a domain.
 PROVENANCE_FILE, CONSTRUCTION_FILE, HUMAN_CHECK_FILE = (

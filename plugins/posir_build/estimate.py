@@ -12,11 +12,11 @@ from posir_build import ask, locate, translate, verify
 from posir_build.cluster import Reranker
 from posir_build.records import Document, StageResult
 from posir_build.settings import BuildSettings
+from posir_tasks.base.progress import format_seconds
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_number
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
 from posir_tasks.text.sentences import find_sentences

@@ -20,15 +20,15 @@ from rapidfuzz import fuzz
 
 from posir_build.records import Discarded, Question, QuestionVerdict, StageResult
 from posir_build.settings import LocateSettings
-from posir_tasks.display.wording import pluralize
-from posir_tasks.evidence import POSITIONS
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.questions import find_occurrences
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
-from posir_tasks.sources.questions import find_occurrences
 from posir_tasks.text.locating import align
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.words import UNSPACED_LETTER
+from posir_tasks.values.evidence import POSITIONS
 
 
 class CitedEvidence(ModelAnswer):

@@ -29,16 +29,16 @@ from posir_build.records import LOG_FILE, StageResult, by_id
 from posir_build.sample import digest_source, draw_documents, open_source
 from posir_build.settings import BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
-from posir_tasks.digests import digest_json
-from posir_tasks.display.progress import track
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import atomic_write
+from posir_tasks.base.digests import digest_json
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.files import atomic_write
+from posir_tasks.base.progress import track
+from posir_tasks.data.posir import Target
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.rerankers import ModelReranker
-from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import load_tokenizer
 
 #: Schema version of the files; raise it if the records change, and every stage is run again

@@ -18,7 +18,7 @@ from posir_build.translation_ratings import (
 )
 from posir_tasks.display.charts import INK, NUMBER, add_frame, build_chart, tell_apart
 from posir_tasks.display.figures import Figure
-from posir_tasks.scores import flatten
+from posir_tasks.values.scores import flatten
 
 WIDTH, HEIGHT, CELL, PANELS_PER_ROW = 240, 150, 48, 3
 Panels = alt.LayerChart | alt.FacetChart

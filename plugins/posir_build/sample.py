@@ -15,15 +15,15 @@ from typing import Any
 
 from posir_build.records import Discarded, Document, StageResult, seeded_order
 from posir_build.settings import BuildSettings, SampleSettings
-from posir_tasks.digests import digest
-from posir_tasks.display.progress import track
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import DataError
-from posir_tasks.languages import detect_other_language
-from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.formats.passages import Item, Passage, SkippedText, describe_skipped
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.repository import is_hub_name
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import DataError
+from posir_tasks.base.progress import track
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.formats.passages import Item, Passage, SkippedText, describe_skipped
+from posir_tasks.data.repository import is_hub_name
+from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.text.languages import detect_other_language
 from posir_tasks.text.words import count_words
 
 

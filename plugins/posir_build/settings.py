@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.settings_file import Section
+from posir_tasks.data.posir import DOMAIN_NAME, DOMAIN_RULE
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
-from posir_tasks.languages import check_code
 from posir_tasks.models.references import ModelReference
-from posir_tasks.settings_file import Section
-from posir_tasks.sources.posir import DOMAIN_NAME, DOMAIN_RULE
+from posir_tasks.text.languages import check_code
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

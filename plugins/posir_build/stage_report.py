@@ -13,10 +13,10 @@ from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
 from posir_build.verify import MarginPool, MarginRange, list_checked
 from posir_significance.intervals import estimate_mean
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.evidence import POSITIONS
+from posir_tasks.values.evidence import POSITIONS
 
 
 @dataclass(frozen=True)

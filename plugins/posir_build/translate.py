@@ -28,7 +28,7 @@ from posir_tasks.language_models.chat_client import (
     UnusableAnswerError,
     load_prompt,
 )
-from posir_tasks.languages import detect_other_language, english_name
+from posir_tasks.text.languages import detect_other_language, english_name
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 

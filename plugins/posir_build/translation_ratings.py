@@ -28,19 +28,19 @@ from pydantic import Field, field_validator
 from posir_build.dataset_files import read_sheet, write_sheet_rows
 from posir_build.records import seeded_order
 from posir_significance.intervals import estimate_mean
-from posir_tasks.digests import digest
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.base.settings_file import Section
+from posir_tasks.data.formats.passages import Passage
+from posir_tasks.datasets.dataset import Subset
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.errors import DataError, PosirError
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
-from posir_tasks.languages import english_name
-from posir_tasks.scores import Estimate
-from posir_tasks.settings_file import Section
-from posir_tasks.sources.dataset import Subset
-from posir_tasks.sources.formats.passages import Passage
-from posir_tasks.sources.opening import open_data
+from posir_tasks.text.languages import english_name
+from posir_tasks.values.scores import Estimate
 
 Rating = Literal[1, 2, 3, 4, 5]
 

@@ -29,7 +29,6 @@ from posir_build.records import (
     seeded_order,
 )
 from posir_build.settings import VerifySettings
-from posir_tasks.interventions import find_part
 from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import (
     AnswerT,
@@ -38,6 +37,7 @@ from posir_tasks.language_models.chat_client import (
     load_prompt,
 )
 from posir_tasks.models.rerankers import compute_margin
+from posir_tasks.text.interventions import find_part
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import find_third
 

@@ -20,14 +20,14 @@ from posir_significance.advice import CHUNK_COMMAND
 from posir_significance.decision import Margins
 from posir_significance.findings import ChangeState
 from posir_significance.intervals import ALPHA, LEVEL
+from posir_tasks.base.errors import PosirError, UsageError
+from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.wording import drop_organizations, pluralize, shorten_names
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns, to_latex
-from posir_tasks.display.wording import drop_organizations, pluralize, shorten_names
-from posir_tasks.errors import PosirError, UsageError
-from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results
-from posir_tasks.scores import ALL
+from posir_tasks.values.scores import ALL
 
 #: A folder of results, or what was read from it.
 ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]

@@ -30,20 +30,20 @@ from posir_significance.intervals import LEVEL, estimate_judged
 from posir_significance.messages import METRICS as METRIC_NAMES
 from posir_significance.messages import describe_advice, describe_change
 from posir_significance.strips import build_strip
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import progress
+from posir_tasks.base.wording import drop_organizations
+from posir_tasks.data.repository import combine_revisions
 from posir_tasks.display.numbers import format_percent, format_points
-from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Strip
-from posir_tasks.display.wording import drop_organizations
-from posir_tasks.errors import PosirError
-from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.models.references import bare_name
-from posir_tasks.place_ranks import PLACES
-from posir_tasks.profile import pool
-from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, unify_names
-from posir_tasks.scores import ALL, Difference, Estimate, ResultValues
-from posir_tasks.sources.repository import combine_revisions
+from posir_tasks.values.judgments import METRICS, JudgedScores
+from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.profile import pool
+from posir_tasks.values.read_part import UNKNOWN, ReadPart
+from posir_tasks.values.scores import ALL, Difference, Estimate, ResultValues
 
 logger = logging.getLogger(__name__)
 

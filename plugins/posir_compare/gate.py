@@ -27,16 +27,16 @@ from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
 from posir_significance.findings import ChangeState, Reason
 from posir_significance.intervals import ALPHA, LEVEL, MeanEstimate
 from posir_significance.messages import describe_few, format_change
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.files import atomic_write
+from posir_tasks.base.wording import drop_organizations, escape_controls
 from posir_tasks.command.undecided import UNDECIDED
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import drop_organizations, escape_controls
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import atomic_write
-from posir_tasks.judgments import JudgedScores
-from posir_tasks.place_ranks import PLACES
-from posir_tasks.scores import ALL, Estimate, Interval
+from posir_tasks.values.judgments import JudgedScores
+from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.scores import ALL, Estimate, Interval
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"

@@ -10,17 +10,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
 
-from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.languages import DOMAINS, check_code
-from posir_tasks.public import public, to_list
-from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.sources.copies import count_repeated, describe_merged, find_copies
-from posir_tasks.sources.copies import merge_copies as merge_data_copies
-from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.formats.passages import (
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.base.progress import progress
+from posir_tasks.base.public import public, to_list
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
+from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
+from posir_tasks.data.copies import merge_copies as merge_data_copies
+from posir_tasks.data.data import Judgments, PositionData
+from posir_tasks.data.formats.passages import (
     UNANSWERABLE,
     Item,
     Scope,
@@ -28,8 +26,7 @@ from posir_tasks.sources.formats.passages import (
     Use,
     describe_skipped,
 )
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.posir import (
+from posir_tasks.data.posir import (
     PLACES_FILE,
     SubsetKey,
     Target,
@@ -37,8 +34,11 @@ from posir_tasks.sources.posir import (
     resolve_folder,
     write_domain,
 )
-from posir_tasks.sources.questions import ImportedData, collect_questions
-from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.data.questions import ImportedData, collect_questions
+from posir_tasks.data.repository import LocalRepository
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.display.presentation import TableResult
+from posir_tasks.text.languages import DOMAINS, check_code
 from posir_tasks.text.tokenizer import load_tokenizer
 
 #: Share of the questions that have an answer of which an import may leave out.

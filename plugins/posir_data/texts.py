@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from posir_tasks.errors import PosirError
-from posir_tasks.languages import CONFUSED, detect_language
-from posir_tasks.public import DataReference
-from posir_tasks.sources.copies import digest_words
-from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.formats.passages import Passage, SkippedText, describe_skipped
-from posir_tasks.sources.opening import open_data
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.public import DataReference
+from posir_tasks.data.copies import digest_words
+from posir_tasks.data.formats.passages import Passage, SkippedText, describe_skipped
+from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.text.languages import CONFUSED, detect_language
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import find_terms
 

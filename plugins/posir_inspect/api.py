@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_inspect.snippets import SnippetKind, require_tokenizer
 from posir_inspect.window import WindowReading, measure_fit, measure_window
-from posir_tasks.display.progress import track
-from posir_tasks.errors import PosirError, UsageError
-from posir_tasks.files import cache_folder
+from posir_tasks.base.errors import PosirError, UsageError
+from posir_tasks.base.files import cache_folder
+from posir_tasks.base.progress import track
+from posir_tasks.base.public import DataReference, Option, load_function, public
 from posir_tasks.models.command_reference import refer_as_given, refer_to
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
 from posir_tasks.models.references import RERANKER, bare_name, find_endpoint
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.public import DataReference, Option, load_function, public
-from posir_tasks.read_part import parse_window
 from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
 from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.values.read_part import parse_window
 
 if TYPE_CHECKING:
     from posir_inspect.live_index import IndexedTexts, IndexInspection
     from posir_inspect.sections import Inspection
+    from posir_tasks.data.formats.passages import Passage, SkippedText
+    from posir_tasks.datasets.dataset import Dataset
     from posir_tasks.language_models.other_words import QuestionWriter
-    from posir_tasks.read_part import ReadPart
-    from posir_tasks.sources.dataset import Dataset
-    from posir_tasks.sources.formats.passages import Passage, SkippedText
+    from posir_tasks.values.read_part import ReadPart
 
 #: Texts that are read at most within a budget; of more, a random sample.
 MAX_TEXTS = 1000
@@ -197,7 +197,7 @@ def inspect(
         from posir_score.api import describe_retriever
         from posir_score.collecting import CollectionSettings
         from posir_score.document_names import DocumentNames
-        from posir_tasks.sources.opening import open_data
+        from posir_tasks.datasets.opening import open_data
 
         folder = Path(output or cache_folder() / "retrievers")
         # Which hits are the first k does not depend on their order.
@@ -251,7 +251,7 @@ def inspect(
         # mteb and PyTorch take seconds to import, which a mistake in the texts should not cost.
         from posir_inspect.inspection import Setup, inspect_model
         from posir_inspect.model_window import measure
-        from posir_tasks.embeddings.encoding import load_encoder
+        from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import find_tokenizer
 
         with with_settings(
@@ -296,10 +296,10 @@ def _read_indexed_texts(
     from posir_data.texts import draw_texts, sample_candidates
     from posir_inspect.live_index import IndexedTexts, plan_questions
     from posir_inspect.questions import Wording, ask_questions
+    from posir_tasks.data.formats.passages import describe_skipped
     from posir_tasks.models.window import find_read_part
-    from posir_tasks.read_part import ReadPart
-    from posir_tasks.sources.formats.passages import describe_skipped
     from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
+    from posir_tasks.values.read_part import ReadPart
 
     ids = set[str]()
     with track("Reading texts"):
@@ -343,7 +343,7 @@ def _note_ids(
     ids: set[str], candidates: Iterable[Passage | SkippedText]
 ) -> Iterator[Passage | SkippedText]:
     """Yield the documents of data, and add the ids of all of them."""
-    from posir_tasks.sources.formats.passages import Passage
+    from posir_tasks.data.formats.passages import Passage
 
     for candidate in candidates:
         if isinstance(candidate, Passage):
@@ -360,8 +360,8 @@ def _open_question_writer(
         return open_writer(llm, texts)
     if not question_writer:
         return None
-    from posir_tasks.embeddings.encoding import EmbeddingMemory, load_encoder
     from posir_tasks.language_models.other_words import EmbedderWriter, build_vocabulary
+    from posir_tasks.models.embeddings.encoding import EmbeddingMemory, load_encoder
 
     with track("Loading the model that writes questions"):
         encoder = load_encoder(question_writer, batch_size=batch_size)
@@ -434,8 +434,8 @@ def window(
         )
     given: list[str] = []
     if splitter and texts is not None:
-        from posir_tasks.sources.formats.passages import Passage
-        from posir_tasks.sources.opening import open_data
+        from posir_tasks.data.formats.passages import Passage
+        from posir_tasks.datasets.opening import open_data
 
         # Of any length and language, since a system indexes all of them.
         opened = open_data(texts)
@@ -482,7 +482,7 @@ def _describe(
     from transformers.utils.logging import disable_progress_bar
 
     from posir_inspect.model_window import describe_model, describe_reranker
-    from posir_tasks.embeddings.encoding import load_encoder
+    from posir_tasks.models.embeddings.encoding import load_encoder
     from posir_tasks.models.references import CROSS_ENCODER, ModelReference
     from posir_tasks.text.tokenizer import find_tokenizer
 

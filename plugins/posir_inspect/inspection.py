@@ -25,24 +25,24 @@ from posir_inspect.snippets import UNCOUNTED, SnippetKind, write_snippet
 from posir_inspect.window import measure_window
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide_result
-from posir_tasks.display.progress import format_seconds, note_progress, track
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import TWELFTHS
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import format_seconds, note_progress, track
 from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.read_part import Part, ReadPart
-from posir_tasks.result_schema import INDEX_KEY, RUN_KEY, SPLIT
-from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, TextSplitter
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer, find_tokenizer
+from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.read_part import Part, ReadPart
+from posir_tasks.values.result_schema import INDEX_KEY, RUN_KEY, SPLIT
+from posir_tasks.values.scores import ALL, ResultValues
 
 #: Texts whose encoding is timed.
 TIMED_TEXTS = 16

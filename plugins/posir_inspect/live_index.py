@@ -30,18 +30,18 @@ from posir_significance.decision import DEFAULT_MARGINS, MetricChange, decide_ch
 from posir_significance.intervals import LEVEL, estimate_mean
 from posir_significance.messages import describe_recall_change
 from posir_significance.regression import Regression
-from posir_tasks.digests import digest
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import TWELFTHS
 from posir_tasks.models.references import legible_name
-from posir_tasks.read_part import ReadKind, ReadPart
-from posir_tasks.scores import Estimate
 from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span, find_third
+from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.read_part import ReadKind, ReadPart
+from posir_tasks.values.scores import Estimate
 
 #: First characters of a document, about 40 words, by which it is asked for.
 HEAD, HEAD_CHARACTERS = "head", 250

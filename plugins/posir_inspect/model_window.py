@@ -16,9 +16,9 @@ from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
 from posir_significance.intervals import TAILS
-from posir_tasks.embeddings.context import build_texts
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.base.private_names import MODEL_REGISTRY
+from posir_tasks.models.embeddings.context import build_texts
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.loaded_model import read_ids
 from posir_tasks.models.measured_model import MeasuredModel
@@ -27,9 +27,9 @@ from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import find_endpoint, portable_name, resolve_bare_name
 from posir_tasks.models.rerankers import build_scorer
 from posir_tasks.models.window import NO_LIMIT, find_cut
-from posir_tasks.scores import Estimate
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
+from posir_tasks.values.scores import Estimate
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -29,10 +29,12 @@ from datasets import Dataset
 from mteb.timing import TimingStack
 
 from posir_data.texts import TextCollection
-from posir_tasks.arrays import Integers
-from posir_tasks.digests import digest
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.evidence import TWELFTHS
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.digests import digest
+from posir_tasks.data.data import PositionData, digest_data
+from posir_tasks.data.posir import Target, read_domain, write_domain
+from posir_tasks.data.repository import LOCAL, LocalRepository
+from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.language_models.other_words import (
     MAX_WORDS,
     MIN_WORDS,
@@ -41,23 +43,21 @@ from posir_tasks.language_models.other_words import (
     count_texts,
     normalize,
 )
-from posir_tasks.languages import PIVOT, suggest_codes
+from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.references import legible_name
-from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
-from posir_tasks.read_part import ReadPart
-from posir_tasks.result_schema import SPLIT
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
-from posir_tasks.search.request import SearchRequest
-from posir_tasks.sources.data import PositionData, digest_data
-from posir_tasks.sources.posir import Target, read_domain, write_domain
-from posir_tasks.sources.repository import LOCAL, LocalRepository
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.text.languages import PIVOT, suggest_codes
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.text.words import TERM, find_terms, is_unspaced
+from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.profile import DEPTH, NDCG_AT_10, rank_columns
+from posir_tasks.values.read_part import ReadPart
+from posir_tasks.values.result_schema import SPLIT
+from posir_tasks.values.schemes import RelativePositions
 
 #: Equal parts of a text in each of which a sentence is asked about.
 PARTS = 10

@@ -17,6 +17,10 @@ from posir_significance.decision import CHANGE_LEVEL
 from posir_significance.findings import GroupFindings, Quantity, Reason
 from posir_significance.messages import format_finding, format_level, label_state
 from posir_significance.strips import build_strip
+from posir_tasks.base.private_names import TASKS_REGISTRY
+from posir_tasks.base.progress import format_seconds
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import (
     format_estimate,
     format_interval,
@@ -25,15 +29,11 @@ from posir_tasks.display.numbers import (
     format_score,
 )
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.strip import NDCG, Strip
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
-from posir_tasks.read_part import Part
-from posir_tasks.scores import ALL, Estimate, Unit
-from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
+from posir_tasks.values.read_part import Part
+from posir_tasks.values.scores import ALL, Estimate, Unit
 
 #: What pictures show: the evidence is a sentence.
 SCALE = replace(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.text.chunks import Chunking
 from posir_tasks.text.words import find_words
 

@@ -18,24 +18,24 @@ from posir_significance.decision import Change, MetricChange, compare_groups
 from posir_significance.findings import ChangeState, Reason
 from posir_significance.intervals import MeanEstimate
 from posir_significance.messages import describe_change, format_difference, label_change
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.embeddings.encoding import EmbeddingMemory
-from posir_tasks.errors import PosirError
-from posir_tasks.rotation_ranks import read_sample_size
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.models.embeddings.encoding import EmbeddingMemory
 from posir_tasks.search.chunked import Chunker, MaximumSearch, find_room, vectorize_chunks
 from posir_tasks.text.chunks import Chunking, TextSplitter
 from posir_tasks.text.rotations import VERSIONS
+from posir_tasks.values.rotation_ranks import read_sample_size
+from posir_tasks.values.schemes import RelativePositions
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
 
     from posir_inspect.questions import PseudoQuestionTask
-    from posir_tasks.embeddings.context import EncodingContext
-    from posir_tasks.scores import ResultValues
+    from posir_tasks.models.embeddings.context import EncodingContext
     from posir_tasks.text.tokenizer import Tokenizer
+    from posir_tasks.values.scores import ResultValues
 
 #: Sizes of chunks in tokens, smallest first.
 SIZES = (64, 128, 256, 512, 1024)

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from posir_tasks.base.progress import track
+from posir_tasks.base.wording import sanitized
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection
-from posir_tasks.display.wording import sanitized
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.models.reading_probe import CUTS, ModelProbe
-from posir_tasks.read_part import Part, ReadKind, ReadPart
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.words import BYTES_PER_TOKEN
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 
 #: The packaged task, for which a command needs no data.
 MINI = "PosIR-Mini"

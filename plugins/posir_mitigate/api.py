@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 from posir_significance.decision import MetricChange
 from posir_significance.findings import ChangeState
 from posir_significance.messages import format_change, label_change, label_state
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import track
+from posir_tasks.base.public import Option, public
 from posir_tasks.display.numbers import (
     MISSING,
     format_estimate,
@@ -19,12 +22,9 @@ from posir_tasks.display.numbers import (
     format_points,
 )
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Column, Table
-from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.public import Option, public
 
 if TYPE_CHECKING:
     from posir_mitigate.trials import MitigationOutcome
@@ -165,7 +165,7 @@ def mitigate(
 
         from posir_mitigate.references import parse_reference
         from posir_mitigate.trials import compare_trials, open_task, run_trials
-        from posir_tasks.embeddings.cached_encoder import EMBEDDINGS_VARIABLE
+        from posir_tasks.models.embeddings.cached_encoder import EMBEDDINGS_VARIABLE
         from posir_tasks.models.references import ModelReference, find_endpoint
 
     disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -35,17 +35,17 @@ from mteb.types import PromptType
 from pydantic import Field
 
 from posir_mitigate.method import Mitigation, TransformerParts
-from posir_tasks.display.progress import progress
-from posir_tasks.embeddings.cached_encoder import WrappedEncoder, with_cache
-from posir_tasks.embeddings.context import TASK_ARGUMENTS, EncodingContext
-from posir_tasks.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
+from posir_tasks.base.progress import progress
+from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder, with_cache
+from posir_tasks.models.embeddings.context import TASK_ARGUMENTS, EncodingContext
+from posir_tasks.models.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_document_prompt
-from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import find_tokenizer
+from posir_tasks.values.read_part import KnownBy, ReadPart
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

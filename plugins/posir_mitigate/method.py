@@ -11,7 +11,7 @@ from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
 from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from posir_tasks.display.wording import suggest_name
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.wording import suggest_name
 from posir_tasks.models.references import ModelLoader, ModelReference, portable_name
 
 if TYPE_CHECKING:

@@ -23,20 +23,20 @@ from posir_run.jobs import (
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import Change, compare_groups, decide
 from posir_significance.findings import GroupFindings, Quantity
-from posir_tasks.display.progress import progress, track
-from posir_tasks.errors import PosirError
-from posir_tasks.files import check_writable
-from posir_tasks.gate import read_json
-from posir_tasks.host.result_saving import process_saver
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import check_writable
+from posir_tasks.base.progress import progress, track
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.data.repository import is_hub_name
+from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.result_schema import average_vectors
+from posir_tasks.mteb.result_saving import process_saver
 from posir_tasks.results import NAN_PREFIX, read_all_results
-from posir_tasks.scores import Estimate
-from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.repository import is_hub_name
 from posir_tasks.tasks.base import LayoutTask, PositionTask, build_task, register_task
+from posir_tasks.values.result_schema import average_vectors
+from posir_tasks.values.scores import Estimate
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

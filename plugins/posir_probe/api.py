@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from posir_published.probes import Kind, read_architectures
 from posir_report.summary import summarize
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import track
+from posir_tasks.base.public import DataReference, Option, public
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import track
-from posir_tasks.errors import PosirError
 from posir_tasks.models.command_reference import refer_to
 from posir_tasks.models.protocols import PaperName, list_differences
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.public import DataReference, Option, public
 from posir_tasks.results import read_results
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def probe(
         from posir_probe.data import Selection, open_probe_source
         from posir_probe.probing import ProbeRun, run_probes, select_probes
         from posir_probe.tables import ProbeMeasurements
-        from posir_tasks.embeddings.encoding import load_encoder
+        from posir_tasks.models.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
         chosen = select_probes(probe)
@@ -336,7 +336,7 @@ def subset_validity(results: str | Path) -> TableResult:
         >>> import posir
         >>> posir.subset_validity("nowhere")
         Traceback (most recent call last):
-        posir_tasks.errors.PosirError: nowhere: no such folder...
+        posir_tasks.base.errors.PosirError: nowhere: no such folder...
     """
     from posir_probe.studies import (
         build_validity_tables,
@@ -395,12 +395,12 @@ def domain_similarity(
         >>> import posir
         >>> posir.domain_similarity("./my-model", data="PosIR-Mini", output="my-domains")
         Traceback (most recent call last):
-        posir_tasks.errors.PosirError: PosIR-Mini: only one domain...
+        posir_tasks.base.errors.PosirError: PosIR-Mini: only one domain...
     """
     from posir_probe import studies
     from posir_probe.data import open_probe_source
     from posir_probe.results import result_folder
-    from posir_tasks.embeddings.encoding import load_encoder
+    from posir_tasks.models.embeddings.encoding import load_encoder
 
     sources = [open_probe_source(name) for name in (data, above) if name is not None]
     studies.check_shared_domains(sources)

@@ -39,13 +39,13 @@ from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
 from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, plan_cosines
 from posir_probe.results import Compute, ProbeSums, at
-from posir_tasks.arrays import Floats
-from posir_tasks.digests import digest
-from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
-from posir_tasks.interventions import NO_SPAN, insert_text, remove_text
-from posir_tasks.scores import Unit
+from posir_tasks.base.arrays import Floats
+from posir_tasks.base.digests import digest
+from posir_tasks.models.embeddings.encoding import Embeddings, Vectors, encode_distinct
+from posir_tasks.text.interventions import NO_SPAN, insert_text, remove_text
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
+from posir_tasks.values.scores import Unit
 
 SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section {}"
 #: Series of the means over all sizes, which the paper's Table 2 prints.

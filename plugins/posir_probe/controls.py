@@ -12,9 +12,9 @@ from functools import lru_cache
 import numpy as np
 from mteb.types import PromptType
 
-from posir_tasks.arrays import Floats
-from posir_tasks.digests import digest
-from posir_tasks.embeddings.encoding import Vectors
+from posir_tasks.base.arrays import Floats
+from posir_tasks.base.digests import digest
+from posir_tasks.models.embeddings.encoding import Vectors
 
 DIMENSIONS = 256
 #: Punctuation has no vector: splitting sentences must not change their words.

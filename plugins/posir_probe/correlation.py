@@ -34,13 +34,13 @@ from posir_published.rows import published_rows, published_tasks, read_mmteb_sco
 from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.intervals import ALPHA
-from posir_tasks.arrays import Floats
+from posir_tasks.base.arrays import Floats
+from posir_tasks.base.errors import DataError, PosirError, summarize_error
+from posir_tasks.base.untrusted import read_csv_rows, read_json
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import format_interval, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import DataError, PosirError, summarize_error
-from posir_tasks.gate import read_csv_rows, read_json
-from posir_tasks.scores import ALL, Estimate, Interval
+from posir_tasks.values.scores import ALL, Estimate, Interval
 
 if TYPE_CHECKING:
     from posir_tasks.results import SubsetResult

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from posir_data.texts import draw_texts
-from posir_tasks.embeddings.encoding import Encoder
-from posir_tasks.interventions import NO_SPAN
-from posir_tasks.languages import UNKNOWN
-from posir_tasks.public import DataReference
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.dataset import Subset
-from posir_tasks.sources.formats.passages import Passage, SkippedText
-from posir_tasks.sources.opening import open_data
+from posir_tasks.base.public import DataReference
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.formats.passages import Passage, SkippedText
+from posir_tasks.datasets.dataset import Subset
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.models.embeddings.encoding import Encoder
+from posir_tasks.text.interventions import NO_SPAN
+from posir_tasks.text.languages import UNKNOWN
 from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer

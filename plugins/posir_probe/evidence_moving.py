@@ -18,9 +18,9 @@ from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.mirror_reversal import search
 from posir_probe.probe import Summary, value_range
 from posir_probe.results import ProbeSums, at
-from posir_tasks.embeddings.encoding import Embeddings
-from posir_tasks.interventions import move_evidence
-from posir_tasks.scores import Unit
+from posir_tasks.models.embeddings.encoding import Embeddings
+from posir_tasks.text.interventions import move_evidence
+from posir_tasks.values.scores import Unit
 
 #: Places of the evidence.
 PLACES = 10

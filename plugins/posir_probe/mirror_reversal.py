@@ -23,11 +23,11 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, at
-from posir_tasks.arrays import Floats
-from posir_tasks.embeddings.encoding import Embeddings
-from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
-from posir_tasks.scores import Unit
-from posir_tasks.search.dispatch import MAX_SIMILARITIES
+from posir_tasks.base.arrays import Floats
+from posir_tasks.models.dispatch import MAX_SIMILARITIES
+from posir_tasks.models.embeddings.encoding import Embeddings
+from posir_tasks.text.interventions import NO_SPAN, find_part, find_parts, reverse_parts
+from posir_tasks.values.scores import Unit
 
 PARTS = 5
 #: The group of each part.
@@ -46,7 +46,7 @@ def search(
 
     With n K versions, K of each question's document, each is searched in place of the document;
     shape (n, K). Documents are ranked by cosine in single precision, then by id, both descending,
-    as in `posir_tasks.ranks`.
+    as in `posir_tasks.values.ranks`.
     """
     rows = {name: row for row, name in enumerate(corpus)}
     relevant = np.array([rows[question.document] for question in questions], np.int64)

@@ -34,12 +34,12 @@ from posir_probe import probe as base
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.results import ProbeSums, at
-from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
-from posir_tasks.interventions import move_evidence
-from posir_tasks.scores import Unit
+from posir_tasks.models.embeddings.encoding import Embeddings, encode_distinct
+from posir_tasks.text.interventions import move_evidence
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import find_terms
+from posir_tasks.values.scores import Unit
 
 POSITION, BREVITY, REPETITION, LITERAL_MATCH = "position", "brevity", "repetition", "literal match"
 #: What the first document of each kind of pair has.

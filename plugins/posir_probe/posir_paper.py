@@ -32,14 +32,14 @@ from mteb.types import PromptType
 from posir_probe.data import NO_END, ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import Form, Probe, ProbePlan, Summary, mean_over
 from posir_probe.results import ProbeSums, at
-from posir_tasks.arrays import Floats
-from posir_tasks.display.progress import progress
-from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors
-from posir_tasks.errors import PosirError
+from posir_tasks.base.arrays import Floats
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import progress
+from posir_tasks.datasets.statistics import QUESTION
+from posir_tasks.models.embeddings.encoding import Embeddings, Encoder, Vectors
 from posir_tasks.models.prompts import preprocess
-from posir_tasks.scores import Unit
-from posir_tasks.sources.statistics import QUESTION
 from posir_tasks.text.words import is_unspaced
+from posir_tasks.values.scores import Unit
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

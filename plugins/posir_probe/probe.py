@@ -15,12 +15,12 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeResult, ProbeSums
-from posir_tasks.arrays import Floats
+from posir_tasks.base.arrays import Floats
+from posir_tasks.base.progress import Advance
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import FORMATS, Format, format_estimate, format_number
-from posir_tasks.display.progress import Advance
-from posir_tasks.display.wording import pluralize
-from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
-from posir_tasks.scores import Estimate, Interval, Unit
+from posir_tasks.models.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
+from posir_tasks.values.scores import Estimate, Interval, Unit
 
 #: Below it, a difference of cosines in single precision is rounding error.
 ROUNDING = 1e-6

@@ -16,11 +16,11 @@ from posir_probe.data import ANY, ProbeData, ProbeSource, Selection
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.probe import Probe, run_plans
 from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
-from posir_tasks.display.progress import Advance, track
-from posir_tasks.display.wording import suggest_name
-from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
-from posir_tasks.errors import PosirError
-from posir_tasks.files import write_text
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import write_text
+from posir_tasks.base.progress import Advance, track
+from posir_tasks.base.wording import suggest_name
+from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.plugin_api import collect_items
 from posir_tasks.search.chunked import find_room
 from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer

@@ -41,11 +41,11 @@ from posir_probe.probe import (
     value_range,
 )
 from posir_probe.results import ProbeSums, at
-from posir_tasks.arrays import Floats
-from posir_tasks.display.wording import ordinal
-from posir_tasks.embeddings.encoding import Embeddings
-from posir_tasks.interventions import find_parts
+from posir_tasks.base.arrays import Floats
+from posir_tasks.base.wording import ordinal
+from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.chunks import Chunking
+from posir_tasks.text.interventions import find_parts
 from posir_tasks.text.tokenizer import Tokenizer
 
 #: Where the code of Zeng et al. 2025 cuts, as shares of the characters.

@@ -34,7 +34,12 @@ from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
-from posir_tasks.arrays import Floats, Integers
+from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.files import write_text
+from posir_tasks.base.progress import progress
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import (
     add_frame,
     build_chart,
@@ -53,15 +58,10 @@ from posir_tasks.display.numbers import (
     format_percent,
     format_points,
 )
-from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.embeddings.encoding import Encoder, unit_vectors
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import write_text
-from posir_tasks.gate import read_json
-from posir_tasks.profile import NDCG_AT_10, mean_gain, reading_json
-from posir_tasks.scores import Estimate, Unit
+from posir_tasks.models.embeddings.encoding import Encoder, unit_vectors
+from posir_tasks.values.profile import NDCG_AT_10, mean_gain, reading_json
+from posir_tasks.values.scores import Estimate, Unit
 
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519

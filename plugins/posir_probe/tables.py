@@ -21,15 +21,15 @@ from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
 from posir_significance.controlled import MIN_DOCUMENTS
 from posir_significance.messages import describe_few
+from posir_tasks.base.wording import PAPER, pluralize
+from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.strip import format_share
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import PAPER, pluralize
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
-from posir_tasks.scores import Estimate
-from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 from posir_tasks.tasks.catalog import find_task
+from posir_tasks.values.scores import Estimate
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from posir_psi import scores as psi_scores
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 
 
 def psi(scores: Iterable[float | None]) -> float:

@@ -10,8 +10,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posir_tasks.profile import NDCG_AT_10, mean_gain
-from posir_tasks.scores import Better, Score, Unit
+from posir_tasks.values.profile import NDCG_AT_10, mean_gain
+from posir_tasks.values.scores import Better, Score, Unit
 
 
 def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:

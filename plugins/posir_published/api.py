@@ -7,6 +7,9 @@ from itertools import groupby
 from typing import Annotated, Any, TypeAlias
 
 from posir_published import rows as data
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import (
     MISSING,
     draw_sparkline,
@@ -18,10 +21,7 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import list_differences
-from posir_tasks.public import Option, public, to_list
 
 #: How the cell below a heading is written.
 Columns: TypeAlias = Mapping[str, Callable[[Any], str]]

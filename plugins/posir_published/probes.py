@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from posir_published.rows import read_rows
-from posir_tasks.gate import read_csv_rows
+from posir_tasks.base.untrusted import read_csv_rows
 
 #: The columns of a file of one's own.
 COLUMNS = ("model", "positional_encoding", "attention", "pooling")

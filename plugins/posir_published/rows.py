@@ -17,9 +17,14 @@ from itertools import groupby
 import numpy as np
 
 from posir_psi.scores import compute_psi
-from posir_tasks.languages import LANGUAGES
-from posir_tasks.schemes import START_TO_END, RelativePositions, assign_thirds, contrast_thirds
-from posir_tasks.scores import Better, ScoreInfo, Unit
+from posir_tasks.text.languages import LANGUAGES
+from posir_tasks.values.schemes import (
+    START_TO_END,
+    RelativePositions,
+    assign_thirds,
+    contrast_thirds,
+)
+from posir_tasks.values.scores import Better, ScoreInfo, Unit
 
 #: Sources, as they are shown beside the scores.
 POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363)"

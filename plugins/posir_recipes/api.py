@@ -16,15 +16,15 @@ from typing import Any, Literal
 from pydantic import model_validator
 from rich.console import Console
 
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import atomic_write, check_writable
+from posir_tasks.base.public import public
+from posir_tasks.base.settings_file import Section, load_settings
+from posir_tasks.base.wording import pluralize
 from posir_tasks.command.calls import Call, check_call, expand_line
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.tables import Column, DisplaySection, Table, to_markdown
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write, check_writable
 from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
-from posir_tasks.public import public
-from posir_tasks.settings_file import Section, load_settings
 
 RECIPE_FILE = "recipe.yaml"
 #: A variable in a command.

@@ -28,17 +28,17 @@ from posir_report.summary import (
 from posir_significance.analysis import analyze, analyze_places
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import progress
+from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
-from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Picture, Strip, draw_strips, explain_sketches
 from posir_tasks.display.tables import DisplaySection, Table, to_latex
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import list_differences
-from posir_tasks.place_ranks import PLACES
-from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import StoredResult, SubsetResult
-from posir_tasks.scores import ALL, ScoreInfo
+from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.scores import ALL, ScoreInfo
 
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure

@@ -17,11 +17,11 @@ from posir_report.summary import (
     task_and_scheme,
 )
 from posir_report.tables import title_effect, title_lengths
+from posir_tasks.base.progress import progress
+from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
-from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import shorten_middle
-from posir_tasks.profile import PositionProfile
+from posir_tasks.values.profile import PositionProfile
 
 #: Colors of the lowest and the highest score in the heat map, on which text is legible.
 PALE, BLUE = "#f7fbff", "#6baed6"

@@ -9,8 +9,8 @@ import numpy as np
 from posir_report.summary import MOST_SENTENCES, ReportRow, TaskSummary, build_row, full_labels
 from posir_significance.observations import Floats
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.profile import RANKS, mean_gain
-from posir_tasks.scores import ALL, Better, ScoreInfo, Unit
+from posir_tasks.values.profile import RANKS, mean_gain
+from posir_tasks.values.scores import ALL, Better, ScoreInfo, Unit
 
 #: Depths that follow from a position profile, of those that the authors' code prints (5, 10, 20,
 #: 50, 100), and the number of its rank columns within each.

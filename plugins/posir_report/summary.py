@@ -24,21 +24,22 @@ from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places,
 from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Subject
 from posir_significance.messages import describe_group
 from posir_significance.strips import build_strip
-from posir_tasks.arrays import Integers
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import drop_organizations, shorten_middle
+from posir_tasks.data.repository import LOCAL, combine_revisions
 from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.display.strip import Strip, sketch_strip
-from posir_tasks.display.wording import drop_organizations, shorten_middle
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.errors import PosirError
-from posir_tasks.languages import LANGUAGES
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
-from posir_tasks.place_ranks import PLACES
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import PositionProfile, pool
-from posir_tasks.result_schema import SubsetData, share_data
 from posir_tasks.results import StoredResult, SubsetResult
-from posir_tasks.schemes import Axes
-from posir_tasks.scores import (
+from posir_tasks.text.languages import LANGUAGES
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.profile import PositionProfile, pool
+from posir_tasks.values.result_schema import SubsetData, share_data
+from posir_tasks.values.schemes import Axes
+from posir_tasks.values.scores import (
     ALL,
     Estimate,
     GroupScores,
@@ -48,7 +49,6 @@ from posir_tasks.scores import (
     flatten,
     prefix_scores,
 )
-from posir_tasks.sources.repository import LOCAL, combine_revisions
 
 
 def partial_suffix(subsets: int, missing: int) -> str:

@@ -27,6 +27,8 @@ from posir_significance.advice import build_commands
 from posir_significance.findings import GroupFindings, Quantity, Reason
 from posir_significance.intervals import LEVEL
 from posir_significance.messages import format_finding, format_level, label_state
+from posir_tasks.base.errors import UsageError
+from posir_tasks.base.wording import pluralize, suggest_name
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -35,12 +37,18 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize, suggest_name
-from posir_tasks.errors import UsageError
-from posir_tasks.place_ranks import MOST_PLACES, PLACES
 from posir_tasks.plugin_api import declared_scores
-from posir_tasks.read_part import CountedWith, ReadKind
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Score, ScoreInfo, Unit, scores_to_json
+from posir_tasks.values.place_ranks import MOST_PLACES, PLACES
+from posir_tasks.values.read_part import CountedWith, ReadKind
+from posir_tasks.values.scores import (
+    ALL,
+    BINS_KEY,
+    GROUPS_KEY,
+    Score,
+    ScoreInfo,
+    Unit,
+    scores_to_json,
+)
 
 #: Columns that a report computes from several rows.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)

@@ -23,21 +23,21 @@ from posir_run.jobs import (
     find_workload,
 )
 from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import check_writable, explain_unwritable
+from posir_tasks.base.progress import note_progress, progress, track
+from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import note_progress, progress, track
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError
-from posir_tasks.files import check_writable, explain_unwritable
-from posir_tasks.host.result_saving import process_saver
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, refuse_unknown
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.public import Option, public, to_list
-from posir_tasks.result_schema import SPLIT
+from posir_tasks.mteb.result_saving import process_saver
 from posir_tasks.results import read_result_file
 from posir_tasks.tasks.catalog import refuse_missing
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
+from posir_tasks.values.result_schema import SPLIT
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -316,8 +316,8 @@ def nano(task: str, *, plan: bool = False) -> TableResult:
         >>> posir.nano("PosIR-English", plan=True)  # doctest: +SKIP
     """
     with track("Loading mteb"):
-        from posir_tasks.sources.declared import SUFFIX
-        from posir_tasks.sources.nano import find_lists
+        from posir_tasks.data.declared import SUFFIX
+        from posir_tasks.data.nano import find_lists
         from posir_tasks.tasks.catalog import find_task
         from posir_tasks.tasks.nano import NanoTask
         from posir_tasks.tasks.posir import build_posir_task
@@ -373,8 +373,8 @@ def _plan_selection(task: PosirTask) -> TableResult:
         sum_counts,
         time_encoding,
     )
-    from posir_tasks.embeddings.context import build_texts
-    from posir_tasks.search.bm25 import search_bm25
+    from posir_tasks.models.bm25 import search_bm25
+    from posir_tasks.models.embeddings.context import build_texts
 
     name, sizes = (
         task.metadata.name,

@@ -11,10 +11,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.data.repository import LOCAL
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
-from posir_tasks.sources.repository import LOCAL
 
 if TYPE_CHECKING:
     from mteb.cache import ResultCache

@@ -25,30 +25,30 @@ from mteb.types import PromptType
 from rich.filesize import decimal
 
 from posir_run.jobs import Workload, corpus_name
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.progress import progress
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.checks import read_columns
+from posir_tasks.data.declared import DISTRACTORS, REPO_ID, REVISION, SUFFIX
+from posir_tasks.data.mini import read_documents
+from posir_tasks.data.nano import share_questions
+from posir_tasks.data.repository import HubRepository, Repository, open_repository
 from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.embeddings.cache import EmbeddingFormat
-from posir_tasks.embeddings.context import EncodingContext, build_texts
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.languages import DOMAINS, PIVOT, Language
+from posir_tasks.models.embeddings.cache import EmbeddingFormat
+from posir_tasks.models.embeddings.context import EncodingContext, build_texts
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.result_schema import SPLIT
-from posir_tasks.rotation_ranks import ROTATED_VARIABLE, read_sample_size
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.checks import read_columns
-from posir_tasks.sources.declared import DISTRACTORS, REPO_ID, REVISION, SUFFIX
-from posir_tasks.sources.mini import read_documents
-from posir_tasks.sources.nano import share_questions
-from posir_tasks.sources.repository import HubRepository, Repository, open_repository
 from posir_tasks.tasks.nano import NanoTask
 from posir_tasks.tasks.posir import PosirTask
+from posir_tasks.text.languages import DOMAINS, PIVOT, Language
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
+from posir_tasks.values.result_schema import SPLIT
+from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE, read_sample_size
+from posir_tasks.values.schemes import RelativePositions
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

@@ -24,7 +24,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from posir_run.jobs import Job, JobOutcome
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.run_settings import VARIABLES

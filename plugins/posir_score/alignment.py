@@ -16,9 +16,9 @@ import numpy as np
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError
-from posir_tasks.sources.data import Judgments
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.data.data import Judgments
 
 logger = logging.getLogger(__name__)
 

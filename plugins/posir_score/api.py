@@ -15,22 +15,22 @@ from posir_score.collecting import CollectionSettings, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
 from posir_score.run_files import ANY_SUBSET, KINDS, Run, is_table, read_rankings, read_run
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import track
+from posir_tasks.base.public import Option, load_function, public, to_list
+from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.data.formats.passages import Scope
+from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.public import Option, load_function, public, to_list
-from posir_tasks.read_part import ReadPart, parse_window
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
-from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.formats.passages import Scope
-from posir_tasks.sources.opening import open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
+from posir_tasks.values.read_part import ReadPart, parse_window
 
 if TYPE_CHECKING:
     from posir_report.api import Results
@@ -345,7 +345,7 @@ def _score_chunkers(
         # The models' libraries take seconds to import.
         from posir_score.chunk_scoring import score_splitters
         from posir_score.excerpts import read_excerpts
-        from posir_tasks.embeddings.encoding import load_encoder
+        from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
         excerpts = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)

@@ -28,18 +28,18 @@ from posir_score.excerpts import (
 from posir_significance.decision import compare_gains
 from posir_significance.messages import describe_change
 from posir_significance.observations import Floats
-from posir_tasks.arrays import Integers
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.progress import track
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
-from posir_tasks.scores import Estimate
-from posir_tasks.search.dispatch import split_queries
+from posir_tasks.models.dispatch import split_queries
+from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.text.chunks import DividedText, TextSplitter
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
+from posir_tasks.values.scores import Estimate
 
 #: Most documents that have rows of their own.
 MAX_DOCUMENTS = 20

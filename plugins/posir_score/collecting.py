@@ -26,12 +26,12 @@ from pydantic import BaseModel, ValidationError
 from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
 from posir_score.hits import AnswerError, Hit, Order, OrderCheck, has_gap, read_hits, sort_hits
 from posir_score.run_files import HitsByQuery, Run
-from posir_tasks.digests import digest
-from posir_tasks.display.progress import Advance, track
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError, check_schema, summarize_error
-from posir_tasks.files import atomic_write, check_writable, explain_disk_full
-from posir_tasks.gate import GateError, parse_json
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError, check_schema, summarize_error
+from posir_tasks.base.files import atomic_write, check_writable, explain_disk_full
+from posir_tasks.base.progress import Advance, track
+from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.models.references import legible_name
 
 logger = logging.getLogger(__name__)

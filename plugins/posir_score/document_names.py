@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import pluralize, sanitized
 
 #: Endings of files of documents, which a stem lacks, and which differ where a document was
 #: converted.

@@ -32,19 +32,42 @@ from posir_score.alignment import (
 from posir_score.excerpts import ExcerptData
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
-from posir_tasks.digests import digest
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import atomic_write, check_writable, explain_disk_full, folder_lock
+from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
+from posir_tasks.base.progress import track
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.base.wording import sanitized
+from posir_tasks.data import mini
+from posir_tasks.data.copies import describe_merged, find_copies, list_relevant, merge_copies
+from posir_tasks.data.data import (
+    Judgments,
+    PositionData,
+    ScoringRules,
+    cluster_queries,
+    digest_texts,
+)
+from posir_tasks.data.judgment_audit import JudgmentAudit
+from posir_tasks.data.repository import name_version
+from posir_tasks.datasets.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.display.progress import track
-from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Evidence, ReadEvidence
-from posir_tasks.files import atomic_write, check_writable, explain_disk_full, folder_lock
-from posir_tasks.gate import read_json
-from posir_tasks.host.private_names import NEWEST_TESTED, installed_mteb
-from posir_tasks.host.result_saving import set_aside
-from posir_tasks.judgments import DOCUMENT, JudgedScores, cluster_queries
 from posir_tasks.models.references import RUN, legible_name
-from posir_tasks.ranks import (
+from posir_tasks.mteb.result_saving import set_aside
+from posir_tasks.results import META_FILE, NAN_PREFIX
+from posir_tasks.search.scoring import (
+    K_VALUES,
+    Rows,
+    SearchedSubset,
+    SplitData,
+    SubsetScorer,
+    divide_split,
+    select_texts,
+)
+from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.judgments import DOCUMENT, JudgedScores
+from posir_tasks.values.ranks import (
     RankedQueries,
     Results,
     list_score_names,
@@ -52,8 +75,8 @@ from posir_tasks.ranks import (
     score_each_query,
     score_rankings,
 )
-from posir_tasks.read_part import UNKNOWN, Part, ReadKind, ReadPart
-from posir_tasks.result_schema import (
+from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart
+from posir_tasks.values.result_schema import (
     DIGEST_KEY,
     JUDGMENTS_KEY,
     READ_KEY,
@@ -65,25 +88,13 @@ from posir_tasks.result_schema import (
     DataVersion,
     rounded,
 )
-from posir_tasks.results import META_FILE, NAN_PREFIX
-from posir_tasks.rotation_ranks import RotationRanks, Untested, build_untested, read_sample_size
-from posir_tasks.sources import mini
-from posir_tasks.sources.copies import describe_merged, find_copies, list_relevant, merge_copies
-from posir_tasks.sources.data import Judgments, PositionData, ScoringRules, digest_texts
-from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
-from posir_tasks.sources.judgment_audit import JudgmentAudit
-from posir_tasks.sources.repository import name_version
-from posir_tasks.tasks.scoring import (
-    K_VALUES,
-    Rows,
-    SearchedSubset,
-    SplitData,
-    SubsetScorer,
-    divide_split,
-    select_texts,
+from posir_tasks.values.rotation_ranks import (
+    RotationRanks,
+    Untested,
+    build_untested,
+    read_sample_size,
 )
-from posir_tasks.text.tokenizer import ModelTokenizer
-from posir_tasks.tokens_read import CorpusRead, count_tokens_read, settle_read_part
+from posir_tasks.values.tokens_read import CorpusRead, count_tokens_read, settle_read_part
 
 if TYPE_CHECKING:
     import datasets
@@ -142,7 +153,7 @@ class RunSearch:
             read = read_by
         else:
             # They import mteb.
-            from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
+            from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
             from posir_tasks.models.window import find_read_part
             from posir_tasks.search.input_window import find_counter
 
@@ -176,7 +187,7 @@ class RunSearch:
             return self.read_chunks.place(complete, subset, languages)
         counted = None
         if self.embedder is not None:
-            from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
+            from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
             from posir_tasks.search.input_window import count_read_evidence
 
             task = DEFAULT_CONTEXT.task_metadata
@@ -559,7 +570,9 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
         return scores
     by_query = score_each_query(rankings, judgments.grades, data.scorer.k_values)
     scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
-    scores[JUDGMENTS_KEY] = JudgedScores.from_queries(by_query, judgments, data.clusters).to_json()
+    clusters = cluster_queries(judgments, data.clusters)
+    judged = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
+    scores[JUDGMENTS_KEY] = judged.to_json()
     return {name: value for name, value in scores.items() if not name.startswith(NAN_PREFIX)}
 
 
@@ -584,8 +597,8 @@ def _rotate(
     # They import mteb and PyTorch.
     from mteb.timing import TimingStack
 
-    from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
-    from posir_tasks.search.request import SearchRequest
+    from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
+    from posir_tasks.models.request import SearchRequest
     from posir_tasks.search.rotations import RotationTest
 
     positives = split["evidence"].positives()

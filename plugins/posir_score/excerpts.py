@@ -21,17 +21,17 @@ import numpy as np
 
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats
-from posir_tasks.arrays import Integers
-from posir_tasks.document_keys import digest_documents, link_documents
-from posir_tasks.errors import DataError
-from posir_tasks.scores import Estimate
-from posir_tasks.sources.copies import digest_words, find_copies, move_span
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedText, Use
-from posir_tasks.sources.questions import find_answer, prepare_offsets
-from posir_tasks.tasks.scoring import select_relevant
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.errors import DataError
+from posir_tasks.data.copies import digest_words, find_copies, move_span
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.formats.passages import Passage, PassageQuestion, SkippedText, Use
+from posir_tasks.data.questions import find_answer, prepare_offsets
+from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.search.scoring import select_relevant
 from posir_tasks.text.spans import Span, find_third
+from posir_tasks.values.document_keys import digest_documents, link_documents
+from posir_tasks.values.scores import Estimate
 
 logger = logging.getLogger(__name__)
 

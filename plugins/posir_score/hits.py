@@ -17,8 +17,8 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.gate import require_distinct
+from posir_tasks.base.untrusted import require_distinct
+from posir_tasks.base.wording import pluralize, sanitized
 
 #: Scores of unranked documents that rise in at least this share of queries, and by chance with less
 #: than this probability, are taken for distances.

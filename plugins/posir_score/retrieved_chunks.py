@@ -39,16 +39,16 @@ from posir_score.excerpts import (
     score_retrieved,
     subtract,
 )
-from posir_tasks.arrays import Integers
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.evidence import Evidence, ReadEvidence, Unread
-from posir_tasks.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.scores import Estimate
 from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
+from posir_tasks.values.evidence import Evidence, ReadEvidence, Unread
+from posir_tasks.values.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.scores import Estimate
 
 if TYPE_CHECKING:
     from posir_score.alignment import AlignedRun

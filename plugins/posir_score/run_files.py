@@ -37,10 +37,9 @@ from posir_score.hits import (
     sort_by_score,
     sort_hits,
 )
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import DataError, PosirError, summarize_error
-from posir_tasks.files import check_readable, find_files, split_suffix
-from posir_tasks.gate import (
+from posir_tasks.base.errors import DataError, PosirError, summarize_error
+from posir_tasks.base.files import check_readable, find_files, split_suffix
+from posir_tasks.base.untrusted import (
     GateError,
     decode,
     parse_json,
@@ -49,6 +48,7 @@ from posir_tasks.gate import (
     read_json,
     require_distinct,
 )
+from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.models.references import bare_name
 
 logger = logging.getLogger(__name__)
@@ -563,7 +563,7 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
     import pyarrow.parquet as pq
     from pyarrow.lib import ArrowException
 
-    from posir_tasks.parquet import iterate_batches
+    from posir_tasks.base.parquet import iterate_batches
 
     try:
         check_readable(file)

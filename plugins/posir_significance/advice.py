@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Reason, State
+from posir_tasks.data.declared import BUILTIN, format_size
 from posir_tasks.models.command_reference import CommandReference
-from posir_tasks.sources.declared import BUILTIN, format_size
 from posir_tasks.tasks.catalog import name_larger_task
 
 

@@ -20,10 +20,10 @@ from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, JUDGED_LE
 from posir_significance.findings import ChangeState, State
 from posir_significance.intervals import LEVEL
 from posir_significance.messages import describe_plan, name_planned_state
+from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.display.numbers import MISSING, format_count, format_points
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.public import Option, public, to_list
 
 #: Probability of a state that studies are usually planned for.
 POWER = 0.8

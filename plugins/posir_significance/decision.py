@@ -29,10 +29,10 @@ from posir_significance.findings import (
 from posir_significance.intervals import LEVEL, estimate_difference, subtract_means
 from posir_significance.observations import Floats, Integers, subtract_observations
 from posir_significance.regression import Contrast
-from posir_tasks.errors import UsageError
-from posir_tasks.judgments import DOCUMENT, METRICS, JudgedScores
-from posir_tasks.read_part import ReadKind
-from posir_tasks.scores import Difference, Estimate, ResultValues
+from posir_tasks.base.errors import UsageError
+from posir_tasks.values.judgments import DOCUMENT, METRICS, JudgedScores
+from posir_tasks.values.read_part import ReadKind
+from posir_tasks.values.scores import Difference, Estimate, ResultValues
 
 #: Quantile of the normal distribution for a power of 0.9: so likely a bias of the margin is found
 #: where equivalence has 0.8.

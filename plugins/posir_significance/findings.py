@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from posir_tasks.judgments import DOCUMENT
-from posir_tasks.read_part import ReadPart
-from posir_tasks.scores import ALL, Estimate
+from posir_tasks.values.judgments import DOCUMENT
+from posir_tasks.values.read_part import ReadPart
+from posir_tasks.values.scores import ALL, Estimate
 
 #: Level of an interval that is read alone.
 LEVEL = 0.95

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 from posir_significance.observations import Floats, Integers
-from posir_tasks.judgments import JudgedScores
-from posir_tasks.scores import Difference, Estimate, Interval
+from posir_tasks.values.judgments import JudgedScores
+from posir_tasks.values.scores import Difference, Estimate, Interval
 
 #: Quantiles that bound a central 95% interval.
 TAILS = (0.025, 0.975)

@@ -27,10 +27,10 @@ from posir_significance.findings import (
     Reason,
     State,
 )
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
-from posir_tasks.display.wording import pluralize
-from posir_tasks.read_part import Part, ReadKind, ReadPart
-from posir_tasks.scores import Estimate, Interval
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart
+from posir_tasks.values.scores import Estimate, Interval
 
 #: States in a few words, for a cell or a title. {margin} is `5 points`.
 STATES = {

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.document_ranks import PLACE_WEIGHT, DocumentRanks
-from posir_tasks.evidence import TWELFTHS
-from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
-from posir_tasks.schemes import bin_midpoints
+from posir_tasks.values.document_ranks import PLACE_WEIGHT, DocumentRanks
+from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.read_part import UNKNOWN, ReadKind, ReadPart
+from posir_tasks.values.schemes import bin_midpoints
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -65,8 +65,8 @@ class Observations:
     bins are known.
     """
     twelfths: Integers = field(default_factory=_unknown)
-    """Twelfth of what the model reads, 0 to 11, or `posir_tasks.evidence.Unread`, shape (n,); (0,)
-    if unknown.
+    """Twelfth of what the model reads, 0 to 11, or `posir_tasks.values.evidence.Unread`, shape
+    (n,); (0,) if unknown.
     """
     questions: Integers = field(default_factory=_unknown)
     """Query of each row, if the n rows are places of queries that have several, shape (n,); else

@@ -11,8 +11,8 @@ from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.intervals import MeanEstimate, estimate_mean
 from posir_significance.messages import describe_group, format_finding, list_facts, phrase_finding
 from posir_tasks.display.strip import Strip
-from posir_tasks.evidence import TWELFTHS
-from posir_tasks.read_part import Part, ReadKind
+from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.read_part import Part, ReadKind
 
 
 def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Strip:

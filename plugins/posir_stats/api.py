@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posir_stats import tables
+from posir_tasks.base.progress import progress
+from posir_tasks.base.public import public
+from posir_tasks.data.copies import find_copies
+from posir_tasks.data.formats.passages import Scope
+from posir_tasks.data.repository import combine_revisions
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.datasets.statistics import Statistics
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import progress
-from posir_tasks.public import public
-from posir_tasks.sources.copies import find_copies
-from posir_tasks.sources.formats.passages import Scope
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.repository import combine_revisions
-from posir_tasks.sources.statistics import Statistics
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import altair as alt
 
 from posir_report.charts import length_titles
 from posir_stats.tables import DatasetStatistics, describe_spread
+from posir_tasks.datasets.statistics import ALL, Statistics, group_by_language
 from posir_tasks.display.charts import (
     COLORS,
     INK,
@@ -17,8 +18,7 @@ from posir_tasks.display.charts import (
     facet_panels,
 )
 from posir_tasks.display.figures import Figure
-from posir_tasks.schemes import ALL_LENGTHS, Axes
-from posir_tasks.sources.statistics import ALL, Statistics, group_by_language
+from posir_tasks.values.schemes import ALL_LENGTHS, Axes
 
 WIDTH, HEIGHT, GAP = 340, 140, 90
 #: Pixels for the numbers beside a panel, the same for all, so that panels are aligned.

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from posir_tasks.display.numbers import MISSING, format_count, format_number, format_percent
-from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.schemes import assign_thirds
-from posir_tasks.sources.statistics import (
+from posir_tasks.base.wording import pluralize
+from posir_tasks.datasets.statistics import (
     ALL,
     CHARACTERS_PER_WORD,
     KEYWORDS,
@@ -22,6 +19,9 @@ from posir_tasks.sources.statistics import (
     Statistics,
     group_by_language,
 )
+from posir_tasks.display.numbers import MISSING, format_count, format_number, format_percent
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.values.schemes import assign_thirds
 
 #: Headings of the spread of lengths.
 LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")

@@ -10,12 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import track
+from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.settings_file import load_settings
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import track
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
-from posir_tasks.public import Option, public, to_list
-from posir_tasks.settings_file import load_settings
 from posir_train.settings import RECORD, ComposeSettings, Position, TrainingSettings, open_dataset
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def compose(
         >>> len(composed.rows)
         3
     """
-    from posir_tasks.sources.opening import open_data
+    from posir_tasks.datasets.opening import open_data
     from posir_tasks.text.tokenizer import load_tokenizer
     from posir_train import examples
 

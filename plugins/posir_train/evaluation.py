@@ -30,6 +30,12 @@ from posir_significance.decision import decide
 from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
+from posir_tasks.base.errors import PosirError, ScoreError
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.repository import LOCAL
+from posir_tasks.data.task_metadata import build_metadata
+from posir_tasks.datasets.dataset import Dataset, Subset
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.charts import (
     COLORS,
     NULL,
@@ -40,28 +46,22 @@ from posir_tasks.display.charts import (
     with_percentages,
 )
 from posir_tasks.display.tables import format_csv
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.embeddings.encoding import unit_vectors
-from posir_tasks.errors import PosirError, ScoreError
-from posir_tasks.evidence import Evidence, ReadEvidence
+from posir_tasks.models.dispatch import search_and_rank
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.embeddings.encoding import unit_vectors
 from posir_tasks.models.references import legible_name
-from posir_tasks.profile import pool
-from posir_tasks.ranks import RankedQueries, Results
-from posir_tasks.result_schema import SPLIT
-from posir_tasks.rotation_ranks import read_sample_size
-from posir_tasks.schemes import assign_thirds
-from posir_tasks.scores import ResultValues, flatten
-from posir_tasks.search.dispatch import search_and_rank
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
-from posir_tasks.search.request import SearchRequest
 from posir_tasks.search.rotations import RotationTest
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.dataset import Dataset, Subset
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.repository import LOCAL
-from posir_tasks.tasks.metadata import build_metadata
-from posir_tasks.tasks.scoring import K_VALUES, Rows, select_relevant, select_texts
+from posir_tasks.search.scoring import K_VALUES, Rows, select_relevant, select_texts
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.profile import pool
+from posir_tasks.values.ranks import RankedQueries, Results
+from posir_tasks.values.result_schema import SPLIT
+from posir_tasks.values.rotation_ranks import read_sample_size
+from posir_tasks.values.schemes import assign_thirds
+from posir_tasks.values.scores import ResultValues, flatten
 from posir_train.settings import Position
 
 if TYPE_CHECKING:

@@ -25,23 +25,23 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from posir_tasks.display.progress import progress
-from posir_tasks.document_keys import link_documents
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Evidence
-from posir_tasks.files import is_unfinished
-from posir_tasks.languages import LANGUAGES, name_languages
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.dataset import Dataset, Subset
-from posir_tasks.sources.declared import REPO_ID
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.posir import FILES, PLACES_FILE, Target, write_domain
-from posir_tasks.sources.repository import combine_revisions, folder_name
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import is_unfinished
+from posir_tasks.base.progress import progress
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.declared import REPO_ID
+from posir_tasks.data.posir import FILES, PLACES_FILE, Target, write_domain
+from posir_tasks.data.repository import combine_revisions, folder_name
+from posir_tasks.datasets.dataset import Dataset, Subset
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.catalog import PREFIX
+from posir_tasks.text.languages import LANGUAGES, name_languages
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, TokenSpans
 from posir_tasks.text.words import find_words, is_unspaced
+from posir_tasks.values.document_keys import link_documents
+from posir_tasks.values.evidence import Evidence
 from posir_train.settings import Position, find_position
 
 #: Characters before and after the evidence by which another text with the same passage is

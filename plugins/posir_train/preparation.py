@@ -25,18 +25,18 @@ from huggingface_hub import ModelCard
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor
 
-from posir_tasks.display.progress import track
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
-from posir_tasks.interventions import find_parts
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import track
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.formats.passages import Passage
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.folder import is_model_folder, name_folder
 from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.rerankers import ModelReranker, Scores, compute_margin
 from posir_tasks.models.window import find_capacity
-from posir_tasks.sources.formats.passages import Passage
-from posir_tasks.sources.opening import open_data
+from posir_tasks.text.interventions import find_parts
 from posir_tasks.text.tokenizer import ModelTokenizer, Tokenizer, TokenSpans
 from posir_tasks.text.words import count_words
 from posir_train.examples import (

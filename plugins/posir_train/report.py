@@ -27,6 +27,12 @@ from posir_significance.messages import METRICS as METRIC_NAMES
 from posir_significance.messages import describe_change, label_change
 from posir_significance.observations import Observations, subtract_observations
 from posir_significance.strips import build_strip
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import write_text
+from posir_tasks.base.progress import progress
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.base.wording import pluralize
+from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
@@ -36,19 +42,13 @@ from posir_tasks.display.numbers import (
     format_psi_difference,
 )
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
-from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Picture, Strip, draw_strips
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
-from posir_tasks.files import write_text
-from posir_tasks.gate import read_json
-from posir_tasks.host.retrieval_task import find_retrieval_task
 from posir_tasks.plugin_api import score_result
-from posir_tasks.ranks import score_each_query
-from posir_tasks.scores import Estimate
-from posir_tasks.sources.dataset import Dataset
 from posir_tasks.tasks.base import PositionTask
+from posir_tasks.tasks.retrieval_task import find_retrieval_task
+from posir_tasks.values.ranks import score_each_query
+from posir_tasks.values.scores import Estimate
 from posir_train.evaluation import Measurement, measure, select_third
 from posir_train.examples import list_tasks, name_articles
 from posir_train.preparation import load_base

@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from posir_tasks.settings_file import Section
-from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.opening import open_data
+from posir_tasks.base.settings_file import Section
+from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.datasets.opening import open_data
 
 ALLOWED = "begin, middle, end, uniform, or three weights such as 2,1,1"
 

@@ -28,9 +28,8 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 
-from posir_tasks.display.progress import track
-from posir_tasks.errors import PosirError
-from posir_tasks.files import (
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import (
     DISK_FULL,
     PART_SUFFIX,
     atomic_write,
@@ -38,11 +37,12 @@ from posir_tasks.files import (
     is_unfinished,
     write_text,
 )
-from posir_tasks.gate import read_json
+from posir_tasks.base.progress import track
+from posir_tasks.base.settings_file import dump_settings
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.folder import digest_folder, is_model_folder
-from posir_tasks.settings_file import dump_settings
-from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.opening import open_data
 from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, measure
 from posir_train.examples import Examples, write_dataset
 from posir_train.preparation import (

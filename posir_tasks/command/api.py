@@ -21,24 +21,24 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from posir_tasks.display.presentation import Presentable, TableResult
-from posir_tasks.display.progress import progress, track
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize, suggest_name
-from posir_tasks.errors import PosirError, UsageError, summarize_error
-from posir_tasks.host.private_names import (
+from posir_tasks.base.errors import PosirError, UsageError, summarize_error
+from posir_tasks.base.private_names import (
     PRIVATE_NAMES,
     TASKS_REGISTRY,
     describe_untested,
     failures,
 )
-from posir_tasks.languages import LANGUAGES
+from posir_tasks.base.progress import progress, track
+from posir_tasks.base.public import public
+from posir_tasks.base.wording import pluralize, suggest_name
+from posir_tasks.data.declared import MINI, DeclaredTask, format_size
+from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, list_protocols
 from posir_tasks.plugin_api import loaded_plugins
-from posir_tasks.public import public
 from posir_tasks.results import ForeignFileError, rescore_file, result_files
-from posir_tasks.sources.declared import MINI, DeclaredTask, format_size
 from posir_tasks.tasks.catalog import declare_tasks
+from posir_tasks.text.languages import LANGUAGES
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
 
 def _check_protocols(rows: Sequence[Protocol], *, own_weights: bool) -> Iterator[CheckResult]:
     with track("Loading mteb"):
-        from posir_tasks.models.protocol_check import check_protocol, find_mteb_settings
+        from posir_tasks.command.protocol_check import check_protocol, find_mteb_settings
     for row in progress(rows, "Loading models"):
         check = check_protocol(row, own_weights=own_weights)
         if not check.problem:
@@ -240,8 +240,8 @@ def check_data() -> Iterator[CheckResult]:
     """Check the environment variables for data, and report where the data is read from."""
     from huggingface_hub import HfApi
 
-    from posir_tasks.sources.declared import FINEWEB, REPO_ID, SQUAD
-    from posir_tasks.sources.repository import (
+    from posir_tasks.data.declared import FINEWEB, REPO_ID, SQUAD
+    from posir_tasks.data.repository import (
         DATA_VARIABLE,
         check_environment,
         data_folder,

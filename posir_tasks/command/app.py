@@ -20,9 +20,9 @@ def build_app() -> typer.Typer:
     """Return the application with every plugin's commands, none of which is imported yet."""
     import typer
 
+    from posir_tasks.base.public import describe_function
     from posir_tasks.command.help import SETTINGS
     from posir_tasks.command.lazy import LazyGroup, posir
-    from posir_tasks.public import describe_function
 
     app = typer.Typer(
         cls=LazyGroup,
@@ -45,10 +45,10 @@ def main() -> None:
 
 def run_app() -> None:
     """Run the command, and report a user's mistake and a full disk."""
+    from posir_tasks.base.errors import sanitize_errors
+    from posir_tasks.base.logs import sanitize_log
+    from posir_tasks.base.wording import make_output_encodable
     from posir_tasks.command.undecided import report_errors
-    from posir_tasks.display.logs import sanitize_log
-    from posir_tasks.display.wording import make_output_encodable
-    from posir_tasks.errors import sanitize_errors
 
     make_output_encodable()
     sanitize_log()

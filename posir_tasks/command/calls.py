@@ -17,7 +17,7 @@ from typing import Any
 
 import typer
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 
 LOOP = re.compile(r"for (\w+) in (.+?); do (.+); done")
 ASSIGNMENT = re.compile(r"[A-Z_]+=")

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from posir_tasks.display.wording import NO_BREAK
+from posir_tasks.base.wording import NO_BREAK
 
 #: Longest name of an option that has its text beside it.
 BESIDE = 22

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.public import DECLARATION
 from posir_tasks.command.help import HelpLayout
-from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.plugin_api import BIAS, EXTEND, PANELS, Command, collect_items
-from posir_tasks.public import DECLARATION
 
 logger = logging.getLogger(__name__)
 

@@ -15,21 +15,21 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from posir_tasks.command.help import HelpLayout
-from posir_tasks.command.undecided import say, undecided_on_error
-from posir_tasks.display.presentation import Presentable, present, write_charts
-from posir_tasks.display.progress import report_progress
-from posir_tasks.display.strip import FigureFormat, FigureStyle
-from posir_tasks.display.tables import DisplaySection, OutputFormat
-from posir_tasks.errors import PosirError
-from posir_tasks.public import (
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import report_progress
+from posir_tasks.base.public import (
     DECLARATION,
     Declaration,
     Parameter,
     describe_function,
     read_parameters,
 )
-from posir_tasks.settings_file import describe_settings, read_overrides
+from posir_tasks.base.settings_file import describe_settings, read_overrides
+from posir_tasks.command.help import HelpLayout
+from posir_tasks.command.undecided import say, undecided_on_error
+from posir_tasks.display.presentation import Presentable, present, write_charts
+from posir_tasks.display.strip import FigureFormat, FigureStyle
+from posir_tasks.display.tables import DisplaySection, OutputFormat
 
 Overrides = Annotated[
     list[str] | None,

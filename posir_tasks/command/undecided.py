@@ -57,8 +57,8 @@ def report_errors(status: int = 1) -> Iterator[None]:
     """Report a user's mistake, a file that cannot be used and a full disk on the error stream, and
     exit with a status.
     """
-    from posir_tasks.errors import PosirError, UsageError
-    from posir_tasks.files import DISK_FULL
+    from posir_tasks.base.errors import PosirError, UsageError
+    from posir_tasks.base.files import DISK_FULL
 
     try:
         try:
@@ -109,7 +109,7 @@ def describe_usage_error(error: Any) -> str:
     """Return what is wrong with arguments, the nearest name or what is missing, and where help
     is.
     """
-    from posir_tasks.display.wording import suggest_name
+    from posir_tasks.base.wording import suggest_name
 
     said, context = error.format_message().replace("Value error, ", ""), getattr(error, "ctx", None)
     said = re.sub("', '.*'[?]", "'?", said)
@@ -148,8 +148,8 @@ def say(message: str, kind: str = "") -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from posir_tasks.base.wording import escape_controls
     from posir_tasks.display.tables import wrap
-    from posir_tasks.display.wording import escape_controls
 
     console, lines = (
         Console(stderr=True),

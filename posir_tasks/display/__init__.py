@@ -1,1 +1,1 @@
-"""Display of values: wording, numbers, tables, progress."""
+"""Renderers: numbers, tables, charts and pages."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import altair as alt
 
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.schemes import Axes
+from posir_tasks.values.schemes import Axes
 
 #: Okabe & Ito 2008 (Color Universal Design), dark ones first; their yellow is too pale for a line
 #: on white.

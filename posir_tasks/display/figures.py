@@ -19,10 +19,13 @@ import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from posir_tasks.digests import digest
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import atomic_write
+from posir_tasks.base.progress import progress
+from posir_tasks.base.secrets import redact_collected
+from posir_tasks.base.wording import COMMAND, PAPER, bind, find_color
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.progress import progress
-from posir_tasks.display.secrets import redact_collected
 from posir_tasks.display.strip import (
     SCALE,
     SHORT,
@@ -34,9 +37,6 @@ from posir_tasks.display.strip import (
     format_share,
     render_png,
 )
-from posir_tasks.display.wording import COMMAND, PAPER, bind, find_color
-from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write
 
 #: Characters of a task or model in a file name.
 SLUG = 80

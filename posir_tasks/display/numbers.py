@@ -5,7 +5,7 @@ from functools import partial
 from math import isnan
 from typing import Any
 
-from posir_tasks.scores import Estimate, ScoreValue, Unit
+from posir_tasks.values.scores import Estimate, ScoreValue, Unit
 
 #: Text for a value that is undefined or that no plugin computed.
 MISSING = "–"

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import escape_controls, pluralize
 from posir_tasks.display.strip import FigureFormat, FigureStyle, Strip, draw_card, render_png
 from posir_tasks.display.tables import (
     DisplaySection,
@@ -33,8 +35,6 @@ from posir_tasks.display.tables import (
     to_json,
     to_latex,
 )
-from posir_tasks.display.wording import escape_controls, pluralize
-from posir_tasks.errors import PosirError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,11 +19,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import atomic_write
+from posir_tasks.base.wording import shorten_names
 from posir_tasks.display.numbers import draw_sparkline, format_percent
-from posir_tasks.display.wording import shorten_names
-from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write
-from posir_tasks.scores import Estimate
+from posir_tasks.values.scores import Estimate
 
 #: Widths of a picture, in pixels: of a page, and of a telephone, where the words are above the
 #: drawing.

@@ -18,10 +18,8 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from posir_tasks.display.numbers import MISSING
-from posir_tasks.display.secrets import redact_collected
-from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
-from posir_tasks.display.wording import (
+from posir_tasks.base.secrets import redact_collected
+from posir_tasks.base.wording import (
     COMMAND,
     NO_BREAK,
     VERDICTS,
@@ -29,7 +27,9 @@ from posir_tasks.display.wording import (
     escape_controls,
     shorten_names,
 )
-from posir_tasks.scores import Estimate, estimate_to_json, flatten
+from posir_tasks.display.numbers import MISSING
+from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
+from posir_tasks.values.scores import Estimate, estimate_to_json, flatten
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from posir_tasks.display.progress import track
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import track
 from posir_tasks.language_models.call_log import CallLog, Completion
 from posir_tasks.language_models.chat_client import (
     ChatClient,

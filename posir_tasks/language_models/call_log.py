@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from posir_tasks.errors import PosirError, check_schema
+from posir_tasks.base.errors import PosirError, check_schema
 
 #: Schema version of the file. A newer one is refused.
 SCHEMA = 2

@@ -17,11 +17,11 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from posir_tasks.digests import digest, digest_json
-from posir_tasks.display.secrets import redact_collected
-from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.gate import GateError, parse_json, parse_json_at
+from posir_tasks.base.digests import digest, digest_json
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.secrets import redact_collected
+from posir_tasks.base.untrusted import GateError, parse_json, parse_json_at
+from posir_tasks.base.wording import sanitized
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.connection import Connection, RequestError, quote_message

@@ -29,16 +29,16 @@ from functools import cached_property
 import numpy as np
 from mteb.types import PromptType
 
-from posir_tasks.arrays import Integers
-from posir_tasks.display.progress import track
-from posir_tasks.embeddings.encoding import Encoder, Vectors, unit_vectors
-from posir_tasks.errors import PosirError
-from posir_tasks.files import cache_folder
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import cache_folder
+from posir_tasks.base.progress import track
+from posir_tasks.base.settings_file import load_settings
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.language_models.settings import LanguageModelSettings
-from posir_tasks.settings_file import load_settings
+from posir_tasks.models.embeddings.encoding import Encoder, Vectors, unit_vectors
 from posir_tasks.text.words import find_terms, is_unspaced
 
 #: Words of a sentence that is asked about: fewer are headings, more are lists or tables.

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, HttpUrl, field_validator, model_validator
 
-from posir_tasks.settings_file import Section
+from posir_tasks.base.settings_file import Section
 
 #: Environment variable with the address of a server, as in OpenAI's client, and the address without
 #: it.

@@ -23,7 +23,7 @@ from mteb.models.sentence_transformer_wrapper import (
 )
 from packaging.version import Version
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.loaded_model import (
     DOCUMENT,
     QUERY,

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posir_tasks.data.repository import DATA_VARIABLE
 from posir_tasks.models.folder import is_model_folder
 from posir_tasks.models.references import ENDPOINT_REFERENCE, RUN, model_origin, portable_name
 from posir_tasks.models.run_settings import SETTING_VARIABLES, VARIABLES
-from posir_tasks.result_schema import REFERENCE_KEY
-from posir_tasks.sources.repository import DATA_VARIABLE
+from posir_tasks.values.result_schema import REFERENCE_KEY
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

@@ -26,11 +26,11 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from posir_tasks.display.secrets import add_address, add_secret, redact
-from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError
-from posir_tasks.gate import GateError, parse_json
-from posir_tasks.limits import MAX_BYTES, describe_bytes, max_line
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.limits import MAX_BYTES, describe_bytes, max_line
+from posir_tasks.base.secrets import add_address, add_secret, redact
+from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.wording import sanitized
 
 T = TypeVar("T")
 

@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.display.wording import pluralize, sanitized
-from posir_tasks.errors import NoAnswerError, PosirError
-from posir_tasks.gate import GateError, parse_json
+from posir_tasks.base.errors import NoAnswerError, PosirError
+from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection, RequestError, shorten
 from posir_tasks.models.references import Endpoint, RequestFields

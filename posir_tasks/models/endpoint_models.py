@@ -24,9 +24,9 @@ from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.types import PromptType
 from numpy.typing import NDArray
 
-from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import progress
+from posir_tasks.base.wording import sanitized
 from posir_tasks.models.connection import RequestError, quote_message, shorten
 from posir_tasks.models.endpoint_client import (
     FIRST_TEXTS,
@@ -38,9 +38,9 @@ from posir_tasks.models.endpoint_client import (
 from posir_tasks.models.reading_probe import SHORT_WORDS
 from posir_tasks.models.references import RERANK, Endpoint, RequestFields
 from posir_tasks.models.text_cutting import CountedBy, CountedText, cut_all, cut_by_count
-from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
+from posir_tasks.values.read_part import UNKNOWN, ReadPart
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

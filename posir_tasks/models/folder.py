@@ -21,11 +21,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_tasks.digests import digest_files
-from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import read_decompressed
-from posir_tasks.host.private_names import RESOLVE_LOADER
+from posir_tasks.base.digests import digest_files
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.files import read_decompressed
+from posir_tasks.base.private_names import RESOLVE_LOADER
+from posir_tasks.base.wording import sanitized
 from posir_tasks.models.references import LOCAL, ModelLoader, legible_name
 
 if TYPE_CHECKING:

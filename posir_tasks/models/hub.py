@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from huggingface_hub import HfApi, constants, get_session
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
+from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.models.references import portable_name
 
 if TYPE_CHECKING:

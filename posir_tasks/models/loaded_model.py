@@ -21,9 +21,9 @@ from mteb.types import PromptType
 from torch import nn
 from transformers import PreTrainedModel
 
-from posir_tasks.embeddings.context import EncodingContext, build_texts
-from posir_tasks.result_schema import SPLIT
-from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.data.task_metadata import build_metadata
+from posir_tasks.models.embeddings.context import EncodingContext, build_texts
+from posir_tasks.values.result_schema import SPLIT
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

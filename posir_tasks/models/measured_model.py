@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from posir_tasks.display.progress import format_seconds, track
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.progress import format_seconds, track
 from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
 from posir_tasks.models.reading_length import (
     MAX_TOKENS,
@@ -32,9 +32,9 @@ from posir_tasks.models.reading_probe import (
 )
 from posir_tasks.models.references import RERANKER, Endpoint, ModelReference, find_endpoint
 from posir_tasks.models.run_settings import find_request_fields
-from posir_tasks.read_part import ReadPart
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
+from posir_tasks.values.read_part import ReadPart
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_tasks.errors import summarize_error
+from posir_tasks.base.errors import summarize_error
 from posir_tasks.models.references import find_endpoint, portable_name
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from mteb.models.sentence_transformer_wrapper import (
 )
 from mteb.types import PromptType
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.endpoint_models import EndpointEncoder
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, TypeAlias, get_args
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import LOCAL, bare_name
 
 PaperName: TypeAlias = Literal[

@@ -25,10 +25,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from posir_tasks.digests import digest
-from posir_tasks.errors import NoAnswerError, PosirError, summarize_error
-from posir_tasks.files import atomic_write, cache_folder
-from posir_tasks.gate import read_json
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import NoAnswerError, PosirError, summarize_error
+from posir_tasks.base.files import atomic_write, cache_folder
+from posir_tasks.base.untrusted import read_json
 from posir_tasks.models.reading_probe import (
     CHANGES,
     CLEAR_FACTOR,
@@ -48,7 +48,7 @@ from posir_tasks.models.reading_probe import (
     divide,
 )
 from posir_tasks.models.references import MISSING_REVISIONS
-from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.errors import NoAnswerError
+from posir_tasks.base.errors import NoAnswerError
 from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
 #: Relative distance of two embeddings of the same input, up to rounding: at least this, or a

@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from posir_tasks.digests import digest
-from posir_tasks.errors import PosirError
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -55,14 +55,6 @@ class ModelReference:
     """None for the registered revision, or the newest one on the Hub if the model is not
     registered.
     """
-
-
-#: Returns the metadata of the model that a name refers to, None if the name is not of this kind;
-#: raises PosirError if it is, but there is no such model. Its other argument is mteb's registry:
-#: looking a name up in it resolves the other kinds, too. Results are filed under the `name` in the
-#: metadata. If it does not refer to the model itself, the metadata's loader has an attribute
-#: `reference` that does, in every process: worker processes load models by it.
-Resolver: TypeAlias = "Callable[[str, Mapping[str, ModelMeta]], ModelMeta | None]"
 
 
 class ModelLoader:

@@ -1,6 +1,6 @@
 """mteb's registry of models, which also resolves posir's kinds of references.
 
-mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.host`), so
+mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.mteb`), so
 that `mteb run`, `posir run` and `mteb.get_model` all accept the same references. A new kind of
 reference is one more function in `RESOLVERS`, or in what a plugin returns from the hook
 `posir_model_resolvers`.
@@ -18,9 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_tasks.digests import digest
-from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.host.private_names import MODEL_REGISTRY, mteb_folder, step_aside
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
+from posir_tasks.base.private_names import MODEL_REGISTRY, mteb_folder, step_aside
 from posir_tasks.models.folder import (
     find_model_folder,
     is_model_folder,
@@ -43,7 +43,6 @@ from posir_tasks.models.references import (
     RERANKER,
     ModelLoader,
     ModelReference,
-    Resolver,
     bare_name,
     find_endpoint,
     model_origin,
@@ -52,7 +51,7 @@ from posir_tasks.models.references import (
     unknown_model,
 )
 from posir_tasks.models.run_settings import find_request_fields, own_settings, with_run_settings
-from posir_tasks.plugin_api import collect_items
+from posir_tasks.plugin_api import Resolver, collect_items
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -327,7 +326,7 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
             )
 
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
-        from posir_tasks.search.dispatch import HybridSearch
+        from posir_tasks.models.dispatch import HybridSearch
 
         return HybridSearch([part.load_model(**options) for part in parts])
 

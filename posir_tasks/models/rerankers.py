@@ -13,14 +13,14 @@ from mteb.models import CrossEncoderProtocol, EncoderProtocol
 from mteb.types import PromptType
 from numpy.typing import NDArray
 
-from posir_tasks.embeddings.cached_encoder import with_cache
-from posir_tasks.embeddings.context import EncodingContext, build_texts
-from posir_tasks.embeddings.distinct import DistinctEmbeddings
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.task_metadata import build_metadata
+from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.context import EncodingContext, build_texts
+from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.result_schema import SPLIT
-from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.values.result_schema import SPLIT
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

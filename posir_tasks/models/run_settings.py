@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from posir_tasks.digests import digest
-from posir_tasks.display.secrets import collect_secrets, redact_collected
-from posir_tasks.errors import PosirError
-from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.private_names import MODEL_REGISTRY
+from posir_tasks.base.secrets import collect_secrets, redact_collected
+from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.models.protocols import Protocol, find_protocol
 from posir_tasks.models.references import (
     BM25_BASELINE,
@@ -28,8 +29,7 @@ from posir_tasks.models.references import (
     RequestFields,
     model_origin,
 )
-from posir_tasks.rotation_ranks import ROTATED_VARIABLE
-from posir_tasks.settings_file import read_overrides
+from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from mteb.models.model_implementations.bm25 import BM25Search
 from torch import nn
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.loaded_model import find_transformer
 from posir_tasks.models.reading_length import read_measured
-from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

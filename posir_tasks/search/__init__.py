@@ -1,1 +1,1 @@
-"""Searching a subset with any mteb model, and the first stage of a cross-encoder."""
+"""Searching a subset with any mteb model, and what is measured after a search."""

@@ -15,8 +15,10 @@ from mteb.timing import TimingStack
 from mteb.types import PromptType
 from transformers.utils.logging import disable_progress_bar
 
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.embeddings.encoding import (
+from posir_tasks.base.errors import PosirError
+from posir_tasks.models.dispatch import split_queries
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.embeddings.encoding import (
     DEFAULT_CONTEXT,
     EmbeddingMemory,
     ModelEncoder,
@@ -24,16 +26,14 @@ from posir_tasks.embeddings.encoding import (
     encode_distinct,
     not_dense,
 )
-from posir_tasks.errors import PosirError
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.search.dispatch import split_queries
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
+from posir_tasks.values.read_part import KnownBy, ReadPart
 
 if TYPE_CHECKING:
     from datasets import Dataset

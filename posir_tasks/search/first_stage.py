@@ -17,10 +17,14 @@ import polars as pl
 from mteb.models.get_model_meta import get_model_meta
 from polars._typing import PolarsDataType
 
-from posir_tasks.digests import digest
-from posir_tasks.embeddings.cached_encoder import with_cache
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.files import atomic_write, cache_folder
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.base.files import atomic_write, cache_folder
+from posir_tasks.data.checks import read_columns
+from posir_tasks.data.data import digest_texts
+from posir_tasks.models.bm25 import fit_to_script
+from posir_tasks.models.dispatch import order_hits, search_hits
+from posir_tasks.models.embeddings.cached_encoder import with_cache
 from posir_tasks.models.references import (
     BM25_BASELINE,
     CROSS_ENCODER,
@@ -28,12 +32,8 @@ from posir_tasks.models.references import (
     ModelReference,
 )
 from posir_tasks.models.registry import find_model, load_model
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, own_settings
-from posir_tasks.search.bm25 import fit_to_script
-from posir_tasks.search.dispatch import order_hits, search_hits
-from posir_tasks.search.request import SearchRequest
-from posir_tasks.sources.checks import read_columns
-from posir_tasks.sources.data import digest_texts
 from posir_tasks.text.words import UNSPACED_ALPHABETS
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ import numpy as np
 from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
 from numpy.typing import NDArray
 
-from posir_tasks.arrays import Integers
-from posir_tasks.display.progress import progress
-from posir_tasks.errors import summarize_error
-from posir_tasks.evidence import Evidence, ReadEvidence, Unread, place_in_parts
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.errors import summarize_error
+from posir_tasks.base.progress import progress
 from posir_tasks.models.prompts import find_document_prompt, preprocess
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.models.window import find_read_part
-from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.search.request import SearchRequest
-from posir_tasks.tasks.scoring import Rows, select_texts
+from posir_tasks.search.scoring import Rows, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
-from posir_tasks.tokens_read import TokensRead, count_tokens_read, settle_read_part
+from posir_tasks.values.evidence import Evidence, ReadEvidence, Unread, place_in_parts
+from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.tokens_read import TokensRead, count_tokens_read, settle_read_part
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
     from tokenizers import Encoding
 
-    from posir_tasks.schemes import PositionScheme
+    from posir_tasks.values.schemes import PositionScheme
 
 logger = logging.getLogger(__name__)
 

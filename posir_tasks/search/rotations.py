@@ -23,30 +23,13 @@ from mteb.models import EncoderProtocol, SearchProtocol
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.types import PromptType
 
-from posir_tasks.arrays import Integers
-from posir_tasks.digests import digest
-from posir_tasks.document_ranks import DocumentRanks, DocumentSet, order_queries
-from posir_tasks.embeddings.distinct import DistinctEmbeddings
-from posir_tasks.errors import ScoreError
-from posir_tasks.evidence import POSITIONS, TWELFTHS, Evidence
-from posir_tasks.profile import rank_columns
-from posir_tasks.ranks import Results
-from posir_tasks.read_part import Part, ReadKind, ReadPart
-from posir_tasks.rotation_ranks import (
-    IN_WHOLE,
-    IN_WINDOW,
-    VERSION_BITS,
-    LeftOut,
-    RotationRanks,
-    RotationSet,
-    Untested,
-    Window,
-    build_untested,
-    code_unread,
-)
-from posir_tasks.search.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import ScoreError
+from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
+from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_counter
-from posir_tasks.search.request import SearchRequest
 from posir_tasks.text.rotations import (
     ESTIMATED_ROOM,
     SPARE_TOKENS,
@@ -61,12 +44,29 @@ from posir_tasks.text.rotations import (
 )
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
+from posir_tasks.values.evidence import POSITIONS, TWELFTHS, Evidence
+from posir_tasks.values.profile import rank_columns
+from posir_tasks.values.ranks import Results
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart
+from posir_tasks.values.rotation_ranks import (
+    IN_WHOLE,
+    IN_WINDOW,
+    VERSION_BITS,
+    LeftOut,
+    RotationRanks,
+    RotationSet,
+    Untested,
+    Window,
+    build_untested,
+    code_unread,
+)
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-    from posir_tasks.schemes import PositionScheme
-    from posir_tasks.tasks.scoring import ReadFinder, Rows
+    from posir_tasks.search.scoring import ReadFinder, Rows
+    from posir_tasks.values.schemes import PositionScheme
 
 logger = logging.getLogger(__name__)
 

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 
-from posir_tasks.embeddings.cached_encoder import with_cache
-from posir_tasks.evidence import Evidence, ReadEvidence
+from posir_tasks.models.bm25 import fit_to_script
+from posir_tasks.models.dispatch import is_reranker, search_and_rank, search_results
+from posir_tasks.models.embeddings.cached_encoder import with_cache
 from posir_tasks.models.loaded_model import read_example
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.models.run_settings import find_first_stage
-from posir_tasks.ranks import RankedQueries, Results, rank_results
-from posir_tasks.result_schema import INDEX_KEY, PROTOCOL_KEY, SEARCH_KEY
-from posir_tasks.rotation_ranks import read_sample_size
-from posir_tasks.schemes import PositionScheme
-from posir_tasks.search.bm25 import fit_to_script
-from posir_tasks.search.dispatch import is_reranker, search_and_rank, search_results
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import count_corpus, find_read_evidence
-from posir_tasks.search.request import SearchRequest
 from posir_tasks.search.rotations import RotationTest
-from posir_tasks.tasks.scoring import Rows, SearchedSubset, SplitData, select_relevant
+from posir_tasks.search.scoring import Rows, SearchedSubset, SplitData, select_relevant
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.ranks import RankedQueries, Results, rank_results
+from posir_tasks.values.result_schema import INDEX_KEY, PROTOCOL_KEY, SEARCH_KEY
+from posir_tasks.values.rotation_ranks import read_sample_size
+from posir_tasks.values.schemes import PositionScheme
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

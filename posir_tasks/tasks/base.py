@@ -15,31 +15,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mteb.timing import TimingStack
 
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.errors import DataError, PosirError, hide_tracebacks
-from posir_tasks.files import atomic_update
-from posir_tasks.host.private_names import TASKS_REGISTRY
-from posir_tasks.host.retrieval_task import LazySubsets, RetrievalTask
-from posir_tasks.ranks import Results
-from posir_tasks.result_schema import (
-    DIGEST_KEY,
-    REFERENCE_KEY,
-    REVISION_KEY,
-    RUN_KEY,
-    SPLIT,
-)
-from posir_tasks.schemes import PositionScheme, RelativePositions
-from posir_tasks.search.request import SearchRequest
-from posir_tasks.sources.copies import find_copies
-from posir_tasks.sources.data import PositionData, digest_data
-from posir_tasks.sources.posir import (
+from posir_tasks.base.errors import DataError, PosirError, hide_tracebacks
+from posir_tasks.base.files import atomic_update
+from posir_tasks.base.private_names import TASKS_REGISTRY
+from posir_tasks.data.copies import find_copies
+from posir_tasks.data.data import PositionData, digest_data
+from posir_tasks.data.posir import (
     SubsetKey,
     list_present_files,
     open_folder,
     read_domain,
     require_domains,
 )
-from posir_tasks.sources.repository import (
+from posir_tasks.data.repository import (
     DATA_VARIABLE,
     LOCAL,
     DataState,
@@ -51,8 +39,26 @@ from posir_tasks.sources.repository import (
     name_version,
     open_repository,
 )
-from posir_tasks.tasks.metadata import build_metadata
-from posir_tasks.tasks.scoring import K_VALUES, QueryScores, SearchedSubset, SplitData, SubsetScorer
+from posir_tasks.data.task_metadata import build_metadata
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.request import SearchRequest
+from posir_tasks.search.scoring import (
+    K_VALUES,
+    QueryScores,
+    SearchedSubset,
+    SplitData,
+    SubsetScorer,
+)
+from posir_tasks.tasks.retrieval_task import LazySubsets, RetrievalTask
+from posir_tasks.values.ranks import Results
+from posir_tasks.values.result_schema import (
+    DIGEST_KEY,
+    REFERENCE_KEY,
+    REVISION_KEY,
+    RUN_KEY,
+    SPLIT,
+)
+from posir_tasks.values.schemes import PositionScheme, RelativePositions
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -11,20 +11,20 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from posir_tasks.display.wording import suggest_name
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.host.private_names import TASKS_REGISTRY, mteb_folder
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.private_names import TASKS_REGISTRY, mteb_folder
+from posir_tasks.base.wording import suggest_name
+from posir_tasks.data.repository import is_hub_name
 from posir_tasks.plugin_api import Plugins, loaded_plugins
-from posir_tasks.sources.repository import is_hub_name
 
 if TYPE_CHECKING:
     from mteb.benchmarks.benchmark import Benchmark
 
-    from posir_tasks.languages import Language
-    from posir_tasks.sources.declared import DeclaredTask
-    from posir_tasks.sources.repository import HubRepository
+    from posir_tasks.data.declared import DeclaredTask
+    from posir_tasks.data.repository import HubRepository
     from posir_tasks.tasks.base import PositionTask
     from posir_tasks.tasks.posir import PosirTask
+    from posir_tasks.text.languages import Language
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ def _read_language(name: str) -> Language | None:
     """
     if not name.startswith(PREFIX):
         return None
-    from posir_tasks.languages import PIVOT, find_language
-    from posir_tasks.sources.declared import SUFFIX
+    from posir_tasks.data.declared import SUFFIX
+    from posir_tasks.text.languages import PIVOT, find_language
 
     language = name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}")
     return find_language(language, lambda: [*list_languages(), *plugin_languages()[0]])
@@ -82,10 +82,10 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     language = _read_language(name)
     if language is None:
         return None
-    from posir_tasks.languages import PIVOT
-    from posir_tasks.sources.declared import SUFFIX
+    from posir_tasks.data.declared import SUFFIX
     from posir_tasks.tasks.nano import build_nano_task
     from posir_tasks.tasks.posir import build_posir_task
+    from posir_tasks.text.languages import PIVOT
 
     complete = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
     task = build_nano_task(language) if name.endswith(SUFFIX) else complete
@@ -169,8 +169,8 @@ def declare_other_tasks() -> list[DeclaredTask]:
     """Return what is known of these tasks; those in the English corpus are of plugins, or of
     domains that it has.
     """
-    from posir_tasks.languages import PIVOT, name_languages
-    from posir_tasks.sources.declared import declare_nano, declare_posir
+    from posir_tasks.data.declared import declare_nano, declare_posir
+    from posir_tasks.text.languages import PIVOT, name_languages
 
     tasks, domains, (plugin_codes, _) = list["DeclaredTask"](), list_languages(), plugin_languages()
     english = domains.get(PIVOT.code, frozenset())
@@ -185,7 +185,7 @@ def declare_tasks() -> list[DeclaredTask]:
     """Return what is known of all tasks: built-in, of other languages, and of plugins; mteb is
     imported for plugins alone.
     """
-    from posir_tasks.sources.declared import BUILTIN, DeclaredTask
+    from posir_tasks.data.declared import BUILTIN, DeclaredTask
 
     tasks = [*BUILTIN, *declare_other_tasks()]
     for task in plugin_tasks().values():
@@ -198,8 +198,8 @@ def list_languages() -> dict[str, frozenset[str]]:
     """Return the domains in the data by the code of their language; none if the data cannot be
     reached.
     """
-    from posir_tasks.sources.declared import REPO_ID, REVISION
-    from posir_tasks.sources.repository import HubRepository, open_repository
+    from posir_tasks.data.declared import REPO_ID, REVISION
+    from posir_tasks.data.repository import HubRepository, open_repository
 
     repository = open_repository(REPO_ID, REVISION)
     paths = _hub_paths(repository) if isinstance(repository, HubRepository) else repository.paths()
@@ -225,7 +225,7 @@ def plugin_languages() -> tuple[list[str], list[str]]:
     """Return the codes of languages that plugins name, and why one was refused or a hook failed;
     warn once per process.
     """
-    from posir_tasks.languages import check_code
+    from posir_tasks.text.languages import check_code
 
     codes, problems = [], []
     for plugin, caller in loaded_plugins().callers("posir_languages"):
@@ -298,9 +298,9 @@ def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks,
 def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
     from mteb.abstasks.task_metadata import TaskMetadata
 
-    from posir_tasks.result_schema import SPLIT
+    from posir_tasks.data.task_metadata import check_name_and_languages
     from posir_tasks.tasks.base import PositionTask
-    from posir_tasks.tasks.metadata import check_name_and_languages
+    from posir_tasks.values.result_schema import SPLIT
 
     if not (isinstance(task, type) and issubclass(task, PositionTask)):
         return f"{task!r} is not a task class; a task is a subclass of posir_tasks.PositionTask"
@@ -342,7 +342,7 @@ def build_benchmarks() -> list[Benchmark]:
     from mteb.benchmarks.benchmark import Benchmark
     from mteb.get_tasks import get_tasks
 
-    from posir_tasks.sources.declared import BUILTIN
+    from posir_tasks.data.declared import BUILTIN
     from posir_tasks.tasks.base import BenchmarkTasks, PositionTask
     from posir_tasks.tasks.posir import POSIR
     from posir_tasks.tasks.posq import POSQ

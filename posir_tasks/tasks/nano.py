@@ -7,17 +7,17 @@ from functools import cache
 
 from mteb.timing import TimingStack
 
-from posir_tasks.display.progress import track
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.files import atomic_write
-from posir_tasks.languages import LANGUAGES, Language
-from posir_tasks.result_schema import SPLIT
-from posir_tasks.search.request import SearchRequest
-from posir_tasks.sources import nano
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.declared import DISTRACTORS, declare_nano
-from posir_tasks.sources.repository import Repository
+from posir_tasks.base.files import atomic_write
+from posir_tasks.base.progress import track
+from posir_tasks.data import nano
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.declared import DISTRACTORS, declare_nano
+from posir_tasks.data.repository import Repository
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.tasks.posir import PosirTask, build_posir_task
+from posir_tasks.text.languages import LANGUAGES, Language
+from posir_tasks.values.result_schema import SPLIT
 
 logger = logging.getLogger(__name__)
 

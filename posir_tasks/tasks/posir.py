@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, ClassVar
 
-from posir_tasks.errors import hide_tracebacks
-from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources import mini
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.declared import REPO_ID, REVISION, declare_posir
-from posir_tasks.sources.posir import SubsetKey, list_domains, list_present_files, read_domain
-from posir_tasks.sources.repository import (
+from posir_tasks.base.errors import hide_tracebacks
+from posir_tasks.data import mini
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.declared import REPO_ID, REVISION, declare_posir
+from posir_tasks.data.posir import SubsetKey, list_domains, list_present_files, read_domain
+from posir_tasks.data.repository import (
     LOCAL,
     LocalRepository,
     Repository,
@@ -23,8 +21,10 @@ from posir_tasks.sources.repository import (
     open_repository,
     requested_revision,
 )
+from posir_tasks.data.task_metadata import MINI_METADATA, build_metadata
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.metadata import MINI_METADATA, build_metadata
+from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
+from posir_tasks.values.schemes import RelativePositions
 
 logger = logging.getLogger(__name__)
 

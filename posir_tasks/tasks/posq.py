@@ -3,9 +3,8 @@
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from posir_tasks.schemes import AbsolutePositions, LabeledPositions
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.declared import (
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.declared import (
     FINEWEB,
     FINEWEB_RAW,
     FINEWEB_RAW_TINY,
@@ -14,7 +13,7 @@ from posir_tasks.sources.declared import (
     SQUAD_TINY,
     DeclaredTask,
 )
-from posir_tasks.sources.posq import (
+from posir_tasks.data.posq import (
     TINY_FINEWEB_CLASS,
     TINY_RAW_CLASS,
     list_fineweb_files,
@@ -25,7 +24,7 @@ from posir_tasks.sources.posq import (
     sample_tiny_fineweb,
     sample_tiny_squad,
 )
-from posir_tasks.sources.repository import (
+from posir_tasks.data.repository import (
     DATA_VARIABLE,
     LOCAL,
     LocalRepository,
@@ -34,8 +33,9 @@ from posir_tasks.sources.repository import (
     open_repository,
     requested_revision,
 )
+from posir_tasks.data.task_metadata import PositionTaskMetadata, build_metadata
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.metadata import PositionTaskMetadata, build_metadata
+from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
 
 POSQ = """@inproceedings{zeng2025posq,
   title = {An Empirical Study of Position Bias in Modern Information Retrieval},

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.declared import MIRACL, NATURAL_QUESTIONS, REPLIQA, TYDI, DeclaredTask
-from posir_tasks.sources.posir import SubsetKey, list_present_files, read_domain
-from posir_tasks.sources.repository import (
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.declared import MIRACL, NATURAL_QUESTIONS, REPLIQA, TYDI, DeclaredTask
+from posir_tasks.data.posir import SubsetKey, list_present_files, read_domain
+from posir_tasks.data.repository import (
     DATA_VARIABLE,
     LOCAL,
     LocalRepository,
@@ -21,8 +20,9 @@ from posir_tasks.sources.repository import (
     data_folder,
     locate_dataset,
 )
+from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.values.schemes import RelativePositions
 
 
 class PublishedTask(PositionTask):

@@ -1,1 +1,1 @@
-"""Words, sentences and language of a text, for any script."""
+"""Spans, words, sentences, tokens, chunks and language of a text, and changes of texts."""

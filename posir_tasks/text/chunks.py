@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.public import load_function
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.public import load_function
+from posir_tasks.base.wording import sanitized
 from posir_tasks.text.locating import locate_chunks
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import TokenSpans

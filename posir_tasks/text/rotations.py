@@ -16,7 +16,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from posir_tasks.arrays import Integers
+from posir_tasks.base.arrays import Integers
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from posir_tasks.languages import two_letter_code
+from posir_tasks.text.languages import two_letter_code
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import CHARACTER
 

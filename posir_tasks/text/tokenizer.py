@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.display.progress import progress
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.progress import progress
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens, find_words, split_words
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from posir_data.texts import read_texts
 from posir_mitigate.trials import open_task
 from posir_probe.data import open_probe_source
 from posir_stats.api import compute_statistics
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.posir import resolve_folder
-from posir_tasks.sources.questions import collect_questions
-from posir_tasks.sources.repository import DATA_VARIABLE, open_repository
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.posir import resolve_folder
+from posir_tasks.data.questions import collect_questions
+from posir_tasks.data.repository import DATA_VARIABLE, open_repository
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.sentences import find_sentences
 from posir_train.examples import read_examples
 from posir_train.settings import open_dataset

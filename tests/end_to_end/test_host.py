@@ -191,7 +191,7 @@ def test_the_result_file_of_a_task_without_positions_is_that_of_mteb_alone(tmp_p
 @pytest.mark.parametrize("autoload", ["0", "1"])
 @pytest.mark.parametrize(
     "order",
-    ["mteb, posir_tasks", "posir_tasks.tasks.posq, mteb", "posir_tasks.host.mteb_patches, mteb"],
+    ["mteb, posir_tasks", "posir_tasks.tasks.posq, mteb", "posir_tasks.mteb.mteb_patches, mteb"],
 )
 def test_an_import_registers_in_either_order(order, autoload):
     known = (
@@ -228,7 +228,7 @@ def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
 def test_a_changed_mteb_prints_one_warning_and_works():
     broken = python(
         "import posir_autoload\n"
-        "from posir_tasks.host import mteb_patches\n"
+        "from posir_tasks.mteb import mteb_patches\n"
         "for name in posir_autoload.PATCHES.values():\n"
         "    delattr(mteb_patches, name)\n"
         "import mteb\n"
@@ -248,9 +248,9 @@ import logging, sys
 import mteb, numpy as np
 from mteb.models import ModelMeta
 from mteb.types import PromptType
-from posir_tasks.errors import PosirError
-from posir_tasks.host import private_names
-from posir_tasks.search import dispatch
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base import private_names
+from posir_tasks.models import dispatch
 logging.disable()
 
 class Encoder:

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
-from posir_tasks.profile import RANKS, PositionProfile
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.values.profile import RANKS, PositionProfile
+from posir_tasks.values.schemes import RelativePositions
 from tests.support.results import write_result
 
 HOSTILE = "\x1b]0;title\x07\x1b[31m\u202e\x9b"

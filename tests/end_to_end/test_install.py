@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import posir_autoload
-from posir_tasks.sources.mini import read_documents
+from posir_tasks.data.mini import read_documents
 from tests.support.commands import CLEAN, run_process
 from tests.support.comparison import write_run
 from tests.support.embedding_server import serve_embeddings

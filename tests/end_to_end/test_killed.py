@@ -21,8 +21,8 @@ import pytest
 import torch
 from mteb.cache import ResultCache
 
-from posir_tasks.embeddings.cache import compute_checksums, read_embeddings
-from posir_tasks.files import PART_SUFFIX
+from posir_tasks.base.files import PART_SUFFIX
+from posir_tasks.models.embeddings.cache import compute_checksums, read_embeddings
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.commands import python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain

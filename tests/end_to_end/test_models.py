@@ -20,18 +20,18 @@ from sentence_transformers import (
 from transformers import AutoTokenizer, BertModel
 
 import posir
-from posir_tasks.errors import PosirError, ScoreError
-from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.base.errors import PosirError, ScoreError
+from posir_tasks.base.private_names import MODEL_REGISTRY
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.mini import read_mini
 from posir_tasks.models.prompts import find_prompt, replace_prompts
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, resolve_colbert_head
 from posir_tasks.models.tiny_model import with_tiny_weights, write_tiny_model
-from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.posir import PosIRMini
+from posir_tasks.values.profile import PositionProfile
 from tests.support import models
 from tests.support.commands import run
 

@@ -30,7 +30,7 @@ import pytrec_eval
 import yaml
 from mteb.cache import ResultCache
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import Endpoint
 from tests.support.damage import (
@@ -472,7 +472,7 @@ def board_numbers(site: Path) -> Shown:
 @pytest.fixture(scope="module")
 def judged() -> dict[str, dict[str, int]]:
     from posir_score.evaluation import open_scored_data
-    from posir_tasks.sources.opening import open_data
+    from posir_tasks.datasets.opening import open_data
 
     (subset,) = open_scored_data(open_data("PosIR-Mini")).subsets
     return {query: dict(grades) for query, grades in subset.judgments.grades.items()}

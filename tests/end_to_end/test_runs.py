@@ -17,8 +17,8 @@ import pytest
 from mteb.cache import ResultCache
 from typer.testing import CliRunner
 
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
 from tests.support.commands import BIN, CLEAN
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from posir_tasks.languages import LANGUAGES
+from posir_tasks.text.languages import LANGUAGES
 from tests.support.commands import BIN, CLEAN, python, run, run_in_terminal, run_process
 from tests.support.comparison import write_run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain

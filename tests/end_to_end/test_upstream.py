@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from pytrec_eval import RelevanceEvaluator
 
-from posir_tasks.sources.mini import read_mini
+from posir_tasks.data.mini import read_mini
 from tests.support.commands import CLEAN, run_process
 
 UPSTREAM = Path(__file__).parents[2] / "docs" / "upstream"

@@ -51,14 +51,14 @@ from posir_significance.decision import DEFAULT_MARGINS, decide_change
 from posir_significance.findings import ChangeState, Reason, State
 from posir_significance.intervals import estimate_mean, student_difference
 from posir_significance.messages import label_change
+from posir_tasks.base.errors import PosirError
 from posir_tasks.display.strip import draw_glyph
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Evidence
-from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
 from posir_tasks.results import read_results
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import Better, Estimate, ScoreInfo, Unit
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.profile import NDCG_AT_10, PositionProfile, mean_gain
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import Better, Estimate, ScoreInfo, Unit
 from tests.support.board import (
     GROUPS,
     NO_LIBRARIES,

@@ -10,7 +10,7 @@ import pytest
 from posir_leaderboard.board.folder import push_site, write_site
 from posir_leaderboard.board.manifest import MANIFEST
 from posir_leaderboard.board.site import render_site
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from tests.support.board import GROUPS, NO_LIBRARIES, fake_model, fake_record
 from tests.support.damage import call_posir
 from tests.support.embedding_server import serve

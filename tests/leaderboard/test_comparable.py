@@ -23,7 +23,7 @@ from posir_leaderboard.board.comparable import (
 )
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.views import add_data_tables, build_average_view, build_task_view
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from tests.support.board import GROUPS, contents, fake_model, fake_record
 from tests.support.damage import call_posir
 from tests.support.guessing import write_guesses

@@ -8,7 +8,7 @@ import pytest
 from posir_leaderboard.board.published import add_query_counts, count_queries, read_statistics
 from posir_leaderboard.board.views import average_detail, build_task_view
 from posir_significance.findings import State
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from tests.support.board import fake_model, fake_record, published
 
 

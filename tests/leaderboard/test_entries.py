@@ -29,14 +29,14 @@ from posir_leaderboard.entries import (
     read_entry_json,
 )
 from posir_leaderboard.submission import build_submission
-from posir_tasks.document_ranks import DocumentRanks, pack_column, unpack_column
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Evidence, ReadEvidence
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.protocols import find_protocol
-from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.results import read_result_file, read_results, rescore_file
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.values.document_ranks import DocumentRanks, pack_column, unpack_column
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.schemes import RelativePositions
 from tests.support.damage import find, places
 from tests.support.results import write_result
 

@@ -13,14 +13,14 @@ from huggingface_hub import parse_eval_result_entries
 
 from posir_leaderboard.entries import Entry
 from posir_leaderboard.submission import build_eval_results, to_yaml
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Evidence
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.declared import SQUAD
 from posir_tasks.results import SubsetResult
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues
-from posir_tasks.sources.declared import SQUAD
 from posir_tasks.tasks.catalog import builtin_tasks
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ResultValues
 from tests.support.commands import run
 from tests.support.datasets import write_squad
 from tests.support.guessing import MODEL, REVISION, write_guesses

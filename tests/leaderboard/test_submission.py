@@ -29,8 +29,8 @@ from posir_leaderboard.submission import (
     retry_delay,
     upload,
 )
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
 from tests.support.commands import run
 from tests.support.guessing import MODEL, REVISION, write_guesses
 from tests.support.hub import Failure, Store, serve_all

@@ -25,18 +25,18 @@ from posir_leaderboard.validation import (
     subset_facts,
     validate_entry,
 )
-from posir_tasks.document_ranks import pack_column, unpack_column
-from posir_tasks.languages import DOMAINS
-from posir_tasks.profile import PositionProfile
-from posir_tasks.ranks import RankedQueries, retrieval_scores
+from posir_tasks.data.data import digest_data
+from posir_tasks.data.mini import read_mini
+from posir_tasks.data.posir import read_domain
+from posir_tasks.data.repository import LocalRepository
 from posir_tasks.results import rescore_file
-from posir_tasks.schemes import Axes
-from posir_tasks.scores import ResultValues
-from posir_tasks.sources.data import digest_data
-from posir_tasks.sources.mini import read_mini
-from posir_tasks.sources.posir import read_domain
-from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.tasks.catalog import builtin_tasks
+from posir_tasks.text.languages import DOMAINS
+from posir_tasks.values.document_ranks import pack_column, unpack_column
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.ranks import RankedQueries, retrieval_scores
+from posir_tasks.values.schemes import Axes
+from posir_tasks.values.scores import ResultValues
 from tests.support.commands import run
 from tests.support.damage import find, places
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain, write_squad

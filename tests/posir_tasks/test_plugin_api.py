@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posir_tasks.evidence import Evidence
 from posir_tasks.plugin_api import HOOKS, hookimpl, load_plugins, loaded_plugins, score_result
-from posir_tasks.profile import PositionProfile
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import Estimate, ResultValues, Score
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import Estimate, ResultValues, Score
 from tests.support.simulation import separate_documents
 
 
@@ -174,7 +174,7 @@ RAISED = "posir plugin 'broken': score 'mean' raised"
         (module(posir_scores=lambda: 1 // 0), "could not add its scores: ZeroDivisionError"),
         (
             module(posir_scores=lambda: {"queries": 1}),
-            "declared 'queries', which is no posir_tasks.scores.Score",
+            "declared 'queries', which is no posir_tasks.values.scores.Score",
         ),
         (scoring(main_score=1), "score key 'main_score'"),
         (scoring(first=2), "declared a score 'first', a key of plugin 'a'"),

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from posir_tasks.base.errors import PosirError, ProfileError
+from posir_tasks.base.files import LOCK_FILE
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError, ProfileError
-from posir_tasks.evidence import Evidence
-from posir_tasks.files import LOCK_FILE
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import PositionProfile
-from posir_tasks.result_schema import SCHEMA, rounded
 from posir_tasks.results import read_results, rescore_file
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.result_schema import SCHEMA, rounded
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ResultValues
 from tests.support.results import MODEL, write_result
 from tests.support.simulation import separate_documents
 

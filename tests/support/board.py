@@ -15,9 +15,9 @@ from posir_leaderboard.board.views import Group
 from posir_significance.decision import DEFAULT_MARGINS, decide_state
 from posir_significance.findings import Finding, GroupFindings, Quantity, Reason, State
 from posir_tasks.display.figures import bundle_chart_library
-from posir_tasks.languages import DOMAINS
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.scores import Estimate
+from posir_tasks.text.languages import DOMAINS
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.scores import Estimate
 
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
 POSITIONS = [f"({place / 20:.2f}, {(place + 1) / 20:.2f}]" for place in range(20)]

@@ -7,9 +7,9 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from posir_tasks.base.public import DECLARATION
 from posir_tasks.command.app import build_app
 from posir_tasks.command.lazy import LazyCommand, declared_commands
-from posir_tasks.public import DECLARATION
 
 
 @cache

@@ -3,10 +3,10 @@
 import numpy as np
 
 from posir_compare.comparison import ModelRun, Pair, build_pairs, collect_runs
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import Evidence
 from posir_tasks.results import read_all_results
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.schemes import RelativePositions
 from tests.support.results import write_result
 from tests.support.rotations import READS_ALL
 

@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 
 from posir_data.api import import_passages
-from posir_tasks.sources.formats.passages import Item
-from posir_tasks.sources.posir import Target, read_domain
-from posir_tasks.sources.questions import ImportedData
-from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.data.formats.passages import Item
+from posir_tasks.data.posir import Target, read_domain
+from posir_tasks.data.questions import ImportedData
+from posir_tasks.data.repository import LocalRepository
 from posir_tasks.text.words import estimate_tokens
 
 Tables = dict[str, pl.DataFrame]

@@ -6,7 +6,7 @@ import numpy as np
 from mteb.types import PromptType
 from torch.utils.data import DataLoader
 
-from posir_tasks.embeddings.context import build_texts
+from posir_tasks.models.embeddings.context import build_texts
 from posir_tasks.tasks.posir import PosIRMini
 
 TASK: dict[str, Any] = {

@@ -8,8 +8,8 @@ import torch
 from mteb.models import ModelMeta
 from sentence_transformers import SentenceTransformer
 
-from posir_tasks.embeddings import cached_encoder
-from posir_tasks.embeddings.cache import read_embeddings
+from posir_tasks.models.embeddings import cached_encoder
+from posir_tasks.models.embeddings.cache import read_embeddings
 
 
 def reset_process_state() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from posir_tasks.sources.mini import read_documents
+from posir_tasks.data.mini import read_documents
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 

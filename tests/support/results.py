@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.result_schema import SCHEMA
-from posir_tasks.scores import ResultValues, scores_to_json
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.read_part import UNKNOWN, ReadPart
+from posir_tasks.values.result_schema import SCHEMA
+from posir_tasks.values.scores import ResultValues, scores_to_json
 from tests.support.rotations import rotate_ranks
 from tests.support.simulation import separate_documents
 

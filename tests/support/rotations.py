@@ -7,11 +7,11 @@ from mteb.models import ModelMeta
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.controlled import ControlledTest
 from posir_significance.observations import Observations
-from posir_tasks.document_ranks import DocumentRanks, DocumentSet
-from posir_tasks.profile import RANKS
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.rotation_ranks import IN_WHOLE, RotationRanks, RotationSet, Window
 from posir_tasks.text.rotations import VERSIONS
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
+from posir_tasks.values.profile import RANKS
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.rotation_ranks import IN_WHOLE, RotationRanks, RotationSet, Window
 
 READS_ALL = ReadPart.all(KnownBy.CLASS)
 READS_FIRST = ReadPart.first(256, KnownBy.CLASS)

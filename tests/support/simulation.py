@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from posir_tasks.digests import digest
-from posir_tasks.document_ranks import DocumentRanks, DocumentSet
-from posir_tasks.profile import NDCG_AT_10, PositionProfile
-from posir_tasks.schemes import Axes
+from posir_tasks.base.digests import digest
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
+from posir_tasks.values.profile import NDCG_AT_10, PositionProfile
+from posir_tasks.values.schemes import Axes
 
 #: Rank distributions of a good and of a bad retriever; mixtures of the two have any mean between
 #: theirs.

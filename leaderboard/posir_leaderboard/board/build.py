@@ -46,11 +46,11 @@ from posir_leaderboard.entries import (
     read_entry,
 )
 from posir_leaderboard.identity import identify_models
-from posir_tasks.digests import digest, digest_file
-from posir_tasks.display.progress import progress
-from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write
-from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.base.digests import digest, digest_file
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import atomic_write
+from posir_tasks.base.private_names import MODEL_REGISTRY
+from posir_tasks.base.progress import progress
 from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.results import META_FILE
 

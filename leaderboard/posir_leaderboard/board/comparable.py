@@ -19,14 +19,14 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, Vali
 
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.entries import PINS
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import write_text
-from posir_tasks.gate import GateError, read_json
-from posir_tasks.result_schema import DataVersion, identify_data
-from posir_tasks.sources.data import digest_data
-from posir_tasks.sources.declared import MINI
-from posir_tasks.sources.repository import LOCAL
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.files import write_text
+from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.data.data import digest_data
+from posir_tasks.data.declared import MINI
+from posir_tasks.data.repository import LOCAL
 from posir_tasks.tasks.catalog import find_task
+from posir_tasks.values.result_schema import DataVersion, identify_data
 
 #: The mark of a submitted result on data without a pin.
 NOT_PINNED = "data not pinned"

@@ -22,9 +22,9 @@ from posir_leaderboard.board.manifest import (
     read_manifest,
 )
 from posir_leaderboard.submission import HuggingFaceHub, RetryableError
-from posir_tasks.display.progress import progress
-from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write, find_free_name, follow_links, is_unfinished
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import atomic_write, find_free_name, follow_links, is_unfinished
+from posir_tasks.base.progress import progress
 
 #: Content of every file by its path.
 Site: TypeAlias = dict[str, bytes]

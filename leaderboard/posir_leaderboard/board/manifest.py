@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from posir_tasks.errors import check_schema
-from posir_tasks.files import write_text
-from posir_tasks.gate import GateError, parse_json, read_json
+from posir_tasks.base.errors import check_schema
+from posir_tasks.base.files import write_text
+from posir_tasks.base.untrusted import GateError, parse_json, read_json
 
 #: Where a site has its manifest.
 MANIFEST = "posir-site.json"

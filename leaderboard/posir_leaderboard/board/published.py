@@ -24,17 +24,17 @@ from posir_published.rows import (
 )
 from posir_report.published import row_from_published
 from posir_significance.intervals import Z, wilson_interval
-from posir_tasks.errors import PosirError
-from posir_tasks.gate import GateError, read_json
-from posir_tasks.result_schema import rounded
-from posir_tasks.schemes import (
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.values.result_schema import rounded
+from posir_tasks.values.schemes import (
     ALL_LENGTHS,
     START_TO_END,
     RelativePositions,
     assign_thirds,
     contrast_thirds,
 )
-from posir_tasks.scores import ALL, Estimate
+from posir_tasks.values.scores import ALL, Estimate
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

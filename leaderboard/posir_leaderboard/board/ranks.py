@@ -18,7 +18,7 @@ from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS
 from posir_significance.findings import ChangeState
 from posir_significance.intervals import ALPHA
 from posir_significance.observations import Observations
-from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.values.document_ranks import DocumentRanks
 
 Range = tuple[int, int]
 Floats = NDArray[np.float64]

@@ -41,18 +41,18 @@ from posir_significance.advice import build_commands
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
 from posir_significance.messages import iterate_answer, label_state, name_state
-from posir_tasks.digests import digest
+from posir_tasks.base.digests import digest
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
-from posir_tasks.display.wording import pluralize
-from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
-from posir_tasks.result_schema import average_vectors, identify_data, rounded
-from posir_tasks.schemes import ALL_LENGTHS, Axes
-from posir_tasks.scores import Estimate, ScoreInfo, flatten, prefix_scores
-from posir_tasks.sources.repository import LOCAL
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.result_schema import average_vectors, identify_data, rounded
+from posir_tasks.values.schemes import ALL_LENGTHS, Axes
+from posir_tasks.values.scores import Estimate, ScoreInfo, flatten, prefix_scores
 
 #: Columns of the cells of a curve.
 CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
@@ -571,6 +571,6 @@ def board_columns() -> tuple[ScoreInfo, ...]:
 
 def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
     """Return the names of a score's columns under a key; one with an interval has three, as in
-    `posir_tasks.scores.flatten`.
+    `posir_tasks.values.scores.flatten`.
     """
     return (key, f"{key}_low", f"{key}_high") if column.interval else (key,)

@@ -38,15 +38,15 @@ from posir_leaderboard.board.views import (
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
 from posir_significance.messages import name_state
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import write_text
+from posir_tasks.base.progress import progress
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_estimate, format_percent, format_points
-from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import draw_card, render_png
-from posir_tasks.errors import PosirError
-from posir_tasks.files import write_text
-from posir_tasks.schemes import RelativePositions
 from posir_tasks.tasks.posir import POSIR
 from posir_tasks.tasks.posq import POSQ
+from posir_tasks.values.schemes import RelativePositions
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (

@@ -38,12 +38,12 @@ from posir_significance.messages import (
     label_change,
     label_state,
 )
-from posir_tasks.digests import digest
+from posir_tasks.base.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
 from posir_tasks.display.strip import Strip, draw_glyph
-from posir_tasks.result_schema import rounded
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ALL, Estimate, Unit
+from posir_tasks.values.result_schema import rounded
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ALL, Estimate, Unit
 
 if TYPE_CHECKING:
     from mteb.benchmarks.benchmark import Benchmark

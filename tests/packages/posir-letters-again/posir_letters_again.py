@@ -8,9 +8,9 @@ from posir_tasks.plugin_api import hookimpl
 @hookimpl
 def posir_task_classes():
     from posir_tasks import PositionTask
-    from posir_tasks.schemes import RelativePositions
-    from posir_tasks.sources.texts import build_position_data
-    from posir_tasks.tasks.metadata import build_metadata
+    from posir_tasks.data.task_metadata import build_metadata
+    from posir_tasks.data.texts import build_position_data
+    from posir_tasks.values.schemes import RelativePositions
 
     class Bells(PositionTask):
         scheme = RelativePositions()

@@ -12,7 +12,7 @@ import pytest
 from posir_build import cluster
 from posir_build.cluster import Recall, Reranker, merge_recalled
 from posir_run.worker import Evaluator, RayEngine, Settings
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.rerankers import ModelReranker

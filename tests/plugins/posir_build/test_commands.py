@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 import yaml
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from tests.support.cli import invoke
 from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model

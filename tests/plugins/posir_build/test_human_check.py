@@ -15,7 +15,7 @@ from posir_build.dataset_files import (
     write_sheet,
 )
 from posir_build.records import StageResult
-from posir_tasks.errors import DataError
+from posir_tasks.base.errors import DataError
 from tests.support.construction import document, fill_sheet, question
 
 TEXT = document(

@@ -26,10 +26,10 @@ from posir_build.pipeline import (
 from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import build_stage_rows
-from posir_tasks.errors import PosirError
-from posir_tasks.settings_file import load_settings
-from posir_tasks.sources.posir import inspect_domain, resolve_folder
-from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.settings_file import load_settings
+from posir_tasks.data.posir import inspect_domain, resolve_folder
+from posir_tasks.data.repository import LocalRepository
 from tests.support import human_answers as human
 from tests.support.build_accuracy import measure_stages
 from tests.support.construction import settings

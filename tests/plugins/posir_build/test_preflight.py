@@ -7,8 +7,8 @@ import pytest
 from posir_build.api import check_build
 from posir_build.pipeline import locked, settings_record
 from posir_build.settings import BuildSettings
-from posir_tasks.errors import PosirError
-from posir_tasks.settings_file import load_settings
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.settings_file import load_settings
 
 
 @pytest.fixture

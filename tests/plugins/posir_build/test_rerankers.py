@@ -13,8 +13,8 @@ from posir_build.cluster import BATCH, Reranker, split_batches
 from posir_build.estimate import PAIRS as TIMED
 from posir_build.estimate import StageEstimate, add_reranker_seconds
 from posir_build.records import Document
-from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.language_models.call_log import CallLog
+from posir_tasks.models.embeddings.context import EncodingContext, build_texts
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.rerankers import ModelReranker, build_context, build_scorer
 from tests.support.models import TINY_KINDS, write_tiny_model

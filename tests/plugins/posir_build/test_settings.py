@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_build.settings import BuildSettings
-from posir_tasks.errors import PosirError
-from posir_tasks.settings_file import load_settings
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.settings_file import load_settings
 
 MINIMAL = {
     "documents": "notes",

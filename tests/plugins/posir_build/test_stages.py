@@ -35,8 +35,8 @@ from posir_build.stage_report import (
 )
 from posir_build.translate import Translator, remove_prefix
 from posir_build.verify import Verifier, audit_ranges, count_pools, list_checked, summarize_audit
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.formats.passages import Passage, SkippedText
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.formats.passages import Passage, SkippedText
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import estimate_tokens
 from tests.support.construction import (

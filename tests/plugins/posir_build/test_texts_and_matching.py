@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_build.locate import QuoteError, find_quote, number_sentences, remove_span, split_thirds
-from posir_tasks.interventions import find_part
-from posir_tasks.languages import detect_other_language, two_letter_code
+from posir_tasks.text.interventions import find_part
+from posir_tasks.text.languages import detect_other_language, two_letter_code
 from posir_tasks.text.sentences import MAX_SENTENCE, find_sentences
 from posir_tasks.text.spans import Span, find_third
 

@@ -21,7 +21,7 @@ from posir_build.translation_ratings import (
     score_ratings,
     write_rating_sheets,
 )
-from posir_tasks.errors import DataError, PosirError
+from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.text.words import estimate_tokens
 from tests.support.cli import invoke
 from tests.support.construction import ScriptedModel, fill_sheet

@@ -8,7 +8,7 @@ import pytest
 from posir_compare.comparison import Metric, compare_pair, compare_pairs, find_common_results
 from posir_significance.findings import ChangeState, Reason
 from posir_tasks.plugin_api import score_result
-from posir_tasks.scores import scores_to_json
+from posir_tasks.values.scores import scores_to_json
 from tests.support.comparison import draw_evidence, only_pair, pair_runs, write_run
 
 EVEN, FALLING = (0.5, 0.5, 0.5), (0.8, 0.6, 0.4)

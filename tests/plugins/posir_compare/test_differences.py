@@ -8,7 +8,7 @@ import pytest
 from posir_compare.comparison import find_common_results
 from posir_significance.analysis import analyze
 from posir_significance.decision import compare_groups
-from posir_tasks.scores import ResultValues
+from posir_tasks.values.scores import ResultValues
 from tests.support.comparison import only_pair, write_run
 from tests.support.simulation import separate_documents
 

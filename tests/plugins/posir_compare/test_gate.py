@@ -18,10 +18,10 @@ from posir_compare.comparison import Metric, ModelComparison, compare_pairs
 from posir_compare.gate import GateVerdict, LimitedValue, parse_limit
 from posir_significance.findings import Quantity
 from posir_significance.scores import SCORES
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
-from posir_tasks.judgments import METRICS
-from posir_tasks.scores import Difference
+from posir_tasks.values.judgments import METRICS
+from posir_tasks.values.scores import Difference
 from tests.support.comparison import DOMAINS, draw_evidence, pair_runs, write_run
 from tests.support.results import describe_run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from posir_compare.comparison import build_pairs, choose_baseline
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from tests.support.comparison import pair_runs, read_model_runs, write_run
 
 

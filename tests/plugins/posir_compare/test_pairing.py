@@ -9,10 +9,10 @@ import posir
 from posir_compare.comparison import Metric, compare_pairs, find_common_results
 from posir_significance.findings import Reason
 from posir_significance.observations import Observations
-from posir_tasks.errors import PosirError
-from posir_tasks.place_ranks import PlaceRanks
-from posir_tasks.profile import NDCG_AT_10, rank_columns
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.base.errors import PosirError
+from posir_tasks.values.place_ranks import PlaceRanks
+from posir_tasks.values.profile import NDCG_AT_10, rank_columns
+from posir_tasks.values.schemes import RelativePositions
 from tests.support.comparison import (
     DOMAINS,
     SCHEME,

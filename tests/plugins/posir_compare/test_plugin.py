@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_compare.comparison import build_pairs, compare_pairs, find_by_name
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_json
-from posir_tasks.errors import PosirError
 from tests.support.comparison import read_model_runs, write_run
 
 

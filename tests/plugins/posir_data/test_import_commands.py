@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import DataError, PosirError
 from tests.support.datasets import FILES, read_back, write_beir_folder
 
 TEXT = "The bell was cast in copper. A heron 🐦 nested on the crane."

@@ -9,14 +9,14 @@ import pytest
 
 import posir
 from posir_data.api import import_passages
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.formats.passages import (
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.formats.passages import (
     Passage,
     PassageQuestion,
     StatedAnswer,
     skip_question,
 )
-from posir_tasks.sources.posir import Target
+from posir_tasks.data.posir import Target
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999."

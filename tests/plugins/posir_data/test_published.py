@@ -13,9 +13,9 @@ import pytest
 
 import posir
 from posir_score.excerpts import read_excerpts
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.questions import collect_questions
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.questions import collect_questions
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.catalog import builtin_tasks
 
 TELUGU = "\nసూర్యుడు ఒక నక్షత్రం. 1869 లో పుట్టాడు. అవును."

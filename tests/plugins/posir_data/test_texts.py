@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from posir_data.texts import are_distinct, read_texts, sample_candidates
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.sources.formats.passages import describe_skipped
-from posir_tasks.sources.opening import open_data
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.formats.passages import describe_skipped
+from posir_tasks.datasets.opening import open_data
 
 GOOD = "The ferry left the harbour at noon. Nobody on the quay saw where it went after that."
 OTHER = (

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from posir_tasks.base.errors import DataError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import DataError
-from posir_tasks.sources.posir import read_domain
-from posir_tasks.sources.repository import LocalRepository
+from posir_tasks.data.posir import read_domain
+from posir_tasks.data.repository import LocalRepository
 from tests.support.datasets import FILES, POSIR_FOLDER, posir_tables, write_domain
 
 

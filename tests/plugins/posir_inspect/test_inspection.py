@@ -18,15 +18,15 @@ from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
 from posir_significance.findings import ChangeState, Quantity, State
 from posir_significance.messages import describe_verdict, label_state
-from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength
-from posir_tasks.read_part import Part
 from posir_tasks.results import read_results
-from posir_tasks.rotation_ranks import ROTATED_VARIABLE
-from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.tokenizer import find_tokenizer
 from posir_tasks.text.words import estimate_tokens
+from posir_tasks.values.read_part import Part
+from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
 from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.cli import invoke
 from tests.support.embedding_server import serve_embeddings

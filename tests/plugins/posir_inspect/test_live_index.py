@@ -31,8 +31,8 @@ from posir_score.alignment import AlignmentRules
 from posir_score.collecting import FIRST_QUERIES, CollectionSettings
 from posir_score.hits import Hit
 from posir_significance.findings import ChangeState
-from posir_tasks.errors import PosirError
-from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.base.errors import PosirError
+from posir_tasks.values.read_part import KnownBy, ReadPart
 from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.cli import invoke
 from tests.support.probed_encoders import invent_texts

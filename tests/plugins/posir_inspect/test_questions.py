@@ -11,8 +11,8 @@ from posir_inspect.questions import (
     keep_rarest_words,
     measure_unread_baseline,
 )
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.schemes import RelativePositions
 from tests.support.probed_encoders import invent_texts
 
 

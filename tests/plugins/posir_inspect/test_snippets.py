@@ -11,8 +11,8 @@ import pytest
 import posir
 from posir_inspect.inspection import Setup, inspect_model
 from posir_inspect.snippets import Snippet, SnippetKind, require_tokenizer, write_snippet
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.search.chunked import Chunker
 from posir_tasks.text.chunks import Chunking
 from posir_tasks.text.tokenizer import ModelTokenizer

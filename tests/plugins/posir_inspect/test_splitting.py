@@ -17,8 +17,8 @@ from posir_significance.analysis import GroupAnalysis
 from posir_significance.decision import compare_groups
 from posir_significance.findings import ChangeState, Reason
 from posir_significance.observations import Observations
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.plugins.posir_inspect.test_questions import collect

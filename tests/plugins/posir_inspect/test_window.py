@@ -16,17 +16,17 @@ from typer.testing import CliRunner
 import posir
 from posir_inspect.model_window import describe_model
 from posir_inspect.window import measure_window
+from posir_tasks.base.errors import NoAnswerError, PosirError
 from posir_tasks.command.app import build_app, run_app
-from posir_tasks.embeddings.encoding import load_encoder
-from posir_tasks.errors import NoAnswerError, PosirError
 from posir_tasks.models import connection, endpoint_client
+from posir_tasks.models.embeddings.encoding import load_encoder
 from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.reading_length import Bounds
 from posir_tasks.models.references import ModelReference, find_endpoint
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.window import find_read_part
-from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
+from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
 from tests.support.embedding_server import Failure, Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import keep_ends, keep_last, keep_samples

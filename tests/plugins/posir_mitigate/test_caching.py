@@ -9,7 +9,7 @@ import pytest
 from mteb.types import PromptType
 
 from posir_mitigate.references import resolve_mitigated
-from posir_tasks.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import with_cache
 from posir_tasks.models.folder import describe_folder
 from tests.support.encode import encode
 from tests.support.encoders import reset_process_state

@@ -11,8 +11,8 @@ from mteb.types import PromptType
 
 from posir_mitigate.calibrated import Baskets, Calibrated, calibrate
 from posir_probe.posir_paper import require_gradients
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.models.prompts import find_prompt
 from tests.support.encode import TASK, encode
 from tests.support.models import build_encoder

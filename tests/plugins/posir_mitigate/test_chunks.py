@@ -17,15 +17,15 @@ from posir_mitigate.chunks import (
     LongLateChunks,
 )
 from posir_mitigate.references import describe_mitigated
-from posir_tasks.embeddings.cached_encoder import WrappedEncoder
-from posir_tasks.embeddings.context import EncodingContext, build_texts
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder
+from posir_tasks.models.embeddings.context import EncodingContext, build_texts
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.models.window import find_read_part
-from posir_tasks.read_part import ReadKind
 from posir_tasks.search.chunked import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
+from posir_tasks.values.read_part import ReadKind
 from tests.support.embedding_server import embed, serve_embeddings
 from tests.support.encode import TASK, encode
 from tests.support.models import build_encoder, write_tiny_model

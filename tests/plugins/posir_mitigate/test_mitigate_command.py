@@ -14,9 +14,9 @@ from posir_mitigate.api import build_table, describe_changes, flatten_outcome, f
 from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
 from posir_significance.decision import CHANGE_LEVEL, Change, MetricChange, decide
 from posir_significance.findings import ChangeState, Reason, State
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
-from posir_tasks.scores import Difference, Estimate
+from posir_tasks.values.scores import Difference, Estimate
 from tests.support.cli import invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model

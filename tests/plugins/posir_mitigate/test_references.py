@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from posir_leaderboard.entries import ModelMeta as LeaderboardMeta
 from posir_mitigate.references import list_methods, parse_method, resolve_mitigated
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
 from tests.support.models import write_tiny_model

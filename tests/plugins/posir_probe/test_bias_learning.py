@@ -12,7 +12,7 @@ from posir_probe import bias_learning
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData
 from posir_probe.probe import run_plans, run_probe
-from posir_tasks.embeddings.encoding import encode_distinct
+from posir_tasks.models.embeddings.encoding import encode_distinct
 from posir_tasks.text.sentences import find_at_periods, split_at_periods
 from tests.support.probed_encoders import first_words
 

@@ -8,8 +8,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
 from tests.support.cli import invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model

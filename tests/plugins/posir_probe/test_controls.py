@@ -19,8 +19,8 @@ from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.probe import run_probe
 from posir_probe.segments import SegmentSimilarity
-from posir_tasks.embeddings.encoding import unit_vectors
-from posir_tasks.interventions import move_evidence
+from posir_tasks.models.embeddings.encoding import unit_vectors
+from posir_tasks.text.interventions import move_evidence
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import find_words

@@ -22,8 +22,8 @@ from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import Architecture, read_architectures
 from posir_published.rows import read_mmteb_scores
 from posir_report.summary import TaskSummary
-from posir_tasks.errors import PosirError
-from posir_tasks.scores import Estimate, ResultScores, ResultValues
+from posir_tasks.base.errors import PosirError
+from posir_tasks.values.scores import Estimate, ResultScores, ResultValues
 from tests.plugins.posir_probe.test_studies import profile_of
 from tests.support.simulation import separate_documents
 

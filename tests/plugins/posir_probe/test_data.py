@@ -13,11 +13,11 @@ from posir_probe.data import ProbeData, ProbeQuestion, Selection, open_probe_sou
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.posir_paper import EvidenceLocation, EvidenceLocationStart
 from posir_probe.probe import run_probe
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Evidence
-from posir_tasks.interventions import NO_SPAN
-from posir_tasks.sources.data import PositionData
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.data import PositionData
+from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.spans import Span
+from posir_tasks.values.evidence import Evidence
 from tests.support.datasets import posir_tables, write_domain
 
 MILL = (

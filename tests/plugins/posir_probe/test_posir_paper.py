@@ -13,8 +13,8 @@ from posir_probe import posir_paper
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.probe import run_probe
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.text.spans import Span
 from tests.support.models import write_tiny_model
 

@@ -21,10 +21,10 @@ from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
 from posir_probe.tables import ProbeMeasurements, build_probe_tables
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.mini import read_mini
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.results import result_files
-from posir_tasks.sources.mini import read_mini
 from posir_tasks.text.spans import Span
 from tests.support.encoders import RecordingEncoder
 from tests.support.probed_encoders import decaying, invent_questions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posir_probe.probe import start_minus_end, value_range
 from posir_probe.results import REPLICATES, ProbeSums, bootstrap_counts
-from posir_tasks.errors import NewerSchemaError, ProfileError
+from posir_tasks.base.errors import NewerSchemaError, ProfileError
 
 
 def sums_of(values, names=None):

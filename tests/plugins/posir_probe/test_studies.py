@@ -15,11 +15,11 @@ from posir_probe.data import ProbeData, ProbeSource
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_published.probes import Kind, read_architectures
 from posir_report.summary import TaskSummary
+from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.display.tables import to_markdown
-from posir_tasks.errors import PosirError, ProfileError
-from posir_tasks.profile import RANKS, PositionProfile
-from posir_tasks.schemes import AbsolutePositions, RelativePositions
-from posir_tasks.scores import Estimate, ResultScores, ResultValues
+from posir_tasks.values.profile import RANKS, PositionProfile
+from posir_tasks.values.schemes import AbsolutePositions, RelativePositions
+from posir_tasks.values.scores import Estimate, ResultScores, ResultValues
 from tests.support.simulation import separate_documents
 
 SCHEME = RelativePositions(bins=6, token_bounds=())

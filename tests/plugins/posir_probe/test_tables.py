@@ -28,9 +28,9 @@ from posir_probe.tables import (
     list_published,
     write_commands,
 )
+from posir_tasks.base.wording import ordinal
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import print_tables
-from posir_tasks.display.wording import ordinal
 from posir_tasks.models.command_reference import CommandReference
 
 PROBES = {probe.name: probe for probe in builtin_probes()}

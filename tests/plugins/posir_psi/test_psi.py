@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_psi.scores import SCORES, compute_psi
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import Evidence
-from posir_tasks.schemes import AbsolutePositions, RelativePositions
-from posir_tasks.scores import ResultValues
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.schemes import AbsolutePositions, RelativePositions
+from posir_tasks.values.scores import ResultValues
 
 MEANS = st.lists(st.one_of(st.floats(0, 1), st.just(math.nan)), min_size=1, max_size=20)
 

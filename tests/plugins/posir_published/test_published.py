@@ -33,12 +33,12 @@ from posir_published.rows import (
     read_posq_systems,
     read_training_scores,
 )
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
-from posir_tasks.languages import LANGUAGES
-from posir_tasks.profile import NDCG_AT_10
-from posir_tasks.schemes import AbsolutePositions, LabeledPositions
 from posir_tasks.tasks.catalog import builtin_task_classes
+from posir_tasks.text.languages import LANGUAGES
+from posir_tasks.values.profile import NDCG_AT_10
+from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
 
 #: Digests of the published tables.
 SHA256 = {

@@ -22,10 +22,10 @@ from posir_recipes.api import (
     select_item,
     to_page,
 )
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.settings_file import Section, load_settings
 from posir_tasks.command.calls import Call, check_call, expand_line
-from posir_tasks.errors import PosirError
-from posir_tasks.settings_file import Section, load_settings
-from posir_tasks.sources.mini import read_documents
+from posir_tasks.data.mini import read_documents
 from posir_train.settings import TrainingSettings
 from tests.support.cli import invoke
 from tests.support.commands import run

@@ -28,23 +28,23 @@ from posir_report.summary import model_labels, summarize
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.messages import describe_group
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import shorten_middle
 from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.strip import FigureStyle
-from posir_tasks.display.wording import shorten_middle
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Evidence
-from posir_tasks.profile import RANKS, PositionProfile
-from posir_tasks.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.results import read_results
-from posir_tasks.schemes import (
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.profile import RANKS, PositionProfile
+from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
+from posir_tasks.values.schemes import (
     AbsolutePositions,
     Axes,
     LabeledPositions,
     QueryCells,
     RelativePositions,
 )
-from posir_tasks.scores import ResultScores, ResultValues
+from posir_tasks.values.scores import ResultScores, ResultValues
 from tests.support.results import write_result
 from tests.support.simulation import separate_documents
 

@@ -13,10 +13,10 @@ from posir_report.tables import title_effect, title_lengths
 from posir_significance.decision import decide
 from posir_significance.findings import Reason, State
 from posir_significance.messages import CURVE_TITLE, title_finding
-from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import CountedWith, KnownBy, ReadPart
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import Estimate, ResultValues
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import Estimate, ResultValues
 from tests.support.rotations import build_group, build_test
 from tests.support.simulation import separate_documents
 

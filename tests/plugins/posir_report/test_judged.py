@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import posir
 from posir_report.judged import PLAIN_NOTE, describe_parts, summarize_judged
-from posir_tasks.errors import PosirError
-from posir_tasks.judgments import METRICS, UNIT, JudgedScores
+from posir_tasks.base.errors import PosirError
 from posir_tasks.results import JudgedResult
+from posir_tasks.values.judgments import METRICS, UNIT, JudgedScores
 from tests.support.damage import call_posir
 from tests.support.guessing import write_guesses
 

@@ -42,17 +42,17 @@ from posir_report.tables import (
     level_note,
     pooled_scores,
 )
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
-from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Evidence
-from posir_tasks.languages import LANGUAGES
-from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.result_schema import DataVersion
 from posir_tasks.results import read_results
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import Estimate, ResultScores, ResultValues, ScoreInfo
+from posir_tasks.text.languages import LANGUAGES
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.result_schema import DataVersion
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import Estimate, ResultScores, ResultValues, ScoreInfo
 from tests.support.results import describe_run, write_result
 from tests.support.simulation import build_profile, separate_documents
 

@@ -10,8 +10,8 @@ from posir_run import worker as warning_log
 from posir_run.api import report_outcomes
 from posir_run.jobs import EvaluationJob, JobOutcome
 from posir_run.worker import show_warnings
+from posir_tasks.base.progress import report_progress
 from posir_tasks.command.options import expand_values
-from posir_tasks.display.progress import report_progress
 from posir_tasks.models.references import ModelReference
 from posir_tasks.plugin_api import Plugin, Plugins
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_run.jobs import ATTEMPTS, Dispatcher, EvaluationJob, JobOutcome
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 
 

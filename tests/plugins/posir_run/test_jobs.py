@@ -5,7 +5,7 @@ message.
 import pytest
 
 from posir_run.jobs import find_workload
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 

@@ -24,7 +24,7 @@ from posir_run.plan import (
     measure_speed,
 )
 from posir_tasks.command.app import build_app
-from posir_tasks.embeddings.cache import EmbeddingFormat
+from posir_tasks.models.embeddings.cache import EmbeddingFormat
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
 RANDOM, QWEN = "mteb/baseline-random-encoder", "Qwen3-Embedding-0.6B"

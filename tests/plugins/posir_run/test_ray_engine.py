@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from posir_run.worker import RayLocation, check_address, find_locations
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 
 
 def node(name, *, alive=True, **resources):

@@ -15,10 +15,10 @@ from mteb.results import TaskResult
 from posir_run.api import run_and_save
 from posir_run.jobs import JobOutcome, find_missing_jobs, find_workload
 from posir_run.worker import Settings
-from posir_tasks import languages
-from posir_tasks.errors import PosirError
-from posir_tasks.sources.posir import SubsetKey
-from posir_tasks.sources.repository import LocalRepository, data_folder
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.posir import SubsetKey
+from posir_tasks.data.repository import LocalRepository, data_folder
+from posir_tasks.text import languages
 from tests.plugins.posir_run.test_dispatch import FakeEngine
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 

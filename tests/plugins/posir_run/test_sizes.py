@@ -19,8 +19,8 @@ from posir_run.plan import (
     sum_counts,
     synthetic_texts,
 )
-from posir_tasks.errors import DataError
-from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT
+from posir_tasks.base.errors import DataError
+from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT
 from posir_tasks.text.words import estimate_tokens
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 

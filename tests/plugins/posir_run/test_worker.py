@@ -13,7 +13,7 @@ import pytest
 from posir_run import jobs, worker
 from posir_run.jobs import EvaluationJob, JobOutcome
 from posir_run.worker import Evaluator, Settings, installed_versions
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.tasks.base import PositionTask

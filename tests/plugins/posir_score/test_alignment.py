@@ -17,8 +17,8 @@ from posir_score.alignment import (
 )
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
-from posir_tasks.errors import PosirError
-from posir_tasks.sources.data import Judgments
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.data import Judgments
 
 NAMES = st.text("ab#", min_size=1, max_size=4)
 

@@ -24,13 +24,13 @@ from posir_score.excerpts import (
     score_division,
     score_retrieved,
 )
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.errors import PosirError
-from posir_tasks.sources.opening import open_data
+from posir_tasks.base.errors import PosirError
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from tests.posir_tasks.sources.formats.test_folders import write_chunking_folder
+from tests.posir_tasks.data.formats.test_folders import write_chunking_folder
 from tests.support.probed_encoders import FirstWords
 
 CHUNKING = Path("/work/shared/data/chunking")

@@ -31,8 +31,8 @@ from posir_score.collecting import (
     collect_run,
 )
 from posir_score.hits import MAX_HITS, AnswerError, Hit, read_hits, sort_hits
-from posir_tasks.errors import PosirError
-from posir_tasks.sources.data import Judgments
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.data import Judgments
 
 QUERIES = {f"q{number}": f"text {number}" for number in range(20)}
 CORPUS = frozenset({"a", "b", "d", "d0", "d1", "d4", *QUERIES.values()})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_score.document_names import DocumentNames, FileName
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 
 CORPUS = ("guide.md", "sub/intro.txt", "other/intro.txt", "42", "report.v2", "Fuß note.html")
 

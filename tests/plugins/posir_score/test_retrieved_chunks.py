@@ -14,14 +14,14 @@ from posir_score.chunk_scoring import score_splitters
 from posir_score.excerpts import Excerpt, ExcerptData, read_excerpts, subtract
 from posir_score.hits import Hit
 from posir_score.retrieved_chunks import Loss, ReadChunks, RetrievedChunks, score_chunks
-from posir_tasks.embeddings.encoding import ModelEncoder
-from posir_tasks.evidence import Evidence
-from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadPart
-from posir_tasks.sources.opening import open_data
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from tests.posir_tasks.sources.formats.test_folders import TEXTS, write_chunking_folder
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadPart
+from tests.posir_tasks.data.formats.test_folders import TEXTS, write_chunking_folder
 from tests.support.probed_encoders import FirstWords
 
 #: Ten words of ten characters each, a blank included.

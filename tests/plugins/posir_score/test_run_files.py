@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from posir_score.alignment import Rankings, merge_chunks
 from posir_score.hits import Hit, Order, OrderCheck, sort_hits
 from posir_score.run_files import ANY_SUBSET, Run, is_table, read_rankings, read_run, read_run_file
-from posir_tasks.errors import DataError, PosirError
+from posir_tasks.base.errors import DataError, PosirError
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
 SCORES = st.floats(-1e6, 1e6, width=32)

@@ -23,13 +23,13 @@ import posir
 from posir_score.api import describe_retriever
 from posir_significance.decision import decide_result
 from posir_significance.findings import Quantity, State
-from posir_tasks.errors import PosirError
-from posir_tasks.judgments import METRICS, cluster_queries
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.data import Judgments, cluster_queries
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.ranks import compute_ndcg, score_rankings
 from posir_tasks.results import read_results
-from posir_tasks.sources.data import Judgments
+from posir_tasks.values.judgments import METRICS
+from posir_tasks.values.ranks import compute_ndcg, score_rankings
 from tests.support.datasets import write_beir_folder
 from tests.support.embedding_server import Pooling, serve_embeddings
 from tests.support.models import write_tiny_model

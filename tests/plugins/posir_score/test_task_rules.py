@@ -14,7 +14,7 @@ import pytest
 from datasets import Dataset
 
 import posir
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 
 QUERIES, DOCUMENTS = 12, 1400
 

@@ -17,10 +17,10 @@ from posir_significance.decision import (
 from posir_significance.findings import ChangeState, NeededUnit, Quantity, Reason, State, Subject
 from posir_significance.intervals import student_difference
 from posir_significance.observations import Observations
-from posir_tasks.errors import UsageError
+from posir_tasks.base.errors import UsageError
 from posir_tasks.models.command_reference import CommandReference
-from posir_tasks.read_part import UNKNOWN
-from posir_tasks.scores import Estimate
+from posir_tasks.values.read_part import UNKNOWN
+from posir_tasks.values.scores import Estimate
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
 

@@ -7,8 +7,8 @@ import pytest
 from posir_significance import messages
 from posir_significance.decision import MetricChange, compare_groups, decide
 from posir_significance.findings import ChangeState, Needed, NeededUnit, Reason, State
-from posir_tasks.read_part import UNKNOWN
-from posir_tasks.scores import Difference
+from posir_tasks.values.read_part import UNKNOWN
+from posir_tasks.values.scores import Difference
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
 GROUPS = {

@@ -3,10 +3,10 @@
 import numpy as np
 
 from posir_significance.observations import Observations
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import Evidence
-from posir_tasks.profile import NDCG_AT_10
-from posir_tasks.schemes import AbsolutePositions
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.profile import NDCG_AT_10
+from posir_tasks.values.schemes import AbsolutePositions
 
 
 def test_a_query_on_a_shared_boundary_has_two_memberships_also_when_it_is_selected():

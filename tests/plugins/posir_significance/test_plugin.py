@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from posir_significance.scores import SCORES, fit_trend
-from posir_tasks.profile import NDCG_AT_10, RANKS, mean_gain
+from posir_tasks.values.profile import NDCG_AT_10, RANKS, mean_gain
 from tests.support.results import score_groups
 from tests.support.simulation import build_profile, draw_counts
 

@@ -28,14 +28,11 @@ from posir_stats.tables import (
     describe_spread,
     summarize_lengths,
 )
+from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.display.tables import to_csv, to_json, to_markdown
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.profile import pool
-from posir_tasks.schemes import LabeledPositions, RelativePositions
-from posir_tasks.sources.formats.files import read_squad_json
-from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.statistics import (
+from posir_tasks.data.formats.files import read_squad_json
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.datasets.statistics import (
     QUESTION_MARKS,
     LengthCounts,
     QueryType,
@@ -43,7 +40,10 @@ from posir_tasks.sources.statistics import (
     count_types,
     group_by_language,
 )
-from tests.posir_tasks.sources.test_posq import write_fineweb, write_squad
+from posir_tasks.display.tables import to_csv, to_json, to_markdown
+from posir_tasks.values.profile import pool
+from posir_tasks.values.schemes import LabeledPositions, RelativePositions
+from tests.posir_tasks.data.test_posq import write_fineweb, write_squad
 from tests.support.datasets import POSIR_FOLDER, imported, write_domain
 
 #: Documents and queries of each language and domain; some documents have no query.

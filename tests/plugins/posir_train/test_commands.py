@@ -7,8 +7,8 @@ import pytest
 from transformers.integrations import integration_utils
 from typer.testing import CliRunner
 
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.cli import invoke
 from tests.support.datasets import posir_tables, write_domain

@@ -17,10 +17,10 @@ from torch import nn
 
 import posir
 from posir_significance.observations import Observations
-from posir_tasks.errors import PosirError, ScoreError
-from posir_tasks.rotation_ranks import ROTATED_VARIABLE
-from posir_tasks.sources.opening import open_data
+from posir_tasks.base.errors import PosirError, ScoreError
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.posir import PosIRMini
+from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
 from posir_train.evaluation import (
     CRITERION,
     ESTIMATES,

@@ -5,11 +5,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from posir_tasks.errors import DataError, PosirError
-from posir_tasks.evidence import Evidence
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.opening import open_data
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.tokenizer import EstimatedTokenizer
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.schemes import RelativePositions
 from posir_train.examples import (
     Example,
     TrainingDocument,

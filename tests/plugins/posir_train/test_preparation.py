@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train.examples import compose_examples, compose_window, tokenize_examples
 from posir_train.preparation import (

@@ -9,11 +9,11 @@ from posir_significance.analysis import analyze
 from posir_significance.decision import compare_groups
 from posir_significance.findings import ChangeState, Reason
 from posir_significance.messages import format_difference
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import Evidence, ReadEvidence
-from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
-from posir_tasks.schemes import RelativePositions, assign_thirds
-from posir_tasks.scores import ResultValues
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
+from posir_tasks.values.schemes import RelativePositions, assign_thirds
+from posir_tasks.values.scores import ResultValues
 from posir_train.evaluation import Measurement
 from posir_train.preparation import find_base
 from posir_train.report import (

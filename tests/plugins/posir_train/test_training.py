@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import evaluation
 from posir_train.examples import compose_examples, compose_window, tokenize_examples

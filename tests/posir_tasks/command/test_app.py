@@ -14,13 +14,13 @@ from mteb.models import ModelMeta
 from mteb.results import TaskResult
 from typer.testing import CliRunner
 
+from posir_tasks.base.errors import PosirError
 from posir_tasks.command import lazy
 from posir_tasks.command.app import build_app
 from posir_tasks.command.undecided import report_errors
-from posir_tasks.errors import PosirError
+from posir_tasks.data.mini import read_mini
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.plugin_api import PANELS, Command
-from posir_tasks.sources.mini import read_mini
-from posir_tasks.sources.opening import open_data
 from tests.support.cli import invoke, leaf_commands
 from tests.support.commands import python, run
 from tests.support.results import write_result

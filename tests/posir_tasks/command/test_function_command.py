@@ -12,11 +12,11 @@ import typer
 from typer.testing import CliRunner
 
 import posir
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.public import DECLARATION, Option, describe_function, public, read_parameters
 from posir_tasks.command.options import CARD, FIGURES, LAST, SHARED, build_command
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.errors import PosirError
-from posir_tasks.public import DECLARATION, Option, describe_function, public, read_parameters
 from tests.support.cli import function_commands, invoke, leaf_commands
 
 #: Names of functions that do not follow from that of the command: `import` is a keyword of Python.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from posir_tasks.errors import PosirError
-from posir_tasks.public import load_function
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.public import load_function
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import typer
 from typer.testing import CliRunner
 
+from posir_tasks.base.progress import track
+from posir_tasks.base.public import public
 from posir_tasks.command.options import build_command
 from posir_tasks.display.presentation import TableResult
-from posir_tasks.display.progress import track
-from posir_tasks.public import public
 from tests.support.cli import function_commands, leaf_commands
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from posir_tasks.base.wording import escape_controls
 from posir_tasks.display.presentation import TableResult, present
 from posir_tasks.display.tables import (
     LATEX_SPECIAL,
@@ -32,7 +33,6 @@ from posir_tasks.display.tables import (
     to_markdown,
     wrap,
 )
-from posir_tasks.display.wording import escape_controls
 
 TABLE = Table(
     build_columns(("Model", "Task", "Queries"), ["Queries"]),

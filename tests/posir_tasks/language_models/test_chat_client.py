@@ -13,7 +13,7 @@ from itertools import product
 import pytest
 
 from posir_build.verify import Answerability
-from posir_tasks.errors import NewerSchemaError, PosirError
+from posir_tasks.base.errors import NewerSchemaError, PosirError
 from posir_tasks.language_models.asking import BudgetError, LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import INVALID_ANSWERS, load_prompt, read_completion

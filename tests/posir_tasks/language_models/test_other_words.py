@@ -17,7 +17,7 @@ from posir_inspect.questions import (
     measure_word_baseline,
 )
 from posir_probe.controls import order_blind
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.other_words import (

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection, RequestError
 from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from mteb.types import PromptType
 
-from posir_tasks.embeddings.cached_encoder import build_embedding_key
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models import connection
+from posir_tasks.models.embeddings.cached_encoder import build_embedding_key
 from posir_tasks.models.endpoint_client import KINDS, EmbeddingClient
 from posir_tasks.models.endpoint_models import MAX_IN_FLIGHT, find_read_length
 from posir_tasks.models.references import ModelReference, find_endpoint, portable_name

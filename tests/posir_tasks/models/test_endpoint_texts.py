@@ -11,13 +11,13 @@ from mteb.types import PromptType
 from transformers import AutoTokenizer
 
 import posir
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.models.window import find_read_part
-from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.tasks.posir import PosIRMini
+from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
 from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve_embeddings
 from tests.support.encode import encode
 from tests.support.models import write_tiny_model

@@ -9,9 +9,9 @@ import mteb
 import pytest
 from torch.utils.data import DataLoader
 
-from posir_tasks.embeddings.context import build_texts
+from posir_tasks.models.embeddings.context import build_texts
 from posir_tasks.models.window import find_read_part, set_window
-from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import KnownBy, ReadPart
 from tests.support.encode import TASK
 
 

@@ -13,7 +13,7 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.folder import digest_folder
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model

@@ -9,7 +9,7 @@ import mteb
 import pytest
 from huggingface_hub import constants
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models import hub
 from posir_tasks.models.hub import explain_missing_hub, find_hub_problem, is_downloaded
 from posir_tasks.models.references import ModelReference, bare_name

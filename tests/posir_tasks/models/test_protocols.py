@@ -13,8 +13,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import posir
-from posir_tasks.errors import PosirError
-from posir_tasks.models.protocol_check import check_protocol, find_mteb_settings
+from posir_tasks.base.errors import PosirError
+from posir_tasks.command.protocol_check import check_protocol, find_mteb_settings
 from posir_tasks.models.protocols import (
     PAPERS,
     SETTINGS,

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mteb.types import PromptType
 
-from posir_tasks.embeddings.encoding import load_encoder
+from posir_tasks.models.embeddings.encoding import load_encoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
-from posir_tasks.read_part import Part
 from posir_tasks.text.words import estimate_tokens
+from posir_tasks.values.read_part import Part
 from tests.support.embedding_server import EmbeddingServer, Pooling, serve_embeddings
 from tests.support.probed_encoders import (
     FirstWords,

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from mteb.models import ModelMeta
 from mteb.models.models_protocols import SearchProtocol
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
+from posir_tasks.models.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.models.hub import is_downloaded
 from posir_tasks.models.references import Endpoint, ModelReference, legible_name, portable_name
 from posir_tasks.models.registry import (
@@ -31,7 +32,6 @@ from posir_tasks.models.registry import (
     split_models,
 )
 from posir_tasks.models.run_settings import add_digest
-from posir_tasks.search.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.tasks.base import PositionTask
 from tests.support.commands import python
 from tests.support.models import write_tiny_model
@@ -319,7 +319,7 @@ def test_a_hybrid_ranks_as_its_models_fused(monkeypatch):
 CALLS = """
 import json, sys
 import posir
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 
 for name, call in {
     "window": lambda: posir.window(MODEL),

@@ -7,7 +7,7 @@ from typing import Any
 import mteb
 import pytest
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models import connection
 from posir_tasks.models.endpoint_models import RerankEndpoint, split_requests
 from posir_tasks.models.references import parse_endpoint

@@ -30,14 +30,14 @@ from transformers import (
 )
 
 import posir
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.reading_length import keep_measured
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.rerankers import build_scorer
 from posir_tasks.models.window import find_capacity, find_read_part, set_window
-from posir_tasks.read_part import UNKNOWN, KnownBy, ReadKind, ReadPart
 from posir_tasks.results import read_results
+from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadKind, ReadPart
 from tests.support.encode import encode
 from tests.support.encoders import RecordingEncoder
 from tests.support.models import SIZES, write_tiny_model

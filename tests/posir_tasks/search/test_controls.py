@@ -14,12 +14,12 @@ from torch import nn
 from posir_run.api import evaluate
 from posir_significance.decision import decide_result
 from posir_significance.findings import Quantity, State
+from posir_tasks.data.formats.files import read_squad_json
 from posir_tasks.models.references import BM25_BASELINE
-from posir_tasks.profile import pool
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.posir import PosIRMini
+from posir_tasks.values.profile import pool
+from posir_tasks.values.read_part import KnownBy, ReadPart
 from tests.conftest import SQUAD_DATA
 from tests.support.datasets import imported
 

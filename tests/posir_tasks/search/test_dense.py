@@ -10,9 +10,9 @@ from mteb.models import ModelMeta, SearchEncoderWrapper
 from mteb.timing import TimingStack
 from mteb.types import PromptType
 
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.ranks import rank_hits, rank_results
-from posir_tasks.search import dispatch
+from posir_tasks.models import dispatch
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.values.ranks import rank_hits, rank_results
 from tests.support.encode import TASK
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mteb.timing import TimingStack
 
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.ranks import Hits
-from posir_tasks.search.dispatch import order_hits
+from posir_tasks.data.mini import read_mini
+from posir_tasks.models.dispatch import order_hits
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
-from posir_tasks.search.request import SearchRequest
-from posir_tasks.sources.mini import read_mini
+from posir_tasks.values.ranks import Hits
 from tests.support.encode import TASK
 
 

@@ -23,16 +23,16 @@ from sentence_transformers import (
     SparseEncoder,
 )
 
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.read_part import CountedWith, KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.data.formats.files import read_squad_json
+from posir_tasks.data.mini import read_mini
+from posir_tasks.data.posir import read_domain
+from posir_tasks.data.repository import LocalRepository
+from posir_tasks.data.texts import build_position_data
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
-from posir_tasks.search.request import SearchRequest
-from posir_tasks.sources.formats.files import read_squad_json
-from posir_tasks.sources.mini import read_mini
-from posir_tasks.sources.posir import read_domain
-from posir_tasks.sources.repository import LocalRepository
-from posir_tasks.sources.texts import build_position_data
-from posir_tasks.tasks.scoring import select_relevant
+from posir_tasks.search.scoring import select_relevant
+from posir_tasks.values.read_part import CountedWith, KnownBy, Part, ReadKind, ReadPart
 from tests.support.datasets import imported
 from tests.support.encode import TASK
 from tests.support.models import TINY_KINDS, write_tiny_model

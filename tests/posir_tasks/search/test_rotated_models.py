@@ -10,7 +10,7 @@ import pytest
 
 import posir
 from posir_tasks.results import read_results
-from posir_tasks.rotation_ranks import ROTATED_VARIABLE, Window
+from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE, Window
 from tests.support.embedding_server import serve_embeddings
 from tests.support.models import write_tiny_gpt2, write_tiny_model
 

@@ -12,28 +12,28 @@ from datasets import Dataset
 from mteb.models import ModelMeta
 from mteb.timing import TimingStack
 
-from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.errors import PosirError, ProfileError, ScoreError
-from posir_tasks.evidence import ReadEvidence
+from posir_tasks.base.errors import PosirError, ProfileError, ScoreError
+from posir_tasks.data.mini import read_mini
+from posir_tasks.models.dispatch import HybridSearch, SearchRequest, search_and_rank, search_results
+from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.references import BM25_BASELINE
-from posir_tasks.profile import NDCG_AT_10
-from posir_tasks.ranks import rank_results
-from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.rotation_ranks import (
+from posir_tasks.search.rotations import RotationTest, VersionRanker
+from posir_tasks.search.scoring import select_relevant, select_texts
+from posir_tasks.tasks.posir import PosIRMini
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import ReadEvidence
+from posir_tasks.values.profile import NDCG_AT_10
+from posir_tasks.values.ranks import rank_results
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.rotation_ranks import (
     ROTATED_VARIABLE,
     RotationRanks,
     Untested,
     Window,
     read_sample_size,
 )
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ResultValues
-from posir_tasks.search.dispatch import HybridSearch, SearchRequest, search_and_rank, search_results
-from posir_tasks.search.rotations import RotationTest, VersionRanker
-from posir_tasks.sources.mini import read_mini
-from posir_tasks.tasks.posir import PosIRMini
-from posir_tasks.tasks.scoring import select_relevant, select_texts
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ResultValues
 from tests.support.encode import TASK
 from tests.support.rotations import WordVectors
 

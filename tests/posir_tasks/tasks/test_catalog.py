@@ -10,9 +10,9 @@ import pluggy
 import pytest
 
 from posir_tasks import PositionTask, plugin_api
+from posir_tasks.data.declared import BUILTIN, MINI
+from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.plugin_api import PROJECT, Plugins, load_plugins
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.declared import BUILTIN, MINI
 from posir_tasks.tasks import catalog
 from posir_tasks.tasks.base import build_folder_task
 from posir_tasks.tasks.catalog import (
@@ -26,7 +26,7 @@ from posir_tasks.tasks.catalog import (
     name_larger_task,
     plugin_languages,
 )
-from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.values.schemes import RelativePositions
 from tests.posir_tasks.test_plugin_api import Point, module
 from tests.support.commands import python
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain

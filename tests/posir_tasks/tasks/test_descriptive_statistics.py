@@ -5,8 +5,8 @@ data.
 import mteb
 import pytest
 
-from posir_tasks.errors import DataError
-from posir_tasks.tasks import metadata
+from posir_tasks.base.errors import DataError
+from posir_tasks.data import task_metadata as metadata
 from posir_tasks.tasks.base import build_folder_task
 from tests.support.datasets import posir_tables, write_domain
 

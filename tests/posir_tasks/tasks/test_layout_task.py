@@ -11,10 +11,10 @@ import pytest
 from mteb.get_tasks import _TASKS_REGISTRY
 
 from posir_tasks import PositionTask
-from posir_tasks.errors import PosirError
-from posir_tasks.profile import PositionProfile
+from posir_tasks.base.errors import PosirError
 from posir_tasks.results import read_results
-from posir_tasks.schemes import RelativePositions
+from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.schemes import RelativePositions
 from tests.support.datasets import posir_tables, write_domain
 
 BM25 = "mteb/baseline-bm25s"

@@ -8,7 +8,7 @@ import mteb
 import pytest
 
 from posir_tasks import PositionTask
-from posir_tasks.sources.checks import DataProblem, ProblemsError, raise_problems
+from posir_tasks.data.checks import DataProblem, ProblemsError, raise_problems
 from posir_tasks.tasks.catalog import builtin_task_classes
 from tests.support.datasets import posir_tables, write_domain
 

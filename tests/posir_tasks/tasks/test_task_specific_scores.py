@@ -5,7 +5,7 @@ import pytest
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_tasks import PositionTask
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.tasks.posir import PosIRMini
 
 BM25 = "mteb/baseline-bm25s"

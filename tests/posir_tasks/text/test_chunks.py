@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.text.chunks import Chunking, TextSplitter, name_splitters
 
 

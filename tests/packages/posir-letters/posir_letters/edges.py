@@ -7,7 +7,7 @@ import typer
 
 from posir_letters.scores import SCORES
 from posir_tasks.results import read_results
-from posir_tasks.scores import QueryGroup, ResultValues
+from posir_tasks.values.scores import QueryGroup, ResultValues
 
 
 def edges(

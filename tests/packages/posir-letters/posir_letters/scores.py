@@ -2,8 +2,8 @@
 
 import math
 
-from posir_tasks.profile import MRR_AT_10
-from posir_tasks.scores import Better, QueryGroup, Score, Unit
+from posir_tasks.values.profile import MRR_AT_10
+from posir_tasks.values.scores import Better, QueryGroup, Score, Unit
 
 
 def mrr_at_10(group: QueryGroup, index: int) -> float | None:

@@ -3,10 +3,10 @@ end.
 """
 
 from posir_tasks import PositionTask
-from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.texts import build_position_data
-from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.task_metadata import build_metadata
+from posir_tasks.data.texts import build_position_data
+from posir_tasks.values.schemes import RelativePositions
 
 REVISION = "1"
 LETTERS = {

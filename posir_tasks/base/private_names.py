@@ -1,0 +1,178 @@
+"""Every name of mteb that posir uses and mteb does not promise to keep.
+
+Names are resolved when they are needed, so a name that a version of mteb lacks only affects what
+uses it; `posir doctor` lists those. Each row has a contract test in
+`tests/posir_tasks/mteb/test_private_names.py`. What could not be added to mteb is recorded, so that
+mteb itself keeps working.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, TypeVar
+
+from posir_tasks.base.errors import PosirError
+
+
+def mteb_folder() -> Path:
+    """Return the folder of mteb's modules, which is not imported, as that takes seconds."""
+    return Path(str(getattr(find_spec("mteb"), "origin", ""))).parent
+
+
+@dataclass(frozen=True)
+class PrivateName:
+    """A name of mteb, and why posir needs it."""
+
+    path: str
+    """`module:object`; for an attribute that the constructor sets, `module:class().attribute`."""
+    contract: str
+    """The behavior that posir relies on."""
+    used_by: str
+    """The features that do not work without it."""
+
+    def resolve(self) -> Any:
+        """Return the object; raise PosirError if the installed version of mteb does not have it."""
+        owner, _, attribute = self.path.partition("().")
+        try:
+            value = resolve_name(owner)
+            return getattr(value(), attribute) if attribute else value
+        except (ImportError, AttributeError) as error:
+            raise PosirError(
+                f"mteb {version('mteb')} has no {self.path}. Not available without it: "
+                f"{self.used_by}. Install versions that "
+                "fit: pip install 'mteb>=2.26.24,<3', and the newest posir"
+            ) from error
+
+    def is_missing(self) -> bool:
+        """Return whether the installed version of mteb lacks the name."""
+        try:
+            self.resolve()
+        except PosirError:
+            return True
+        return False
+
+    def read(self, instance: object) -> Any:
+        """Return the attribute of this name of an instance; raise PosirError if the installed mteb
+        does not have it.
+        """
+        self.resolve()
+        return getattr(instance, self.path.rpartition(".")[2])
+
+
+TASKS_REGISTRY = PrivateName(
+    "mteb.get_tasks:_TASKS_REGISTRY",
+    "A mapping from task names to task classes, which `mteb.get_task` and the command line read "
+    "through this name.",
+    "tasks by name (`mteb run -t`, `mteb.get_task`, `PositionTask.from_folder`), and safe saving "
+    "of their results",
+)
+TASK_LIST = PrivateName(
+    "mteb.get_tasks:TASK_LIST",
+    "The iterable of task classes that `mteb.get_tasks` filters.",
+    "posir's tasks in `mteb.get_tasks` and `mteb available-tasks`",
+)
+BENCHMARK_REGISTRY = PrivateName(
+    "mteb.benchmarks.get_benchmark:_build_registry",
+    "An `lru_cache` of the benchmarks in `mteb.benchmarks.benchmarks`; after `cache_clear` it "
+    "reads them again.",
+    "posir's benchmarks, if posir_tasks is imported after mteb has looked up a benchmark",
+)
+MODEL_REGISTRY = PrivateName(
+    "mteb.models.model_implementations:MODEL_REGISTRY",
+    "A dict from full model names to metadata, which mteb reads with `in` and `[]` through this "
+    "name.",
+    "references to models other than their full name, such as `-m Qwen3-Embedding-0.6B`",
+)
+RESOLVE_LOADER = PrivateName(
+    "mteb.models.model_meta:ModelMeta._resolve_loader",
+    "From a model's name and the contents of its settings files, mteb's class that loads it, its "
+    "kind and its modalities.",
+    "models in local folders, such as `-m ./my-model`",
+)
+EVALUATE_SUBSET = PrivateName(
+    "mteb.abstasks.retrieval:AbsTaskRetrieval._evaluate_subset",
+    "`evaluate` calls it once per subset, and what it returns is the subset's entry in the result.",
+    "evaluating any of posir's tasks",
+)
+CREATE_DATALOADER = PrivateName(
+    "mteb._create_dataloaders:create_dataloader",
+    "Yields the batches of texts that mteb gives to a model's `encode`.",
+    "dense models",
+)
+BM25_TOKENIZER = PrivateName(
+    "mteb.models.model_implementations.bm25:BM25Search()._tokenizer",
+    "After `index`, its `transform` tokenizes texts as `search` does.",
+    "the BM25 first stage of rerankers, and BM25 on all cores (mteb's own search is used instead)",
+)
+
+PRIVATE_NAMES: tuple[PrivateName, ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, PrivateName)
+)
+
+T = TypeVar("T")
+
+#: The newest version of mteb that posir was tested with.
+NEWEST_TESTED = "2.26.24"
+#: What could not be added to mteb in this process, and why.
+failures: list[str] = []
+
+
+def record_failure(patch: str, error: Exception) -> None:
+    """Record that a patch failed; the first failure is also printed, as one line on stderr."""
+    if not failures:
+        print(
+            f"posir: {patch} failed for mteb {installed_mteb()} ({type(error).__name__}: "
+            f"{error}). mteb works without it. "
+            "Run `posir doctor`, install versions that fit (`pip install 'mteb>=2.26.24,<3'` and "
+            "the newest posir), or silence "
+            "this with POSIR_AUTOLOAD=0.",
+            file=sys.stderr,
+        )
+    if (failure := f"{patch}: {type(error).__name__}: {error}") not in failures:
+        failures.append(failure)
+
+
+def step_aside(patch: str, function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
+    """Call a function of a patch; for any error but a PosirError, record it and return what mteb
+    alone has.
+    """
+    try:
+        return function(*arguments)
+    except PosirError:
+        raise
+    except Exception as error:  # any change of mteb may be behind it
+        record_failure(patch, error)
+        return otherwise
+
+
+def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
+    """Return the version of the installed mteb; `otherwise` without one."""
+    try:
+        return version("mteb")
+    except PackageNotFoundError:
+        return otherwise
+
+
+def describe_untested() -> str | None:
+    """Return a sentence if the installed mteb is newer than any that posir was tested with, else
+    None.
+    """
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        newer = Version(installed_mteb()) > Version(NEWEST_TESTED)
+    except InvalidVersion:
+        return None
+    return (
+        f"mteb {installed_mteb()} is newer than {NEWEST_TESTED}, the newest that posir was tested "
+        "with. If anything fails, run "
+        "`posir doctor` and install the newest posir."
+        if newer
+        else None
+    )

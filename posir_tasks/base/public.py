@@ -1,0 +1,311 @@
+"""Public functions: each is declared once, and its signature and docstring make the command of the
+same name, too.
+
+A parameter that may be given by position is an argument of the command; one that is keyword-only is
+the option of the same name. `Annotated[type, Option(...)]` has what a type cannot say, such as a
+range, which the function itself checks, so that Python and the command line refuse the same. The
+help is the parameter's text under `Args`. What the function returns prints itself;
+`posir_tasks.command.options` adds the options that all commands share.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import wraps
+from pathlib import Path
+from pkgutil import resolve_name
+from types import NoneType, UnionType
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
+
+from posir_tasks.base.errors import PosirError, sanitize_errors, summarize_error
+
+#: Data by its path or name, or texts themselves: a list or a column of a data frame.
+DataReference: TypeAlias = str | Path | Iterable[str]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Attribute of a public function with what its command needs beyond the signature.
+DECLARATION = "posir_declaration"
+#: Line that begins a section of a docstring.
+SECTION = re.compile(r"^(Args|Returns|Raises|Examples):$", re.MULTILINE)
+#: Text of a parameter in the section `Args`.
+DESCRIBED = re.compile(r"^    \**(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Option:
+    """Facts that the type of a parameter does not state: `Annotated[int, Option(min=1)]`."""
+
+    min: float | None = None
+    """Smallest value."""
+    max: float | None = None
+    """Largest value."""
+    metavar: str | None = None
+    """A placeholder for the value in the help of the command, such as `LOW,HIGH`."""
+    short: str | None = None
+    """A letter for the command, such as `-t`."""
+    parse: Callable[[str], Any] | None = None
+    """Makes the value from the text that the command is given; by default, the type does. It raises
+    PosirError.
+    """
+    one_value: bool = False
+    """Whether what is an iterable in Python, such as a list of texts, is one value for the command,
+    which is given as text.
+    """
+    python_only: bool = False
+    """Whether the command does not have it, such as a callback."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The part of a command that does not follow from the signature of its function."""
+
+    charts: bool = False
+    """Whether what it returns has charts, which `--figures` writes."""
+    card: bool = False
+    """Whether what it returns has the picture of the answer, which `--card` writes."""
+    streams: bool = False
+    """Whether it calls its parameter `show`, for Python alone, with what is known so far, which is
+    printed.
+    """
+    flags: tuple[str, ...] = ()
+    """The formats that have an option of their own, such as `--csv`."""
+    undecided_by: tuple[str, ...] = ()
+    """The parameters that make it a check: if one is given, an error is exit status 2, which says
+    that nothing was decided.
+    """
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Titles in its help, each with the names of the options below it."""
+    settings: str | None = None
+    """`module:class` of the settings that its further keywords are, which `--set` gives and
+    `--settings-help` lists.
+    """
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a public function, as its command has it."""
+
+    name: str
+    type: Any
+    """Type of a value; of each if there may be several."""
+    repeats: bool
+    """Whether it takes several values."""
+    default: Any
+    """`inspect.Parameter.empty` if it is required."""
+    is_argument: bool
+    """Whether it may be given by position."""
+    help: str
+    option: Option
+
+    def check(self, value: Any) -> None:
+        """Raise PosirError if a value, or one of several, is out of range or none of the
+        choices.
+        """
+        low, high = self.option.min, self.option.max
+        if value is not None and typing.get_origin(self.type) is typing.Literal:
+            choices = typing.get_args(self.type)
+            if value not in choices:
+                raise PosirError(
+                    f"{self.name}={value!r}: must be {' or '.join(map(repr, choices))}."
+                )
+        if value is None or (low is None and high is None):
+            return
+        for number in (
+            value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+        ):
+            if not isinstance(number, (int,) if self.type is int else (int, float)) or isinstance(
+                number, bool
+            ):
+                raise PosirError(
+                    f"{self.name}={number!r}: must be a "
+                    f"{'whole ' if self.type is int else ''}number."
+                )
+            if not (low is None or number >= low) or not (high is None or number <= high):
+                limits = [
+                    f"at least {low}" if low is not None else "",
+                    f"at most {high}" if high is not None else "",
+                ]
+                raise PosirError(
+                    f"{self.name}={number}: must be {' and '.join(filter(None, limits))}."
+                )
+
+
+def public(
+    *,
+    charts: bool = False,
+    card: bool = False,
+    streams: bool = False,
+    flags: tuple[str, ...] = (),
+    undecided_by: tuple[str, ...] = (),
+    groups: Mapping[str, str] | None = None,
+    settings: str | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Declare a public function, whose ranges are checked and whose command follows; arguments are
+    those of `Declaration`.
+    """
+
+    def declare(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            _refuse_unknown(function.__name__, kwargs, signature)
+            given = signature.bind(*args, **kwargs).arguments
+            for parameter in read_parameters(function):
+                if parameter.name in given:
+                    parameter.check(given[parameter.name])
+            # A notebook prints an error with what it was raised from.
+            with sanitize_errors():
+                return function(*args, **kwargs)
+
+        setattr(
+            checked,
+            DECLARATION,
+            Declaration(charts, card, streams, flags, undecided_by, groups or {}, settings),
+        )
+        return checked
+
+    return declare
+
+
+def _refuse_unknown(name: str, given: Iterable[str], signature: inspect.Signature) -> None:
+    """Raise TypeError for a keyword that a function does not have, naming the one that was probably
+    meant.
+    """
+    if any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD
+        for parameter in signature.parameters.values()
+    ):
+        return
+    for keyword in given:
+        if keyword not in signature.parameters:
+            close = get_close_matches(keyword, signature.parameters, 1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise TypeError(
+                f"{name}() has no argument '{keyword}'; {hint}It has "
+                f"{', '.join(signature.parameters)}."
+            )
+
+
+def to_list(given: Any) -> list[Any]:
+    """Return what a parameter that takes a text, a path or several was given, as a list; empty for
+    None.
+    """
+    if given is None:
+        return []
+    return [given] if isinstance(given, str | Path) or not isinstance(given, Iterable) else [*given]
+
+
+def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a public function, each with its text in the section `Args` of the
+    docstring.
+    """
+    sections = SECTION.split(inspect.getdoc(function) or "")
+    texts = dict(
+        DESCRIBED.findall(dict(zip(sections[1::2], sections[2::2], strict=True)).get("Args", ""))
+    )
+    parameters = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            # One by one: the type of what is returned may be known to type checkers alone.
+            annotation = eval(annotation, inspect.unwrap(function).__globals__)
+        option = next(
+            (part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Option)),
+            Option(),
+        )
+        kind, repeats = (str, False) if option.one_value else _read_type(annotation)
+        is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+        text = _name_options(" ".join(texts.get(name, "").split()), function)
+        parameters.append(
+            Parameter(name, kind, repeats, parameter.default, is_argument, text, option)
+        )
+    return parameters
+
+
+def describe_function(function: Callable[..., Any]) -> str:
+    """Return the docstring of a function before its sections; indented or commented lines are kept,
+    as Click marks them.
+    """
+    text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).strip()
+    parts = text.split("\n\n")
+    return "\n\n".join(
+        f"\b\n{part}" if part.startswith(" ") or "  # " in part else " ".join(part.split())
+        for part in parts
+    )
+
+
+def _name_options(text: str, function: Callable[..., Any]) -> str:
+    """Return a part of a docstring as the command says it: `k` is `--k`, and what is for Python
+    alone is left out.
+    """
+    given = inspect.signature(function).parameters
+    options = [
+        name
+        for name, parameter in given.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    text = re.sub(r"(?:[;,] in|\. In) Python also .*?(?=[;.](?: |$))", "", text)
+    named = (
+        re.sub(rf"`({'|'.join(options)})`", lambda name: f"--{name[1].replace('_', '-')}", text)
+        if options
+        else text
+    )
+    return named.replace("`", "")
+
+
+def _read_type(annotation: Any) -> tuple[Any, bool]:
+    """Return the type of a value, of each if there may be several, and whether there may be."""
+    if typing.get_origin(annotation) is Annotated:
+        return _read_type(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, UnionType):
+        parts = [_read_type(part) for part in typing.get_args(annotation) if part is not NoneType]
+        kinds = [kind for kind, _ in parts]
+        # A path may be given as text, and a number as a whole one.
+        wider = next((kind for kind in (str, float) if kind in kinds), kinds[0])
+        return wider, any(repeats for _, repeats in parts)
+    origin = typing.get_origin(annotation)
+    if (
+        isinstance(origin, type)
+        and issubclass(origin, Iterable)
+        and not issubclass(origin, tuple | Mapping)
+    ):
+        return _read_type(typing.get_args(annotation)[0])[0], True
+    return (Path if annotation is Path else annotation), False
+
+
+def load_function(option: str, reference: str) -> Callable[..., Any]:
+    """Return `module:function` or `module:object.method`, also of the working folder; raise
+    PosirError, naming the option.
+    """
+    module, colon, name = reference.partition(":")
+    if not (module and colon and name):
+        raise PosirError(
+            f"{option} {reference}: write module:function, such as pipeline:run for `run` in "
+            "pipeline.py."
+        )
+    folder = os.getcwd()  # noqa: PTH109 (sys.path holds texts)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        function: Callable[..., Any] = resolve_name(reference)
+    except (Exception, SystemExit) as error:  # it is the user's own code
+        raise PosirError(
+            f"{option} {reference}: cannot be imported ({summarize_error(error)})."
+        ) from error
+    if not callable(function):
+        raise PosirError(
+            f"{option} {reference}: is {type(function).__name__}, which cannot be called."
+        )
+    return function

@@ -1,0 +1,238 @@
+"""Settings of a command: a YAML file, overrides and options, checked field by field."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from enum import EnumType
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import to_jsonable_python
+
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
+
+#: Parts of pydantic's path to a problem that are no fields: the alternatives of a union.
+NOT_A_FIELD = re.compile(r"[\[(]")
+#: Columns of the comments in a file of settings.
+WIDTH = 100
+
+
+class Section(BaseModel):
+    """A part of the settings: immutable, and an unknown field is an error. The docstring of a field
+    describes it.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+Settings = TypeVar("Settings", bound=Section)
+
+
+def load_settings(
+    kind: type[Settings],
+    file: Path | None,
+    overrides: Sequence[str] | Mapping[str, object] = (),
+    options: Mapping[str, object] | None = None,
+) -> Settings:
+    """Read settings.
+
+    Args:
+        kind: Their class.
+        file: YAML file; None for overrides and options alone.
+        overrides: `field=value` with a YAML value; fields of sections as `ask.questions=5`. Or
+            values by field, those of a section as a mapping of their own. They take precedence over
+            the file.
+        options: Values of fields that the command has an option for, by its name, such as
+            `--per-article`. They take precedence over all else; None and an empty list leave the
+            field as it is.
+
+    Raises:
+        PosirError: The file cannot be read, or a field is wrong. The message names file, field or
+            option.
+    """
+    values = _read_yaml(kind, file) if file else {}
+    values = _merge(
+        values, overrides if isinstance(overrides, Mapping) else read_overrides(overrides)
+    )
+    names = {option.strip("-").replace("-", "_").lower(): option for option in options or {}}
+    given = {
+        field: value
+        for field, option in names.items()
+        if (value := (options or {})[option]) not in (None, [])
+    }
+    try:
+        return kind.model_validate(values | given)
+    except ValidationError as error:
+        wrong = {
+            field: option
+            for field, option in names.items()
+            if field in given or field not in values
+        }
+        raise PosirError(
+            "\n".join(_describe_errors(kind, str(file or "settings"), wrong, error))
+        ) from None
+
+
+def describe_settings(kind: type[Section]) -> str:
+    """Return a YAML file with all settings: their defaults, each below its description; what has no
+    default is empty.
+    """
+    return "\n".join(_list_lines(kind))
+
+
+def dump_settings(settings: Section) -> str:
+    """Return settings as a YAML file that `load_settings` reads; what is None is left out."""
+    dumped: str = yaml.safe_dump(
+        settings.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
+    )
+    return dumped
+
+
+def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
+    for name, field in kind.model_fields.items():
+        allowed = _list_allowed(field.annotation)
+        about = [
+            field.description or "",
+            f"One of {', '.join(allowed)}." if allowed else "",
+            "Required." * field.is_required(),
+        ]
+        yield from textwrap.wrap(
+            " ".join(filter(None, about)),
+            WIDTH,
+            initial_indent=f"{indent}# ",
+            subsequent_indent=f"{indent}# ",
+        )
+        section = _find_section(field.annotation)
+        if isinstance(field.annotation, type) and section:
+            yield f"{indent}{name}:"
+            yield from _list_lines(section, f"{indent}  ")
+        else:
+            default = (
+                None
+                if field.is_required()
+                else to_jsonable_python(field.get_default(call_default_factory=True))
+            )
+            dumped = yaml.safe_dump({name: default}, allow_unicode=True).strip()
+            yield textwrap.indent(
+                dumped.removesuffix(" null") if field.is_required() else dumped, indent
+            )
+
+
+def _list_allowed(kind: Any) -> list[str]:
+    """Return the values of an enum or a literal, also as an alternative of a union."""
+    if get_origin(kind) is Literal:
+        return list(map(str, get_args(kind)))
+    return (
+        list(map(str, kind))
+        if isinstance(kind, EnumType)
+        else [name for part in get_args(kind) for name in _list_allowed(part)]
+    )
+
+
+def _describe_errors(
+    kind: type[Section], where: str, options: Mapping[str, str], error: ValidationError
+) -> Sequence[str]:
+    problems: dict[str, str] = {}
+    for problem in error.errors(include_url=False):
+        path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
+        if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
+            # Of a union: what is wrong with the other alternative says more.
+            continue
+        source = options.get(path[0]) if path else None
+        place = source or f"{where}: field '{'.'.join(path) or 'settings'}'"
+        problems[place] = _describe_problem(kind, problem["type"], problem["msg"], path)
+    return [f"{place}: {problem}" for place, problem in problems.items()]
+
+
+def _describe_problem(kind: type[Section], error: str, message: str, path: Sequence[str]) -> str:
+    match error:
+        case "extra_forbidden":
+            fields = _list_fields(kind, path[:-1])
+            near = get_close_matches(path[-1], fields, 1)
+            return (
+                f"unknown field{f'; did you mean {near[0]}?' if near else '.'} Fields here: "
+                f"{', '.join(fields)}"
+            )
+        case "tuple_type":
+            return f"{message.replace('tuple', 'list')}, in brackets: [...]"
+        case "model_type":
+            return f"Input should be a section with fields: {', '.join(_list_fields(kind, path))}"
+        case "string_type":
+            return f"{message}; put quotes around a number or a word such as no"
+    bound = re.sub(
+        "^Input should be greater than or equal to",
+        "must be at least",
+        message.removeprefix("Value error, "),
+    )
+    return re.sub("^Input should be less than or equal to", "must be at most", bound)
+
+
+def _list_fields(kind: type[Section], path: Sequence[str]) -> list[str]:
+    """Return the fields of the section at a path; those of its members if it is a list."""
+    section = kind
+    for part in path:
+        if not part.isdecimal():
+            section = _find_section(section.model_fields[part].annotation) or Section
+    return list(section.model_fields)
+
+
+def _find_section(kind: Any) -> type[Section] | None:
+    """Return the section in a type such as `tuple[LengthBucket, ...] | None`."""
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return kind
+    return next(filter(None, map(_find_section, get_args(kind))), None)
+
+
+def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
+    required = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
+    expected = f"a YAML file with settings{f', at least {required}' if required else ''}"
+    try:
+        values = read_yaml(file)
+    except GateError as error:
+        raise PosirError(f"{error}. Expected {expected}.") from None
+    if not isinstance(values, dict):
+        raise PosirError(f"{file}: has no fields; expected {expected}.")
+    return values
+
+
+def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with changes; of a section that both have, the fields are merged."""
+    sections = {
+        name: _merge(values[name], change)
+        for name, change in changes.items()
+        if isinstance(change, Mapping) and isinstance(values.get(name), Mapping)
+    }
+    return {**values, **changes, **sections}
+
+
+def read_overrides(overrides: Iterable[str], option: str = "--set") -> dict[str, Any]:
+    """Return the values, nested by section, of texts such as `ask.questions=5`; raise PosirError
+    for another form.
+    """
+    values: dict[str, Any] = {}
+    for override in overrides:
+        name, separator, text = override.partition("=")
+        path = name.strip().split(".")
+        if not separator or not all(path):
+            raise PosirError(
+                f"{option} {override}: expected field=value, such as seed=7 or truncate=true."
+            )
+        try:
+            value = parse_yaml(text, f"{option} {override}")
+        except GateError as error:
+            raise PosirError(f"{error}; put quotes around text with special characters.") from None
+        section = values
+        for part in path[:-1]:
+            section = section.setdefault(part, {})
+            if not isinstance(section, dict):
+                raise PosirError(f"{option} {override}: '{part}' is not a section.")
+        section[path[-1]] = value
+    return values

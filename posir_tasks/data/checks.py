@@ -1,0 +1,390 @@
+"""Column-wise checks of data: every problem names file, field, rows and count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as short_repr
+from typing import Any, TypeAlias
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from polars._typing import PolarsDataType
+
+from posir_tasks.base.errors import DataError, summarize_error
+from posir_tasks.base.files import GZIP_ERRORS, check_readable, split_suffix
+from posir_tasks.base.parquet import iterate_batches
+from posir_tasks.base.table_files import read_json_rows
+from posir_tasks.base.untrusted import GateError, require_distinct
+from posir_tasks.base.wording import pluralize
+
+#: How the names of files of JSON objects end, and lines from which their columns follow.
+JSON, SCHEMA_LINES = (".json", ".jsonl"), 1_000
+#: Types of columns by name.
+Schema: TypeAlias = Mapping[str, PolarsDataType]
+NO_COLUMNS: Schema = {}
+UNREADABLE = (
+    pa.ArrowException,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    OSError,
+    ValueError,
+)
+#: How many rows of a problem are listed.
+MAX_EXAMPLES = 5
+#: Key of the number of documents without text in a result.
+DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
+#: What a task does with rows that it cannot use.
+LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True)
+class DataProblem:
+    """An error in a file."""
+
+    file: str
+    field: str | None
+    """None if it concerns the complete file."""
+    message: str
+    count: int = 1
+    """Number of affected rows; 1 if it concerns no rows."""
+    rows: tuple[int, ...] = ()
+    """The first affected rows, counted from 0."""
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        field = f" field '{self.field}':" if self.field else ""
+        examples = [f" ({example})" for example in self.examples] or [""] * len(self.rows)
+        listed = ", ".join(
+            f"{row}{example}" for row, example in zip(self.rows, examples, strict=True)
+        )
+        rows = f"; {pluralize(self.count, 'row')}, first: {listed}" if self.rows else ""
+        return f"{self.file}:{field} {self.message}{rows}"
+
+
+class ProblemsError(DataError):
+    """Data is refused; `problems` has every error found."""
+
+    def __init__(self, problems: Iterable[DataProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+    def __reduce__(self) -> tuple[type[DataError], tuple[tuple[DataProblem, ...]]]:
+        """Pickle the problems: by default, an exception is created anew from its message."""
+        return type(self), (self.problems,)
+
+
+def raise_problems(problems: Iterable[DataProblem]) -> None:
+    """Raise one ProblemsError for all problems, if there are any."""
+    if listed := [*problems]:
+        raise ProblemsError(listed)
+
+
+@dataclass(frozen=True)
+class ToleratedRows:
+    """Rows that break a rule, with which a task goes on."""
+
+    key: str
+    """Key of their number in a result, such as `documents_without_text`."""
+    count: int
+    sentence: str
+
+
+def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
+    """Return the number of tolerated rows by key, sorted."""
+    counts = Counter[str]()
+    for rows in tolerated:
+        counts[rows.key] += rows.count
+    return dict(sorted(counts.items()))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A requirement on the rows of a table: an error of `posir validate`, and a counted warning of
+    a task.
+    """
+
+    field: str
+    invalid: pl.Expr
+    """Whether a row breaks it; null counts as true."""
+    message: str
+    key: str
+    """Key of the number of tolerated rows in a result."""
+    description: str
+    """Tolerated rows in the plural, read after a number: `documents have no text`."""
+    outcome: str = LEFT_OUT
+    left_out: pl.Expr | None = None
+    """The rows that a task leaves out, which alone it counts, if they are not all that break the
+    rule.
+    """
+    is_problem: bool = True
+    """Whether `posir validate` refuses the rows; else it warns of them, as a task does."""
+
+
+def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
+    """Return the rules for the ids of documents or queries; of those with the same id, a task keeps
+    the first.
+    """
+    column = pl.col(field)
+    present = column.is_not_null() & (column != "")
+    has_null, duplicate = (
+        column.str.contains("\0", literal=True).fill_null(False),
+        present & column.is_duplicated(),
+    )
+    unique, null = (
+        "is a duplicate; ids must be unique",
+        "has a null character, at which libraries end an id; remove it",
+    )
+    repeated, earlier = (
+        present & ~column.is_first_distinct(),
+        f"{nouns} have the id of an earlier one",
+    )
+    return (
+        Rule(
+            field,
+            ~present,
+            "is empty; every row needs an id",
+            f"{nouns}_without_id",
+            f"{nouns} have no id",
+        ),
+        Rule(field, duplicate, unique, f"{nouns}_with_repeated_id", earlier, left_out=repeated),
+        Rule(
+            field,
+            has_null,
+            null,
+            f"{nouns}_with_invalid_id",
+            f"{nouns} have an id with a null character",
+        ),
+    )
+
+
+def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
+    """Return the rule that texts have content; a task keeps or leaves out the others."""
+    blank, message = pl.col(field).str.strip_chars() == "", "is empty; every text must have content"
+    outcome, key = "kept" if keep else LEFT_OUT, f"{nouns}_without_text"
+    return Rule(field, blank, message, key, f"{nouns} have no text", outcome, is_problem=not keep)
+
+
+@dataclass(frozen=True)
+class CheckedTable:
+    """A table and the file that its problems name."""
+
+    file: str
+    frame: pl.DataFrame
+
+    def check(self, rules: Iterable[Rule]) -> list[DataProblem]:
+        """Return a problem for each rule that any row breaks."""
+        broken = self._find_broken(rules)
+        return [
+            problem
+            for rule in broken
+            for problem in self.check_rows(rule.invalid, rule.field, rule.message)
+        ]
+
+    def _find_broken(self, rules: Iterable[Rule]) -> list[Rule]:
+        # One pass for all rules, most of which hold.
+        known = [
+            rule
+            for rule in rules
+            if {rule.field, *rule.invalid.meta.root_names()} <= set(self.frame.columns)
+        ]
+        columns = [
+            rule.invalid.fill_null(True).any().alias(str(place)) for place, rule in enumerate(known)
+        ]
+        broken = self.frame.select(columns).row(0) if known else ()
+        return [rule for rule, is_broken in zip(known, broken, strict=True) if is_broken]
+
+    def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
+        """Return the table without the rows that cannot be used, and what breaks each rule; a row
+        left out counts once.
+        """
+        frame, tolerated = self.frame, list[ToleratedRows]()
+        for rule in self._find_broken(rules):
+            condition = rule.left_out if rule.left_out is not None else rule.invalid
+            broken = frame.select(broken=condition.fill_null(True))["broken"]
+            if count := int(broken.sum()):
+                sentence = f"{count:,} of {frame.height:,} {rule.description}: {rule.outcome}"
+                tolerated.append(ToleratedRows(rule.key, count, sentence))
+                frame = frame.filter(~broken) if rule.outcome == LEFT_OUT else frame
+        return CheckedTable(self.file, frame), tolerated
+
+    def check_rows(self, invalid: pl.Expr, field: str, message: str) -> list[DataProblem]:
+        """Return a problem if a condition holds for any row; null counts as true."""
+        rows = self.frame.with_row_index("row").filter(invalid.fill_null(True))
+        if rows.is_empty():
+            return []
+        head = rows.head(MAX_EXAMPLES)
+        examples = tuple(map(short_repr, head[field].to_list()))
+        return [DataProblem(self.file, field, message, rows.height, tuple(head["row"]), examples)]
+
+
+def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> pl.DataFrame:
+    """Read columns of parquet or JSON and cast them; raise ProblemsError unless all but optional
+    ones are there and fit.
+    """
+    frame, problems = read_valid_columns(file, columns, optional)
+    raise_problems(problems)
+    return frame
+
+
+def read_valid_columns(
+    file: Path, columns: Schema, optional: Schema = NO_COLUMNS
+) -> tuple[pl.DataFrame, list[DataProblem]]:
+    """Read and cast the columns of parquet or JSON that fit their types; also return every problem
+    with the others.
+    """
+    try:
+        names = _read_schema(file).names
+        required = {**columns, **{name: dtype for name, dtype in optional.items() if name in names}}
+        present = read_column_types(file, required)
+        compatible = [
+            name for name, dtype in present.items() if _is_compatible(dtype, required[name])
+        ]
+        frame = read_table(file, compatible)
+    except ProblemsError as error:
+        return pl.DataFrame(), list(error.problems)
+    has = f"missing column; the file has {', '.join(names) or 'none'}."
+    problems = [
+        DataProblem(
+            str(file), name, f"is {present[name]}, must be {dtype}." if name in present else has
+        )
+        for name, dtype in required.items()
+        if name not in compatible
+    ]
+    overflows = [
+        problem
+        for name in compatible
+        for problem in _check_range(frame[name], required[name], str(file))
+    ]
+    frame = frame.drop([problem.field for problem in overflows if problem.field])
+    return frame.cast({name: required[name] for name in frame.columns}), problems + overflows
+
+
+def _is_parquet(file: Path) -> bool:
+    return split_suffix(file)[1] not in JSON
+
+
+@contextmanager
+def _error_context(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except GateError as error:
+        raise ProblemsError([DataProblem(str(file), None, f"{error.problem}.")]) from error
+    except (*UNREADABLE, *GZIP_ERRORS) as error:
+        message = (
+            f"not a readable {'parquet' if _is_parquet(file) else 'JSON'} file "
+            f"({summarize_error(error)})."
+        )
+        raise ProblemsError([DataProblem(str(file), None, message)]) from error
+
+
+def read_column_types(
+    file: Path, columns: Iterable[str] | None = None
+) -> dict[str, PolarsDataType]:
+    """Return the types of columns, or all, that a file has; raise ProblemsError if it is corrupt,
+    or a name is not unique.
+    """
+    schema = _read_schema(file)
+    with _error_context(file):
+        occurrences = Counter(schema.names)
+        columns = list(occurrences) if columns is None else columns
+        duplicates = [name for name in columns if occurrences[name] > 1]
+        raise_problems(
+            DataProblem(str(file), name, "is the name of several columns; keep one of them.")
+            for name in duplicates
+        )
+        return dict(
+            _to_polars(
+                schema.empty_table(), [name for name in columns if name in occurrences]
+            ).schema
+        )
+
+
+def _read_schema(file: Path) -> pa.Schema:
+    with _error_context(file):
+        check_readable(file)
+        schema = (
+            pq.read_schema(file)
+            if _is_parquet(file)
+            else read_json_rows(file, SCHEMA_LINES).to_arrow().schema
+        )
+        # Arrow decodes the names on access.
+        return schema if schema.names else pa.schema([])
+
+
+def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
+    """Return columns of a file as they are; raise ProblemsError if it is corrupt."""
+    with _error_context(file):
+        if not _is_parquet(file):
+            return read_json_rows(file).select(columns)
+        # For a corrupt file Arrow's reader raises an error; that of polars may panic, or exhaust
+        # the memory.
+        batches = list(iterate_batches(file, columns))
+        table = pa.Table.from_batches(batches) if batches else _read_schema(file).empty_table()
+        return _to_polars(table, columns)
+
+
+def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file, of which a part is in memory; raise ProblemsError if it is
+    corrupt.
+    """
+    with _error_context(file):
+        check_readable(file)
+        require_distinct(pq.read_schema(file).names, file)
+        for batch in iterate_batches(file):
+            yield from batch.to_pylist()
+
+
+def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
+    table = table.select(columns)
+    # At metadata that is not UTF-8, polars panics.
+    table = pa.Table.from_arrays(
+        table.columns, schema=pa.schema([field.remove_metadata() for field in table.schema])
+    )
+    table.validate(full=True)
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _check_range(column: pl.Series, required: PolarsDataType, file: str) -> Iterator[DataProblem]:
+    """Yield a problem if a number of a column is out of range for the required type."""
+    try:
+        column.cast(required)
+    except pl.exceptions.InvalidOperationError:
+        values, cast = column.to_list(), column.cast(required, strict=False).to_list()
+        rows = [row for row, value in enumerate(values) if value != cast[row]]
+        first, examples = (
+            tuple(rows[:MAX_EXAMPLES]),
+            tuple(short_repr(values[row]) for row in rows[:MAX_EXAMPLES]),
+        )
+        yield DataProblem(file, column.name, f"does not fit {required}", len(rows), first, examples)
+
+
+def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
+    """Return whether one type represents another: integers of any size, lists or arrays of
+    compatible values, numbers, text.
+    """
+    if isinstance(required, pl.Struct):
+        fields = (
+            {field.name: field.dtype for field in present.fields}
+            if isinstance(present, pl.Struct)
+            else {}
+        )
+        return all(
+            field.name in fields and _is_compatible(fields[field.name], field.dtype)
+            for field in required.fields
+        )
+    if isinstance(required, pl.List):
+        return isinstance(present, pl.List | pl.Array) and _is_compatible(
+            present.inner, required.inner
+        )
+    if required == pl.Int64:
+        return present.is_integer()
+    if required == pl.Float64:
+        return present.is_numeric()
+    return present == required

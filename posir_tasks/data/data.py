@@ -1,0 +1,345 @@
+"""The return value of every reader, digests of its content, and judgments as an evaluation of runs
+takes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
+from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.data.grades import Pair
+from posir_tasks.text.interventions import NO_SPAN
+from posir_tasks.text.spans import Span
+from posir_tasks.text.words import estimate_tokens
+from posir_tasks.values.evidence import Evidence, Place
+from posir_tasks.values.judgments import DOCUMENT, TOPIC
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+#: Bytes of the digest of a dataset's content, written as 16 hexadecimal digits.
+CONTENT_BYTES = 8
+#: Places of queries that have one each.
+NO_PLACES: Mapping[str, Place] = {}
+#: Rows whose texts are joined to be hashed.
+BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Judgments:
+    """The judged queries of data, whether or not the evidence of each has one position."""
+
+    queries: Mapping[str, str]
+    """Query id to text; a judged query may lack its text."""
+    grades: Mapping[str, Mapping[str, float]]
+    """Query id to document id to grade, as `read_grade` reads it: the gain of the document. A grade
+    above 0 is relevant, and a document without a grade is not judged.
+    """
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Further fields of the queries: name of the field to query id to value."""
+    contradictions: tuple[Pair, ...] = ()
+    """Pairs of query and document that the data judges several times, with different grades; the
+    highest counts.
+    """
+    left_out: tuple[str, ...] = ()
+    """Judged queries that the owner of the data does not score, which are not in `grades`."""
+    candidates: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Query id to the documents that a reranker gets, which alone the owner of the data ranks;
+    empty if all are ranked.
+    """
+
+    def list_relevant(self) -> dict[str, list[str]]:
+        """Return the relevant documents of each judged query."""
+        judged = self.grades.items()
+        return {
+            query: [name for name, grade in grades.items() if grade > 0] for query, grades in judged
+        }
+
+    def digest(self) -> str:
+        """Return a digest of the texts and grades, equal in any order."""
+        return digest(
+            json.dumps([self.queries, self.grades], sort_keys=True), size=CONTENT_BYTES
+        ).hex()
+
+    @classmethod
+    def from_positions(cls, data: PositionData) -> Judgments:
+        """Return the judgments of the relevant documents of data."""
+        texts, grades = dict[str, str](), dict[str, dict[str, float]]()
+        for name, text, document in zip(
+            data.queries["id"], data.queries["text"], data.evidence.document_ids, strict=True
+        ):
+            place = data.places.get(name, Place(name))
+            texts[place.query] = text
+            grades.setdefault(place.query, {})[document] = place.grade
+        return cls(texts, grades)
+
+
+def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
+    """Return the cluster of each judged query.
+
+    Of a document: of those with the query's highest grade the one that most queries share.
+    Connected components would make one cluster of queries with many relevant documents.
+
+    Raises:
+        PosirError: `by` is no column of the queries, or a query lacks it.
+    """
+    column = judgments.columns.get(by, {})
+    if column and (missing := [query for query in judgments.grades if query not in column]):
+        raise PosirError(
+            f"--clusters {by}: query {missing[0]} has no such field. Each judged query needs one."
+        )
+    if column:
+        return {query: column[query] for query in judgments.grades}
+    if by == TOPIC:
+        return {query: query for query in judgments.grades}
+    if by != DOCUMENT:
+        known = ", ".join((DOCUMENT, TOPIC, *judgments.columns))
+        raise PosirError(f"--clusters {by}: the queries have no such field. Choose from {known}.")
+    best = {
+        query: [name for name, grade in documents.items() if grade == max(documents.values()) > 0]
+        for query, documents in judgments.grades.items()
+    }
+    shared = Counter(name for names in best.values() for name in names)
+    return {
+        query: max(names, key=lambda name: (shared[name], name), default=query)
+        for query, names in best.items()
+    }
+
+
+@dataclass(frozen=True)
+class ScoringRules:
+    """Rules by which the owner of data scores it: attributes of a task of mteb, or the usual
+    values.
+    """
+
+    split: str = ""
+    """The split that is scored; empty if the data has one that nothing else names."""
+    ignore_identical_ids: bool = False
+    """Whether a document with the id of the query is left out of its results: each query is a
+    document of the corpus.
+    """
+    skip_first_result: bool = False
+    """Whether the best document of each query is left out, since it is the query itself."""
+    main_score: str = "ndcg_at_10"
+    """The score that results are ranked by."""
+    k_values: tuple[int, ...] = ()
+    """Cut-offs of its scores."""
+
+
+@dataclass(frozen=True)
+class PositionData:
+    """One subset of a task: corpus, queries, and the evidence of each query."""
+
+    corpus: Dataset
+    queries: Dataset
+    """Columns `id` and `text`, in the order of the evidence."""
+    evidence: Evidence
+    revision: str
+    """The revision of the data: a commit of the Hub, or `local-` and a digest."""
+    tolerated: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of rows that break a rule and are evaluated or left out all the same, by the rule's
+    key; they add.
+    """
+    warnings: tuple[str, ...] = ()
+    """A sentence for each kind of tolerated rows, and warnings of possible mistakes."""
+    skipped: tuple[SkippedText, ...] = ()
+    """Texts, files, rows and questions that cannot be used."""
+    unsuited: Mapping[str, str] = field(default_factory=dict)
+    """Ids of queries that cannot be evaluated by position, and the reason: not every place of their
+    evidence is known.
+    """
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """The query of each row of queries and evidence that is one of several places of it."""
+
+    @classmethod
+    def from_questions(
+        cls,
+        documents: Mapping[str, str],
+        questions: Mapping[str, tuple[str, str, Span]],
+        *,
+        revision: str = "",
+        titles: Mapping[str, str] | None = None,
+        tokens: Mapping[str, int] | None = None,
+    ) -> PositionData:
+        """Build data from texts.
+
+        Args:
+            documents: Text by id.
+            questions: Text, id of the relevant document, and span of the evidence in it, by id of
+                the question.
+            revision: Revision of the texts.
+            titles: Title of the article that a document is part of, by id of the document.
+            tokens: Tokens of each relevant document by id; estimated by default.
+        """
+        from datasets import Dataset
+
+        relevant = [document for _, document, _ in questions.values()]
+        lengths = tokens or {
+            name: max(1, estimate_tokens(documents[name])) for name in dict.fromkeys(relevant)
+        }
+        spans = np.array([span for _, _, span in questions.values()], np.int64).reshape(-1, 2)
+        evidence = Evidence(
+            query_ids=list(questions),
+            document_ids=relevant,
+            starts=spans[:, 0],
+            ends=spans[:, 1],
+            characters=np.array([len(documents[document]) for document in relevant], np.int64),
+            tokens=np.array([lengths[document] for document in relevant], np.int64),
+            clusters=tuple(titles.get(document, "") for document in relevant) if titles else (),
+        )
+        corpus = Dataset.from_dict({"id": list(documents), "text": list(documents.values())})
+        queries = Dataset.from_dict(
+            {"id": list(questions), "text": [text for text, _, _ in questions.values()]}
+        )
+        return cls(corpus, queries, evidence, revision)
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether the evidence of the queries is known by its characters."""
+        return bool(len(self.evidence.starts) and len(self.evidence.ends))
+
+    def drop_unsuited(self) -> PositionData:
+        """Return the data without the queries that cannot be evaluated, which are then among what
+        is skipped.
+        """
+        if not self.unsuited:
+            return self
+        rows = [
+            row for row, name in enumerate(self.evidence.query_ids) if name not in self.unsuited
+        ]
+        skipped = (
+            SkippedText(name, "questions without a known position", reason)
+            for name, reason in self.unsuited.items()
+        )
+        return replace(self.select(rows), skipped=(*self.skipped, *skipped), unsuited={})
+
+    def drop_places(self) -> PositionData:
+        """Return the data without the queries that have several places of evidence, which are then
+        among what is skipped.
+        """
+        queries = Counter(place.query for place in self.places.values())
+        skipped = (
+            SkippedText(name, "questions with several places of evidence") for name in queries
+        )
+        return (
+            replace(self.divide_places()[0], skipped=(*self.skipped, *skipped)) if queries else self
+        )
+
+    def divide_places(self) -> tuple[PositionData, PositionData]:
+        """Return the data with the queries that have one place of evidence, and with a row for each
+        place of the others.
+        """
+        single, several = list[int](), list[int]()
+        for row, name in enumerate(self.evidence.query_ids):
+            (several if name in self.places else single).append(row)
+        return replace(self.select(single), places={}) if several else self, self.select(several)
+
+    def select(self, rows: list[int]) -> PositionData:
+        """Return the data with these queries only, and the complete corpus."""
+        return replace(self, queries=self.queries.select(rows), evidence=self.evidence.select(rows))
+
+    def place_spans(self) -> list[Span]:
+        """Return where in its document's text the evidence of each query is; empty if the data has
+        no spans.
+
+        Where the text has another length than the data states, as a translation beside the spans of
+        its original has, a place in it is the same share of the length. A span is not empty, unless
+        the text is.
+        """
+        if not self.has_spans:
+            return []
+        lengths = dict(zip(self.corpus["id"], map(len, self.corpus["text"]), strict=True))
+        evidence = self.evidence
+        stated = evidence.characters.tolist() or [lengths[name] for name in evidence.document_ids]
+        spans = list[Span]()
+        for name, start, end, length in zip(
+            evidence.document_ids,
+            evidence.starts.tolist(),
+            evidence.ends.tolist(),
+            stated,
+            strict=True,
+        ):
+            if (start, end) == NO_SPAN:
+                spans.append(Span(0, 0))
+                continue
+            characters = lengths[name]
+            first, last = (
+                place if length == characters else round(place / length * characters)
+                for place in (start, end)
+            )
+            first = min(max(first, 0), max(characters - 1, 0))
+            spans.append(Span(first, min(max(last, first + 1), characters)))
+        return spans
+
+    def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
+        """Yield id and text of each query, the id of its document, and where in it the evidence is;
+        None if that is unknown.
+        """
+        spans, documents = self.place_spans() or repeat(None), self.evidence.document_ids
+        return zip(
+            self.evidence.query_ids,
+            self.queries["text"][:],
+            documents,
+            spans,
+            strict=self.has_spans,
+        )
+
+
+def digest_data(
+    corpus: Dataset, queries: Dataset, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
+) -> dict[str, str]:
+    """Return digests of the content of a dataset, `corpus` and `queries`; those of the queries
+    include their evidence.
+
+    They are equal for the same content from any source, with the rows in any order. The texts are
+    read once, without a copy of all of them; `benchmarks/data_digest.py` measures it.
+    """
+    return {"corpus": digest_texts(corpus), "queries": digest_queries(queries, evidence, places)}
+
+
+def digest_queries(
+    queries: Dataset, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
+) -> str:
+    """Return the digest of queries with their evidence, which is in the same order."""
+    columns = {name: values for name, values in vars(evidence).items() if name != "query_ids"}
+    if places:
+        of_rows = [places.get(name, Place("", 0)) for name in evidence.query_ids]
+        grades = np.array([place.grade for place in of_rows])
+        # Texts and whole numbers are hashed: of fractions, the bits of each.
+        whole = grades.view(np.int64) if grades.dtype == np.float64 else grades
+        columns |= {"query": [place.query for place in of_rows], "grade": whole}
+    return digest_texts(queries, columns)
+
+
+def digest_texts(texts: Dataset, columns: Mapping[str, Any] | None = None) -> str:
+    """Return a digest of the columns `id` and `text`, and others beside them, equal for the same
+    rows in any order.
+    """
+    frame = texts.to_polars()
+    assert isinstance(frame, pl.DataFrame)
+    others = [pl.Series(name, values) for name, values in (columns or {}).items() if len(values)]
+    content = hashlib.blake2b(digest_size=CONTENT_BYTES)
+    for column in (
+        frame.select(pl.col("id", "text").cast(pl.String).fill_null(""))
+        .with_columns(others)
+        .sort("id")
+    ):
+        content.update(f"{column.name}:{len(column)}:".encode())
+        is_text = column.dtype == pl.String
+        # Texts after their lengths, so that no other texts give the same bytes.
+        integers = (column.str.len_bytes() if is_text else column).cast(pl.Int64)
+        content.update(integers.to_numpy().astype("<i8").tobytes())
+        for batch in column.to_frame().iter_slices(BATCH_ROWS) if is_text else ():
+            content.update("".join(batch.to_series().to_list()).encode())
+    return content.hexdigest()

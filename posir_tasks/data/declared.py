@@ -1,0 +1,184 @@
+"""The tasks as far as they are known without mteb, whose import takes seconds: names, data,
+languages and published sizes.
+
+Task classes are built from these declarations. Sizes of PosIR are those of Zeng et al. 2026 (arXiv
+2601.08363), of PosQ those of Zeng et al. 2025 (arXiv 2505.13950).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
+
+#: The Hub dataset of PosIR.
+REPO_ID, REVISION = "infgrad/PosIR-Benchmark-v1", "main"
+#: The end of the names of samples of PosIR; questions of all domains, and documents that are
+#: selected for each beside its own.
+SUFFIX = "-Nano"
+QUESTIONS, DISTRACTORS = 1_500, 12
+#: Documents and queries of English, and on average over the ten languages: 55,900 and 1,360 in each
+#: of 31 domains.
+ENGLISH_DOCUMENTS, ENGLISH_QUERIES = 1_719_701, 42_015
+DOCUMENTS, QUERIES = "about 1.7 M", "about 42,000"
+#: In place of the revision of a source whose commit is not known; a result has the digest of the
+#: data that was read.
+NOT_PINNED = "not pinned"
+ENGLISH = (PIVOT.code,)
+
+
+@dataclass(frozen=True)
+class DeclaredTask:
+    """A task, without its class."""
+
+    name: str
+    repository: str
+    revision: str
+    languages: Sequence[str] | Mapping[str, Sequence[str]] = ENGLISH
+    """Codes of queries and documents, by subset if there are several."""
+    documents: int | str | None = None
+    """The number of documents, as published; text says that it is not exact; None if it is not
+    known.
+    """
+    questions: int | str | None = None
+    benchmark: str = ""
+    """The benchmark of mteb that it is part of."""
+
+    def fields(self) -> dict[str, Any]:
+        """Return its part of the metadata of mteb's task."""
+        return {
+            "name": self.name,
+            "dataset": self.repository,
+            "revision": self.revision,
+            "languages": self.languages,
+        }
+
+
+def format_size(size: int | str | None) -> str:
+    """Return a number of documents or questions for a reader; empty if it is not known."""
+    return f"{size:,}" if isinstance(size, int) else size or ""
+
+
+def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask:
+    """Return the task of one language of PosIR, or of one language against the corpus of
+    another.
+    """
+    spoken = dict.fromkeys((language, corpus_language))
+    is_crossed, codes = len(spoken) > 1, tuple(part.code for part in spoken)
+    questions = ENGLISH_QUERIES if language == PIVOT else QUERIES
+    documents = ENGLISH_DOCUMENTS if corpus_language == PIVOT else DOCUMENTS
+    benchmark = (
+        "PosIR(cross-lingual)"
+        if is_crossed and language.cross_lingual_in_paper
+        else ""
+        if is_crossed
+        else "PosIR"
+    )
+    name = "-".join(("PosIR", *(part.name for part in spoken)))
+    declared = DeclaredTask(name, REPO_ID, REVISION, dict.fromkeys(DOMAINS, codes))
+    if language not in LANGUAGES:
+        return declared
+    return replace(declared, documents=documents, questions=questions, benchmark=benchmark)
+
+
+def declare_nano(language: Language) -> DeclaredTask:
+    """Return the sample of one language of PosIR."""
+    full, most = declare_posir(language, language), round(QUESTIONS / len(DOMAINS)) * len(DOMAINS)
+    sizes = {"documents": f"up to {most * (1 + DISTRACTORS):,}", "questions": f"up to {most:,}"}
+    return replace(
+        full, name=full.name + SUFFIX, benchmark=full.benchmark and "PosIR(nano)", **sizes
+    )
+
+
+def _by_language(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    return {code: (code,) for code in codes}
+
+
+MINI = DeclaredTask("PosIR-Mini", "posir/PosIR-Mini", "1", documents=72, questions=720)
+SQUAD = DeclaredTask(
+    "SQuAD-PosQ",
+    "rajpurkar/squad_v2",
+    "3ffb306f725f7d2ce8394bc1873b24868140c412",
+    ENGLISH,
+    20_233,
+    92_749,
+    "PosQ",
+)
+SQUAD_TINY = replace(SQUAD, name="SQuAD-PosQ-Tiny", questions=10_000, benchmark="")
+FINEWEB = DeclaredTask(
+    "FineWeb-PosQ", "NovaSearch/FineWeb-PosQ", "main", ENGLISH, 13_902, 25_775, "PosQ"
+)
+FINEWEB_TINY = replace(FINEWEB, name="FineWeb-PosQ-Tiny", questions="up to 3,000", benchmark="")
+FINEWEB_RAW = replace(
+    FINEWEB,
+    name="FineWeb-PosQ-Raw",
+    repository="NovaSearch/FineWeb-PosQ_raw",
+    questions=265_865,
+    benchmark="",
+)
+FINEWEB_RAW_TINY = replace(FINEWEB_RAW, name="FineWeb-PosQ-Raw-Tiny", questions="up to 9,900")
+#: TyDi QA's names of its languages.
+TYDI_LANGUAGES = {
+    "arabic": "ara-Arab",
+    "bengali": "ben-Beng",
+    "english": "eng-Latn",
+    "finnish": "fin-Latn",
+    "indonesian": "ind-Latn",
+    "japanese": "jpn-Jpan",
+    "korean": "kor-Kore",
+    "russian": "rus-Cyrl",
+    "swahili": "swh-Latn",
+    "telugu": "tel-Telu",
+    "thai": "tha-Thai",
+}
+MIRACL_LANGUAGES = (
+    "ara-Arab",
+    "ben-Beng",
+    "cmn-Hans",
+    "deu-Latn",
+    "eng-Latn",
+    "fin-Latn",
+    "fra-Latn",
+    "hin-Deva",
+    "ind-Latn",
+    "jpn-Jpan",
+    "kor-Kore",
+    "pes-Arab",
+    "rus-Cyrl",
+    "spa-Latn",
+    "swh-Latn",
+    "tel-Telu",
+    "tha-Thai",
+    "yor-Latn",
+)
+#: Parts of Natural Questions, by the type of the long answer.
+PARAGRAPHS, OTHERS = "paragraph", "other"
+TYDI = DeclaredTask(
+    "TyDiQA-PosIR",
+    "google-research-datasets/tydiqa",
+    NOT_PINNED,
+    _by_language(TYDI_LANGUAGES.values()),
+)
+MIRACL = DeclaredTask(
+    "MIRACL-PosIR", "miracl/miracl-corpus", "d921ec7", _by_language(MIRACL_LANGUAGES)
+)
+PARTS = dict.fromkeys((f"repliqa_{number}" for number in range(5)), ENGLISH)
+REPLIQA = DeclaredTask(
+    "RepLiQA-PosIR", "ServiceNow/repliqa", NOT_PINNED, PARTS, "up to 17,954", "up to 89,770"
+)
+NATURAL_QUESTIONS = DeclaredTask(
+    "NQ-PosIR",
+    "google-research-datasets/natural_questions",
+    NOT_PINNED,
+    dict.fromkeys((PARAGRAPHS, OTHERS), ENGLISH),
+)
+
+BUILTIN = (
+    *(declare_posir(language, language) for language in LANGUAGES),
+    *(declare_posir(language, PIVOT) for language in LANGUAGES if language != PIVOT),
+    *(SQUAD, SQUAD_TINY, FINEWEB, FINEWEB_TINY, FINEWEB_RAW, FINEWEB_RAW_TINY, MINI),
+    *map(declare_nano, LANGUAGES),
+    *(TYDI, MIRACL, REPLIQA, NATURAL_QUESTIONS),
+)

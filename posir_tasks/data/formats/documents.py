@@ -1,0 +1,184 @@
+"""Readers of documents, one a file: plain text, and HTML and PDF by libraries that are imported
+when there is such a file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from posir_tasks.base.errors import DataError, summarize_error
+from posir_tasks.base.files import read_decompressed
+from posir_tasks.base.limits import (
+    MAX_BYTES,
+    MAX_ROWS,
+    LimitError,
+    describe_bytes,
+    limit_seconds,
+    max_pages,
+    max_unpacked,
+)
+from posir_tasks.base.untrusted import decode, find_encoding
+from posir_tasks.base.wording import sanitized
+from posir_tasks.data.formats.passages import Item, Passage, ReadOptions, SkippedText
+
+#: Bytes of a file in which a zero byte marks it as binary.
+BINARY_BYTES = 8192
+#: Parts of pypdf that warn when they leave out content.
+LOSSY = ("pypdf.filters", "pypdf._page")
+NOT_UTF8 = "not UTF-8"
+PDF = "PDF"
+
+
+def extract_pdf(content: bytes) -> tuple[str, list[int]]:
+    """Return the text of all pages, and the numbers, from 1, of those that have pictures and no
+    text.
+
+    Raises:
+        DataError: There is no library for it, or it cannot be read, or a part of it cannot.
+    """
+    try:
+        library = import_module("pypdf")
+    except ImportError as error:
+        raise DataError("`pip install pypdf`, or convert it: `pdftotext FILE.pdf`") from error
+    try:
+        with _collect_losses() as losses, limit_seconds(PDF, len(content)):
+            reader = library.PdfReader(BytesIO(content))
+            texts = _extract_texts(reader.pages, len(content))
+            scanned = [
+                number
+                for number, (page, text) in enumerate(zip(reader.pages, texts, strict=True), 1)
+                if not text.strip() and _has_pictures(page)
+            ]
+            stated = reader.root_object["/Pages"].get("/Count")
+    except LimitError as error:
+        raise DataError(error.problem) from error
+    except Exception as error:  # a damaged or encrypted file may raise anything
+        raise DataError(
+            f"cannot be read ({summarize_error(error)}); convert it: `pdftotext FILE.pdf`"
+        ) from error
+    if isinstance(stated, int) and stated > len(texts):
+        losses.append(f"{len(texts)} of its {stated} pages are found")
+    if losses:
+        raise DataError(
+            f"a part cannot be read ({sanitized(losses[0])}); convert it: `pdftotext FILE.pdf`"
+        )
+    return "\n".join(texts), scanned
+
+
+def _has_pictures(page: Any) -> bool:
+    resources = page.get("/Resources")
+    return resources is not None and "/XObject" in resources.get_object()
+
+
+@contextmanager
+def _collect_losses() -> Iterator[list[str]]:
+    """Collect what pypdf logs of content that it cannot read and leaves out; its other
+    irregularities are not shown.
+    """
+    losses = list[str]()
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: losses.append(record.getMessage())  # type: ignore[method-assign]
+    # Loggers of which a level alone hides all else.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in LOSSY]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+        logger.addHandler(handler)
+    try:
+        yield losses
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+
+
+def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
+    """Return the text of each page of a file of `size` bytes; raise LimitError if there are too
+    many, or too much text.
+    """
+    if len(pages) > max_pages():
+        raise MAX_ROWS.refuse(
+            PDF, f"has {len(pages):,} pages, and at most {max_pages():,} are read"
+        )
+    texts, limit = list[str](), max_unpacked(size)
+    for page in pages:
+        texts.append(page.extract_text())
+        limit -= len(texts[-1])
+        if limit < 0:
+            raise MAX_BYTES.refuse(
+                PDF, f"unpacks to more than {describe_bytes(max_unpacked(size))} of text"
+            )
+    return texts
+
+
+def is_binary(content: bytes) -> bool:
+    """Return whether the beginning of a file has a zero byte and is not UTF-16."""
+    return find_encoding(content) != "utf-16" and b"\0" in content[:BINARY_BYTES]
+
+
+def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
+    """Return what is not UTF-8: `byte 0xf6 at 17`, counted from 0 in the file, of which `offset`
+    bytes come before.
+    """
+    return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
+
+
+def read_text_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+    """Yield the text of a file, or why it has none; its id is its name without the suffix."""
+    yield _read_text(file, name, decode)
+
+
+def _read_text(file: Path, name: str, decode_file: Callable[[bytes], str]) -> Item:
+    content = read_decompressed(file)
+    if is_binary(content):
+        return SkippedText(name, "binary", file=name)
+    try:
+        return _name_text(decode_file(content), name)
+    except UnicodeDecodeError as error:
+        return SkippedText(name, NOT_UTF8, describe_bad_byte(error), name)
+
+
+def _name_text(text: str, name: str) -> Item:
+    """Return the text of a file, under its name without the suffix."""
+    own = Path(name).with_suffix("").as_posix()
+    return (
+        Passage(name, "", text, id=own) if text.strip() else SkippedText(name, "empty", file=name)
+    )
+
+
+def read_html_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+    """Yield the text of a page, or why it has none."""
+    from posir_tasks.data.formats.pages import decode_page, extract_text
+
+    item = _read_text(file, name, decode_page)
+    try:
+        if isinstance(item, Passage):
+            with limit_seconds(name, len(item.text)):
+                yield _name_text(extract_text(item.text), name)
+        else:
+            yield item
+    except LimitError:
+        raise
+    except DataError as error:
+        yield SkippedText(name, "of HTML", str(error), name)
+
+
+def read_pdf_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+    """Yield the text of a PDF file, or why it has none."""
+    try:
+        text, scanned = extract_pdf(read_decompressed(file))
+        yield _name_text(text, name)
+        if scanned and text.strip():
+            pages = (
+                f"pages {', '.join(map(str, scanned))}; recognize their text, for example by "
+                "`ocrmypdf`"
+            )
+            yield SkippedText(name, "pages of PDF that are pictures", pages, name, len(scanned))
+    except DataError as error:
+        yield SkippedText(name, "of PDF", str(error), name)

@@ -1,0 +1,332 @@
+"""Passages with their questions, and problems: what every reader of a format yields; and the
+options that it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import chain
+from typing import Literal, TypeAlias
+
+from posir_tasks.base.digests import digest
+from posir_tasks.base.wording import pluralize
+
+
+class Use(Enum):
+    """Texts of which the questions of data can be asked; the value says why it is not the whole
+    corpus.
+    """
+
+    CORPUS = ""
+    """Each stands alone: any document may answer it."""
+    WITHIN = (
+        "its questions are about one document and do not name it ('this contract'), so that other "
+        "documents answer them, too"
+    )
+    NAMED = (
+        "its questions name their document, so that a search of the corpus finds its beginning, "
+        "wherever the evidence is"
+    )
+
+
+#: Share of questions with a text that is asked of several documents from which data counts as of
+#: one document each. In PolicyQA, whose questions are about 'the website', it is 0.97; in sets
+#: whose questions stand alone it is below 0.01.
+WITHIN_SHARE = 0.5
+#: Share from which it is mentioned.
+MENTIONED_SHARE = 0.01
+#: Texts of which questions are asked, as a user says it: all of the corpus, or the question's own
+#: document.
+Scope: TypeAlias = Literal["corpus", "document"]
+#: Why a question without an answer in its document is skipped.
+UNANSWERABLE = "has no answer"
+#: Why a question whose evidence is not stated cannot be evaluated.
+NO_ANSWER = "states neither the text of its answer nor both start and end"
+#: Reason of a skipped question, after a number.
+UNUSABLE = "questions without a usable answer"
+
+
+@dataclass(frozen=True)
+class StatedAnswer:
+    """The answer that a file states: its text, its half-open span in code points, or both."""
+
+    text: str | None = None
+    start: int | None = None
+    end: int | None = None
+    is_located: bool = field(default=False, kw_only=True)
+    """Whether the reader itself found the span, or its format says how spans count: without a text,
+    it needs no check.
+    """
+
+    @classmethod
+    def from_span(cls, span: tuple[int, int]) -> StatedAnswer:
+        """Return the answer at a span that needs no check."""
+        return cls(None, *span, is_located=True)
+
+
+@dataclass(frozen=True)
+class PassageQuestion:
+    """A question as its file states it."""
+
+    file: str
+    name: str
+    """Name of the question in messages: its id, or its place in the file."""
+    text: str
+    answer: StatedAnswer | None
+    """None if the file says which document is relevant, and not where in it the evidence is."""
+    id: str | None = None
+    """The id of its query; None to derive one from the content."""
+    query: str | None = None
+    """The id of its query, if the evidence may have several places: each is yielded by itself, with
+    an id of its own, and the file and name of its query. If one is skipped, the query is left out;
+    those that overlap are one.
+    """
+    grade: float = 1
+    """Relevance of its document to the query, above 0; the highest of the places in it counts."""
+    others: tuple[StatedAnswer, ...] = ()
+    """Other answers that the file lists, each as good; the first of all that is in the document
+    counts.
+    """
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A document as its file states it, with its questions."""
+
+    file: str
+    place: str
+    """Its place in the file, for messages; "" if the file has no other."""
+    text: str
+    questions: Sequence[PassageQuestion] = ()
+    id: str | None = None
+    """The id of its document; None to derive one: see `derive_document_ids`."""
+    title: str = ""
+    """Title of the article that it is part of, "" if there is none; not part of `text`, in which
+    spans count.
+    """
+    question_ids: Sequence[str] = ()
+    """Ids that the file states for its questions, skipped ones included."""
+
+    @property
+    def where(self) -> str:
+        """File and place, for messages."""
+        return f"{self.file}: {self.place}" if self.place else self.file
+
+    @property
+    def name(self) -> str:
+        """File, and the id or the place in it."""
+        return f"{self.file}:{self.id or self.place}" if self.place else self.file
+
+
+@dataclass(frozen=True)
+class SkippedText:
+    """A file, a row, a text or a question that is not used."""
+
+    name: str
+    reason: str
+    """One of a few phrases, to be read after a number: `of one sentence`."""
+    detail: str = ""
+    file: str = ""
+    """The file that it is in."""
+    number: int = 1
+    """The number of such items, if they are not named one by one."""
+    is_expected: bool = False
+    """Whether the rules of its data leave it out, such as those of another split, so that it is no
+    loss.
+    """
+
+    @property
+    def is_question(self) -> bool:
+        """Whether it is a question, not a text."""
+        return self.reason == UNUSABLE
+
+    def __str__(self) -> str:
+        return f"{self.file}: question {self.name}: {self.detail}"
+
+
+#: What a reader yields.
+Item: TypeAlias = Passage | SkippedText
+
+
+def skip_question(file: str, name: str, reason: str) -> SkippedText:
+    """Return a question that is not used, and why."""
+    return SkippedText(name, UNUSABLE, reason, file)
+
+
+def expect_skips(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items of a reader that selects questions by the rules of its data: those that it
+    leaves out are no loss.
+    """
+    for item in items:
+        yield (
+            replace(item, is_expected=True)
+            if isinstance(item, SkippedText) and item.is_question
+            else item
+        )
+
+
+def list_places(
+    file: str,
+    query: str,
+    text: str,
+    answers: Iterable[StatedAnswer | None],
+    first: int = 1,
+    grade: float = 1,
+) -> Iterator[PassageQuestion]:
+    """Yield a question for each place of a query's evidence, numbered from `first`; the first has
+    the id of the query.
+    """
+    for number, answer in enumerate(answers, start=first):
+        yield PassageQuestion(
+            file, query, text, answer, query if number == 1 else f"{query}#{number}", query, grade
+        )
+
+
+def add_places(
+    asked: dict[str, list[PassageQuestion]],
+    file: str,
+    query: str,
+    text: str,
+    placed: Iterable[tuple[str, StatedAnswer]],
+) -> Iterator[SkippedText]:
+    """Add a question for each place of a query's evidence to those `asked` of its document.
+
+    Without a place, or if `placed`, pairs of document and place, raises ValueError, yield the query
+    and why it is not used.
+    """
+    try:
+        pairs = [*placed]
+        if not pairs:
+            raise ValueError(UNANSWERABLE)
+    except ValueError as error:
+        yield skip_question(file, query, str(error))
+        return
+    places = list_places(file, query, text, (answer for _, answer in pairs))
+    for (document, _), place in zip(pairs, places, strict=True):
+        asked[document].append(place)
+
+
+@dataclass(frozen=True)
+class RepeatedTexts:
+    """Counts of the questions whose text is asked of several documents."""
+
+    questions: int
+    repeated: int
+
+    @property
+    def use(self) -> Use:
+        """Texts of which the questions can be asked, as far as their texts show."""
+        return (
+            Use.WITHIN
+            if self.repeated and self.repeated >= WITHIN_SHARE * self.questions
+            else Use.CORPUS
+        )
+
+    @property
+    def warning(self) -> str:
+        """A sentence if there are so many that a reader should know; else empty."""
+        is_mentioned = self.repeated and self.repeated >= MENTIONED_SHARE * self.questions
+        return (
+            f"{self.describe()}, of which one counts as relevant to each." if is_mentioned else ""
+        )
+
+    def describe(self) -> str:
+        """Return the counts."""
+        verb = "has" if self.repeated == 1 else "have"
+        return (
+            f"{self.repeated:,} of {pluralize(self.questions, 'question')} {verb} a text that is "
+            "asked of several documents"
+        )
+
+
+def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
+    """Return a sentence with the number of skipped texts by reason and a few names; empty if there
+    are none.
+    """
+    by_reason: dict[str, list[SkippedText]] = {}
+    for item in sorted(skipped, key=lambda item: item.name):
+        by_reason.setdefault(item.reason, []).append(item)
+    parts = []
+    counts = {reason: sum(item.number for item in group) for reason, group in by_reason.items()}
+    for reason, group in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
+        names = [
+            f"{item.name}: {item.detail}" if item.detail else item.name for item in group[:examples]
+        ]
+        parts.append(
+            f"{counts[reason]:,} {reason} "
+            f"({', '.join(names)}{', ...' if len(group) > examples else ''})"
+        )
+    return f"Skipped: {'; '.join(parts)}." if parts else ""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Choices that a reader cannot make by itself, as `open_data` explains them."""
+
+    column: str | None = None
+    id_column: str | None = None
+    split: str | None = None
+    revision: str | None = None
+    language: str | None = None
+    repair: bool = True
+
+
+def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
+    """Return an id for each text whose file states none.
+
+    It is the smallest id of its questions, which translations share, as those of XQuAD do. If a
+    question lacks an id, or one id is that of questions about different texts, ids cannot identify
+    documents: all are digests of the texts, which no other language has, so that cross-lingual
+    tasks refuse the data.
+    """
+    stated, questions, texts = set[str](), dict[str, set[str]](), dict[str, str]()
+    for passage in passages:
+        if passage.id:
+            stated.add(passage.id)
+        else:
+            questions.setdefault(passage.text, set()).update(passage.question_ids)
+    is_unique = all(
+        texts.setdefault(question, text) == text
+        for text, known in questions.items()
+        for question in known
+    )
+    ids = {}
+    for text, known in questions.items():
+        derived = f"{domain}_{min(known)}" if known and is_unique else ""
+        ids[text] = (
+            f"{domain}_{digest(text).hex()}" if not derived or derived in stated else derived
+        )
+    return ids
+
+
+def name_documents(items: Iterator[Item], domain: str) -> Iterator[Item]:
+    """Yield documents under the ids by which their questions name them, each once; texts without
+    questions as they are.
+
+    Whether there are questions follows from the first document, so that a large corpus of texts is
+    not held in memory.
+    """
+    first = list[Item]()
+    for item in items:
+        first.append(item)
+        if isinstance(item, Passage):
+            break
+    if (
+        not first
+        or not isinstance(first[-1], Passage)
+        or first[-1].id
+        or not (first[-1].questions or first[-1].question_ids)
+    ):
+        yield from chain(first, items)
+        return
+    read = [*first, *items]
+    derived = derive_document_ids([item for item in read if isinstance(item, Passage)], domain)
+    named = set[tuple[str, str]]()
+    for item in read:
+        if isinstance(item, SkippedText):
+            yield item
+        elif (document := (item.id or derived[item.text], item.text)) not in named:
+            named.add(document)
+            yield replace(item, id=document[0])

@@ -1,0 +1,79 @@
+"""Grades of relevance: one rule for every file, table and task that states them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TypeAlias
+
+from posir_tasks.data.formats.passages import SkippedText
+
+#: Id of a query and id of a document.
+Pair: TypeAlias = tuple[str, str]
+
+#: The largest distance of a grade from 0: up to it, every whole number is exact in double
+#: precision.
+MAX_GRADE = 2**53
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+#: What a grade must be, after its name in a message.
+GRADE_RULE = "must be a number, such as 1 or 0.5, of at most 2^53"
+#: Reason of a judgment that does not count, after a number.
+CONTRADICTED = "judgments of pairs that have a higher grade elsewhere, which counts"
+
+
+def read_grade(value: object) -> float:
+    """Read a grade as a file states it: a number, or the text of one; it is the gain of its
+    document.
+
+    A whole number becomes an integer, so that 1, 1.0 and 1e0 are the same judgment.
+
+    Raises:
+        ValueError: The value is not a finite number of at most `MAX_GRADE`.
+    """
+    is_number = isinstance(value, Real) or (
+        isinstance(value, str) and NUMBER.fullmatch(value.strip())
+    )
+    # A comparison with NaN is false.
+    if not is_number or not abs(grade := float(value)) <= MAX_GRADE:  # type: ignore[arg-type]
+        raise ValueError(GRADE_RULE)
+    return int(grade) if grade.is_integer() else grade
+
+
+@dataclass(frozen=True)
+class CollectedGrades:
+    """Grades of documents by query, each pair once."""
+
+    by_query: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Query id to document id to the highest grade that is stated of the pair."""
+    contradictions: tuple[Pair, ...] = ()
+    """Pairs with different grades, in the order of their queries and documents."""
+
+    def list_by_document(self) -> dict[str, dict[str, float]]:
+        """Return document id to query id to grade."""
+        by_document: dict[str, dict[str, float]] = defaultdict(dict)
+        for query, grades in self.by_query.items():
+            for document, grade in grades.items():
+                by_document[document][query] = grade
+        return dict(by_document)
+
+    def skip_contradictions(self, file: str) -> Iterator[SkippedText]:
+        """Yield the judgments that do not count, one for each pair."""
+        for query, document in self.contradictions:
+            yield SkippedText(f"query {query}, document {document}", CONTRADICTED, file=file)
+
+
+def collect_grades(rows: Iterable[tuple[str, str, float]]) -> CollectedGrades:
+    """Collect rows of query, document and grade; of a pair with several grades the highest counts,
+    in any order of rows.
+    """
+    by_query: dict[str, dict[str, float]] = defaultdict(dict)
+    contradictions = set[Pair]()
+    for query, document, grade in rows:
+        earlier = by_query[query].setdefault(document, grade)
+        if earlier != grade:
+            contradictions.add((query, document))
+            by_query[query][document] = max(earlier, grade)
+    return CollectedGrades(dict(by_query), tuple(sorted(contradictions)))

@@ -1,0 +1,100 @@
+"""Marks of questions without an answer: texts that datasets state in place of an answer, and flags.
+
+`CANNOTANSWER` is appended to the contexts of QuAC (arXiv 1808.07036) and DoQA, `unknown` to those
+of CoQA in SQuAD's form (arXiv 1808.07042), `[CLS]` is put before a context by readers of SQuAD 2.0;
+MS MARCO has `No Answer Present.`, RepLiQA `UNANSWERABLE` and `NA`, Qasper `Unanswerable`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from posir_tasks.data.formats.passages import StatedAnswer
+
+#: No word of a text.
+TOKEN = re.compile(
+    r"[\[<{(]*(CANNOT_?ANSWER|NO_?ANSWER|NOT_ANSWERABLE)[\]>})]*|[\[<](no[_ "
+    r"]?answer|unanswerable)[\]>]"
+)
+#: Texts of answers, in lower case, that may also be words of a text: they are marks at its end, as
+#: a sentence of their own.
+WORDS = frozenset(
+    (
+        "unanswerable",
+        "not answerable",
+        "cannot answer",
+        "no answer",
+        "no answer present",
+        "unknown",
+        "none",
+        "n/a",
+        "na",
+    )
+)
+#: Marks before a text.
+PREFIXES = frozenset({"[CLS]", "<s>", "<cls>", "[UNK]", "<unk>"})
+#: What a sentence before a mark ends with.
+SENTENCE_END = re.compile(r"[.!?。！？؟।…\"'”’»)\]]\s*$")
+#: Fields that say that a question has no answer if they are true, or if they are false.
+NEGATIVE = (
+    "is_impossible",
+    "impossible",
+    "unanswerable",
+    "is_unanswerable",
+    "no_answer",
+    "isAnswerAbsent",
+    "answer_absent",
+)
+POSITIVE = ("answerable", "is_answerable", "isAnswerable", "has_answer")
+TRUE, FALSE = frozenset({"true", "1", "1.0", "yes"}), frozenset({"false", "0", "0.0", "no"})
+
+
+def states_no_answer(fields: Mapping[str, object]) -> bool:
+    """Return whether the fields of a question say that it has no answer."""
+    negative = {str(fields[name]).strip().lower() for name in NEGATIVE if name in fields}
+    positive = {str(fields[name]).strip().lower() for name in POSITIVE if name in fields}
+    return bool(negative & TRUE or positive & FALSE)
+
+
+def is_token(text: str | None) -> bool:
+    """Return whether the text of an answer is blank, or no word of any text, and so says that there
+    is no answer.
+    """
+    return text is not None and (not text.strip() or TOKEN.fullmatch(text.strip()) is not None)
+
+
+def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
+    """Return whether an answer says that its document has none.
+
+    A word that a text may have does so if the document lacks it, or if it follows the text as a
+    sentence of its own.
+    """
+    if answer.text is None or is_token(answer.text):
+        return answer.text is not None
+    bare = answer.text.strip()
+    is_word, is_prefix = bare.lower().rstrip(".") in WORDS, bare in PREFIXES
+    if not (is_word or is_prefix):
+        return False
+    if bare not in document:
+        return True
+    start = answer.start
+    if start is None:
+        # The only place is the one that counts.
+        start = document.find(bare) if document.count(bare) == 1 else None
+    if start is None:
+        return False
+    before, after = document[: max(0, start)], document[max(0, start) + len(bare) :]
+    if is_prefix:
+        return not before.strip() or not after.strip()
+    return not after.strip() and SENTENCE_END.search(before) is not None
+
+
+def is_unanswered(answers: Sequence[StatedAnswer], document: str) -> bool:
+    """Return whether no listed answer is one, or half of them or more are marks that no text has,
+    as in QuAC's evaluation.
+
+    Blank answers and words that the document lacks have no vote: another answer counts in their
+    place.
+    """
+    votes = sum(bool((answer.text or "").strip()) and is_token(answer.text) for answer in answers)
+    answered = sum(not marks_no_answer(answer, document) for answer in answers)
+    return votes >= answered

@@ -1,0 +1,65 @@
+"""Reader of PosIR-Mini, the English set that ships inside the package. Its texts are in
+`posir_tasks/mini/texts`.
+
+Each text file is a domain. A line `=== name` begins a document; in its text `{evidence}[question]`
+marks the evidence of a question in place, so that span and text always agree.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.declared import MINI
+from posir_tasks.text.spans import Span
+
+HEADING = re.compile(r"^=== ([a-z0-9-]+)\n", re.MULTILINE)
+MARK = re.compile(r"\{([^{}]+)\}\[([^\[\]]+)\]")
+NAME, REVISION = MINI.name, MINI.revision
+#: Name of the data in results.
+REPO_ID = MINI.repository
+
+
+@dataclass(frozen=True)
+class MarkedDocument:
+    """A document of PosIR-Mini with its questions."""
+
+    id: str
+    text: str
+    questions: tuple[str, ...]
+    spans: tuple[Span, ...]
+
+
+def parse_document(document_id: str, marked: str) -> MarkedDocument:
+    """Remove the marks from a text, and return it with the spans of the evidence."""
+    text, *parts = MARK.split(marked)
+    spans = list[Span]()
+    for evidence, rest in zip(parts[::3], parts[2::3], strict=True):
+        spans.append(Span(len(text), len(text) + len(evidence)))
+        text += evidence + rest
+    return MarkedDocument(document_id, text, tuple(parts[1::3]), tuple(spans))
+
+
+def read_documents() -> Iterator[MarkedDocument]:
+    """Yield the documents of PosIR-Mini, by domain and in the order of the files."""
+    folder = files("posir_tasks") / "mini" / "texts"
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        parts = HEADING.split(file.read_text(encoding="utf-8"))
+        for name, marked in zip(parts[1::2], parts[2::2], strict=True):
+            yield parse_document(f"{file.name.removesuffix('.txt')}/{name}", marked.strip())
+
+
+def read_mini() -> PositionData:
+    """Read PosIR-Mini: all domains are one corpus."""
+    documents = list(read_documents())
+    questions = {
+        f"{document.id}/{number}": (question, document.id, span)
+        for document in documents
+        for number, (question, span) in enumerate(
+            zip(document.questions, document.spans, strict=True), start=1
+        )
+    }
+    return PositionData.from_questions(
+        {document.id: document.text for document in documents}, questions, revision=REVISION
+    )

@@ -1,0 +1,244 @@
+"""Ways in which files count the offsets of answers: recognized by the texts of answers, converted
+to code points from 0.
+
+Java, JavaScript and C# count UTF-16 code units, tools that read bytes count those of UTF-8. Both
+are code points where a text is ASCII, so that only the answers of other texts show it. A file has
+one way of counting, which is decided for all of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import product
+
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.formats.passages import Item, Passage, PassageQuestion, StatedAnswer
+
+#: Share of the answers of a file that another way of counting finds where the file says, from which
+#: the file counts so.
+MIN_EXACT = 0.95
+#: Fewer answers do not show that a file counts from 1 or to the last character: a single answer may
+#: be off by one.
+MIN_SHIFTED = 3
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A way of counting offsets in a text."""
+
+    title: str
+    to_characters: Callable[[str, int], int]
+    """Returns the code point at an offset of a text; raises ValueError if there is none."""
+    first: int = 0
+    """The offset of the first unit of a text."""
+    included: int = 0
+    """1 if the end of a span is its last unit, 0 if it is the next one."""
+
+    def convert(self, answer: StatedAnswer, document: str) -> StatedAnswer:
+        """Return an answer with its span in code points from 0; raise ValueError if the document
+        has no such span.
+        """
+        start, end = (
+            None if place is None else self.to_characters(document, place - self.first + shift)
+            for place, shift in ((answer.start, 0), (answer.end, self.included))
+        )
+        return replace(answer, start=start, end=end)
+
+    def is_exact(self, answer: StatedAnswer, document: str) -> bool:
+        """Return whether the text of an answer is where its span says."""
+        assert answer.text is not None
+        try:
+            converted = self.convert(answer, document)
+        except ValueError:
+            return False
+        start = converted.start
+        if start is None or start < 0 or not document.startswith(answer.text, start):
+            return False
+        return converted.end in (None, start + len(answer.text))
+
+
+@lru_cache(maxsize=2)
+def _encode(document: str, encoding: str) -> bytes:
+    return document.encode(encoding, "surrogatepass")
+
+
+def _from_units(document: str, offset: int, *, encoding: str, size: int) -> int:
+    if document.isascii():
+        return offset
+    content = _encode(document, encoding)
+    if not 0 <= offset * size <= len(content):
+        raise ValueError("is outside the text")
+    return len(content[: offset * size].decode(encoding))
+
+
+def _from_lines(document: str, offset: int, *, end: str, length: int) -> int:
+    """Return the character at an offset that counts each line end of a text as `length`
+    characters.
+    """
+    place = 0
+    for line in document.split(end):
+        if 0 <= offset <= len(line):
+            return place + offset
+        offset -= len(line) + length
+        place += len(line) + len(end)
+    raise ValueError("is outside the text")
+
+
+@lru_cache(maxsize=2)
+def _list_folded(document: str) -> list[int]:
+    """Return the places of the characters that are left if runs of white space are one character,
+    and the end.
+    """
+    pairs = zip(f"x{document}", document, strict=False)
+    kept = [
+        place for place, (last, this) in enumerate(pairs) if not (last.isspace() and this.isspace())
+    ]
+    return [*kept, len(document)]
+
+
+def _from_folded(document: str, offset: int) -> int:
+    places = _list_folded(document)
+    if not 0 <= offset < len(places):
+        raise ValueError("is outside the text")
+    return places[offset]
+
+
+def _from_visible(document: str, offset: int) -> int:
+    return offset + len(document) - len(document.lstrip(" \t\r\n\v\f\u00a0\u3000\ufeff"))
+
+
+CHARACTERS = Counting("Unicode code points", lambda _, offset: offset)
+#: Units that languages and libraries count, and texts that were changed after offsets were counted.
+UNITS = (
+    CHARACTERS,
+    Counting("UTF-16 code units", partial(_from_units, encoding="utf-16-le", size=2)),
+    Counting("bytes of UTF-8", partial(_from_units, encoding="utf-8", size=1)),
+    Counting(r"code points with \r\n as one", partial(_from_lines, end="\r\n", length=1)),
+    Counting(r"code points with \n as two", partial(_from_lines, end="\n", length=2)),
+    Counting("code points after leading white space", _from_visible),
+    Counting("code points with runs of white space as one", _from_folded),
+)
+
+
+def _list_countings() -> Iterator[Counting]:
+    for first, included, unit in product((0, 1), (0, 1), UNITS):
+        title = unit.title + " from 1" * first + ", to the last one" * included
+        yield replace(unit, title=title, first=first, included=included)
+
+
+#: In order of preference.
+COUNTINGS = tuple(_list_countings())
+
+
+def recognize_counting(stated: Sequence[tuple[StatedAnswer, str]]) -> tuple[Counting, int, int]:
+    """Return the way in which the offsets of answers in documents count, given all of a file with
+    text and start.
+
+    It is code points from 0 unless another way finds more answers where they are stated, and nearly
+    all of them.
+
+    Returns:
+        The way, how many answers are exact in it, and how many are if offsets are code points.
+    """
+    characters = sum(CHARACTERS.is_exact(*row) for row in stated)
+    best, exact = CHARACTERS, characters
+    for counting in COUNTINGS[1:] if characters < len(stated) else ():
+        if len(stated) < MIN_SHIFTED and (counting.first or counting.included):
+            break
+        needed = max(exact + 1, MIN_EXACT * len(stated))
+        if (count := _count_exact(counting, stated, needed)) >= needed:
+            best, exact = counting, count
+    return best, exact, characters
+
+
+def _count_exact(
+    counting: Counting, stated: Sequence[tuple[StatedAnswer, str]], needed: float
+) -> int:
+    """Return how many answers are exact, or fewer than are needed if there are not as many."""
+    missed = 0
+    for row in stated:
+        missed += not counting.is_exact(*row)
+        if len(stated) - missed < needed:
+            return 0
+    return len(stated) - missed
+
+
+def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
+    """Return what readers yield with offsets in code points from 0, and a sentence for each file
+    that counts otherwise.
+    """
+    by_file: dict[str, list[tuple[StatedAnswer, str]]] = defaultdict(list)
+    for text, question in _iterate_questions(items):
+        answer = question.answer
+        # Of an answer that is not in its document, no offset is exact.
+        if (
+            answer
+            and answer.start is not None
+            and (answer.text or "").strip()
+            and str(answer.text) in text
+        ):
+            by_file[question.file].append((answer, text))
+    countings, notes = dict[str, Counting](), list[str]()
+    for file, stated in by_file.items():
+        counting, exact, characters = recognize_counting(stated)
+        if counting is not CHARACTERS:
+            countings[file] = counting
+            notes.append(
+                f"{file}: offsets are {counting.title}, converted to code points: so {exact:,} of "
+                f"{pluralize(len(stated), 'answer')} are where the file says, else "
+                f"{characters:,}. --no-repair takes offsets "
+                "as they are."
+            )
+    if not countings:
+        return [*items], notes
+    return [
+        _convert(item, countings) if isinstance(item, Passage) else item for item in items
+    ], notes
+
+
+def _iterate_questions(items: Iterable[Item]) -> Iterator[tuple[str, PassageQuestion]]:
+    for item in items:
+        if isinstance(item, Passage):
+            yield from ((item.text, question) for question in item.questions)
+
+
+def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
+    questions = []
+    for question in passage.questions:
+        counting = countings.get(question.file, CHARACTERS)
+        answer = question.answer and _convert_answer(counting, question.answer, passage.text)
+        others = tuple(_convert_answer(counting, other, passage.text) for other in question.others)
+        questions.append(replace(question, answer=answer, others=others))
+    return replace(passage, questions=questions)
+
+
+def _convert_answer(counting: Counting, answer: StatedAnswer, text: str) -> StatedAnswer:
+    """Return a converted answer; one that the reader found, or that has no such span, stays as it
+    is and is checked later.
+    """
+    try:
+        return answer if answer.is_located else counting.convert(answer, text)
+    except ValueError:
+        return answer
+
+
+def describe_unchecked(items: Iterable[Item]) -> str:
+    """Return how many spans are stated without the text of the answer, which alone could show a
+    mistake; empty if none is.
+    """
+    answers = [question.answer for _, question in _iterate_questions(items) if question.answer]
+    unchecked = sum(
+        answer.text is None and answer.start is not None and not answer.is_located
+        for answer in answers
+    )
+    if not unchecked:
+        return ""
+    return (
+        f"{unchecked:,} of {pluralize(len(answers), 'span')} {'is' if unchecked == 1 else 'are'} "
+        "stated without the text "
+        "of the answer and cannot be verified: they are read as Unicode code points from 0, with "
+        "an exclusive end."
+    )

@@ -1,0 +1,577 @@
+"""The PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and `qrels/test.parquet`, read
+from any folder and written.
+
+Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et al. 2026 (arXiv
+2601.08363).
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+from datasets import Dataset
+
+from posir_tasks.base.errors import DataError, PosirError, summarize_error
+from posir_tasks.base.files import PART_STEM, PART_SUFFIX, follow_links, remove_stale_parts
+from posir_tasks.base.wording import sanitized
+from posir_tasks.data.checks import (
+    NO_COLUMNS,
+    CheckedTable,
+    DataProblem,
+    ProblemsError,
+    Schema,
+    count_tolerated,
+    raise_problems,
+    read_column_types,
+    read_valid_columns,
+)
+from posir_tasks.data.copies import count_repeated, count_repeated_texts, find_copies
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.declared import REPO_ID
+from posir_tasks.data.grades import read_grade
+from posir_tasks.data.pairing import ADVICE, LONG_RUN, compare_documents
+from posir_tasks.data.posir_rules import (
+    CORPUS,
+    PLACES,
+    QRELS,
+    QUERIES,
+    TITLE,
+    PosirTables,
+    check_not_empty,
+    check_places,
+    check_tables,
+    count_translated,
+    find_doubts,
+    tolerate_tables,
+)
+from posir_tasks.data.repository import LocalRepository, Repository, folder_name
+from posir_tasks.text.languages import CODE, PIVOT, check_code
+from posir_tasks.values.evidence import Evidence, Place
+
+#: The files of one language and domain.
+FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
+#: The file of those queries that have several places of evidence, if there are any; the others know
+#: nothing of them.
+PLACES_FILE = "places.parquet"
+#: Spans are clipped to this many characters, beyond any document, so that their sums do not
+#: overflow.
+MAX_PLACE = 2**40
+#: File systems allow names of 255 bytes, of which temporary names take some.
+DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
+DOMAIN_RULE = "a folder name of at most 100 characters from a-z, 0-9 and _, such as news_media"
+
+
+@dataclass(frozen=True, order=True)
+class SubsetKey:
+    """Languages and domain of data that is loaded together; a cross-lingual corpus has another
+    language than the queries.
+    """
+
+    language: str
+    corpus_language: str
+    domain: str
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of corpus, qrels and queries."""
+        languages = (self.corpus_language, self.language, self.language)
+        return [f"{code}/{self.domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
+
+    @property
+    def places(self) -> str:
+        """The path of the places of queries that have several."""
+        return f"{self.language}/{self.domain}/{PLACES_FILE}"
+
+    def __str__(self) -> str:
+        return "-".join(dict.fromkeys((self.language, self.corpus_language))) + f"/{self.domain}"
+
+
+def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> list[str]:
+    """Return the paths of the files of domains, which are read together, and in a folder of those
+    of places that are there.
+    """
+    paths = [path for key in keys for path in (*key.files, key.places)]
+    if isinstance(repository, LocalRepository):
+        return [
+            path
+            for path in paths
+            if not path.endswith(PLACES_FILE) or repository.locate(path).is_file()
+        ]
+    return [path for path in paths if not path.endswith(PLACES_FILE)]
+
+
+def list_domains(repository: Repository, language: str) -> list[str]:
+    """Return the domains of a language, sorted; hidden folders are unfinished imports and
+    ignored.
+    """
+    folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
+    return sorted({folder for folder in folders if not folder.startswith(".")})
+
+
+def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataProblem], list[str]]:
+    """Return the problems of a domain, which `posir validate` refuses, and warnings; DataError
+    without the Hub.
+    """
+    tables, problems = _read_tables(repository, key)
+    if tables.same_language and key.language != PIVOT.code:
+        originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
+        tables = replace(tables, originals=originals if originals.height else None)
+    places, wrong = _read_places(repository, key)
+    problems += [
+        *wrong,
+        *check_not_empty(tables, places),
+        *check_tables(tables),
+        *check_places(places, tables),
+    ]
+    if not problems and not tables.same_language:
+        return _inspect_pairing(tables, repository, key)
+    doubts = [*find_doubts(tables), *([] if wrong else _find_repeats(tables, places))]
+    warnings = [f"{key}: {sentence}" for sentence in doubts]
+    count = count_translated(tables)
+    warning = (
+        f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of "
+        "the English document of the "
+        "same id, and not of their own; a run takes positions from the columns, and places in the "
+        "text from their share of it"
+    )
+    return problems, [*warnings, warning] if count else warnings
+
+
+def _find_repeats(tables: PosirTables, places: CheckedTable) -> Iterator[str]:
+    """Yield a sentence on copies of relevant documents, and one on questions with a text that
+    several documents share.
+    """
+    if not tables.complete:
+        return
+    documents = Dataset.from_polars(tables.corpus.frame.select(pl.col("_id").alias("id"), "text"))
+    if copies := find_copies(
+        documents, [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
+    ):
+        yield copies.describe()
+    asked = tables.queries.frame.join(
+        tables.positives, left_on="_id", right_on="query-id"
+    ).drop_nulls("text")
+    if repeated := count_repeated_texts(
+        asked.select("text", "corpus-id").iter_rows(), documents
+    ).warning:
+        yield repeated
+
+
+def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
+    corpus, qrels, queries = (
+        _read_table(
+            repository, file, columns, {TITLE: pl.String} if columns is QUERIES else NO_COLUMNS
+        )
+        for file, columns in zip(key.files, (CORPUS, QRELS, QUERIES), strict=True)
+    )
+    tables = PosirTables(
+        corpus[0], queries[0], qrels[0], same_language=key.language == key.corpus_language
+    )
+    return tables, [*corpus[1], *queries[1], *qrels[1]]
+
+
+def _read_places(
+    repository: Repository, key: SubsetKey
+) -> tuple[CheckedTable, Sequence[DataProblem]]:
+    """Return the places of queries that have several, no rows if there is no such file, and what is
+    wrong with its columns.
+    """
+    if key.places in repository.paths(key.places.rpartition("/")[0]):
+        return _read_table(repository, key.places, PLACES, {TITLE: pl.String})
+    return CheckedTable(key.places, pl.DataFrame(schema=PLACES)), []
+
+
+def _read_table(
+    repository: Repository, path: str, columns: Schema, optional: Schema = NO_COLUMNS
+) -> tuple[CheckedTable, Sequence[DataProblem]]:
+    try:
+        file = repository.fetch(path)
+    except ProblemsError as error:
+        return CheckedTable(error.problems[0].file, pl.DataFrame()), error.problems
+    frame, problems = read_valid_columns(file, columns, optional)
+    return CheckedTable(str(file), frame), problems
+
+
+def _inspect_pairing(
+    tables: PosirTables, repository: Repository, key: SubsetKey
+) -> tuple[list[DataProblem], list[str]]:
+    """Check that documents of two languages with one id are translations; texts that are on the Hub
+    are not downloaded.
+    """
+    own = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
+    judged = _read_local(repository, f"{key.corpus_language}/{key.domain}/{FILES[1]}", QRELS)
+    queries = tables.queries.frame.join(
+        tables.positives, left_on="_id", right_on="query-id", maintain_order="left"
+    )
+    first, questions = pl.col("pos_char_length").first(), pl.len()
+    documents = queries.group_by("corpus-id", maintain_order=True).agg(
+        first.alias("characters"), questions.alias("questions")
+    )
+    asked = pl.col("query-id").n_unique().alias("other_questions")
+    others = judged.filter(pl.col("score") > 0).group_by("corpus-id").agg(asked)
+    agreement = compare_documents(
+        documents.rename({"corpus-id": "id"})
+        .join(
+            tables.corpus.frame.rename({"_id": "id", "text": "other_text"}),
+            on="id",
+            maintain_order="left",
+        )
+        .join(
+            own.unique("_id", keep="first").rename({"_id": "id"}),
+            on="id",
+            how="left",
+            maintain_order="left",
+        )
+        .join(others.rename({"corpus-id": "id"}), on="id", how="left", maintain_order="left")
+    )
+    height, warnings = tables.corpus.frame.height, list[str]()
+    if not own.is_empty() and own.height != height:
+        warnings.append(
+            f"{key}: {own.height:,} documents in {key.language}, {height:,} in "
+            f"{key.corpus_language}"
+        )
+    if agreement.is_mispaired:
+        message = (
+            "names documents that are not translations of those of the same id in "
+            f"{tables.corpus.file}: {agreement}."
+        )
+        return [DataProblem(tables.qrels.file, "corpus-id", f"{message} {ADVICE}")], warnings
+    run = agreement.mismatched_run
+    if len(run) >= LONG_RUN:
+        warnings.append(
+            f"{key}: {len(run)} consecutive documents, from {run[0]} to {run[-1]}, may not be "
+            "translations of those of the "
+            f"same id; {agreement}. {ADVICE}."
+        )
+    return [], warnings
+
+
+def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFrame:
+    """Return the rows of a file with valid columns on this machine, and no rows in place of any
+    other.
+    """
+    if isinstance(repository, LocalRepository) and repository.locate(path).is_file():
+        frame, problems = read_valid_columns(repository.locate(path), columns)
+        if not problems:
+            return frame
+    return pl.DataFrame(schema=columns)
+
+
+def read_domain(
+    repository: Repository, language: str, corpus_language: str, domain: str
+) -> PositionData:
+    """Read one domain as the authors' code does, with every row that can be evaluated.
+
+    Args:
+        repository: Data in the PosIR layout.
+        language: Language of queries, qrels and spans, such as `deu-Latn`.
+        corpus_language: Language of the corpus; another one for cross-lingual retrieval, with the
+            same document ids.
+        domain: Name of the domain's folder.
+
+    Raises:
+        DataError: A file or column is missing or unreadable, documents of two languages are not
+            translations of each other, or no query can be evaluated.
+    """
+    key = SubsetKey(language, corpus_language, domain)
+    tables, problems = _read_tables(repository, key)
+    # The column is optional: of another type, it is none of the layout's.
+    places, wrong = _read_places(repository, key)
+    problems = [problem for problem in (*problems, *wrong) if problem.field != TITLE]
+    raise_problems([*problems, *check_not_empty(tables, places), *check_places(places, tables)])
+    kept, tolerated = tolerate_tables(tables)
+    warnings = [f"{key}: {rows.sentence}" for rows in tolerated]
+    if (kept.queries.frame.is_empty() and places.frame.is_empty()) or kept.corpus.frame.is_empty():
+        advice = [] if kept.same_language else [f"{ADVICE}."]
+        raise DataError(
+            "\n".join([f"{tables.queries.file}: no query can be evaluated.", *warnings, *advice])
+        )
+    if not kept.same_language:
+        mispaired, doubts = _inspect_pairing(kept, repository, key)
+        raise_problems(mispaired)
+        warnings += doubts
+    of_places = dict(
+        zip(places.frame["_id"], places.frame.select("query-id", "score").iter_rows(), strict=True)
+    )
+    if of_places:
+        rows = places.frame.with_columns(pl.col("corpus-id").alias("document"))
+        kept = replace(
+            kept,
+            queries=replace(
+                kept.queries, frame=pl.concat([kept.queries.frame, rows], how="diagonal")
+            ),
+        )
+    data = PositionData(
+        corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
+        queries=Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text")),
+        evidence=build_evidence(kept),
+        revision=repository.revision(list_present_files(repository, [key])),
+        tolerated=count_tolerated(tolerated),
+        warnings=tuple(warnings),
+        places={
+            name: Place(query, read_grade(grade)) for name, (query, grade) in of_places.items()
+        },
+    )
+    repeated = count_repeated(data).warning
+    return replace(data, warnings=(*warnings, f"{key}: {repeated}")) if repeated else data
+
+
+def build_evidence(tables: PosirTables) -> Evidence:
+    """Return the evidence of the queries in tolerated tables."""
+    queries = tables.queries.frame
+    span = queries["pos_char_span"].list.sort().list
+    titles: tuple[str, ...] = ()
+    if TITLE in queries.columns:
+        titles = tuple(
+            queries.select(pl.col(TITLE).fill_null("").str.strip_chars().first().over("document"))[
+                TITLE
+            ].to_list()
+        )
+    return Evidence(
+        query_ids=queries["_id"].to_list(),
+        document_ids=queries["document"].to_list(),
+        starts=span.get(0).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
+        ends=span.get(1).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
+        characters=queries["pos_char_length"].to_numpy(),
+        tokens=queries["pos_token_length"].to_numpy(),
+        clusters=titles,
+    )
+
+
+def open_folder(folder: Path, language: str) -> LocalRepository:
+    """Open a folder in the PosIR layout, or of a language or domain in it; raise DataError if it
+    holds another one.
+    """
+    root = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 (a link keeps its name)
+    if not root.is_dir():
+        raise DataError(
+            f"{root}: no such folder. Give a folder in the PosIR layout, or one domain of it."
+        )
+    if any((root / file).exists() for file in FILES):
+        prefix, held = f"{language}/{root.name}", root.parent.name
+    elif any(root.glob("*/queries.parquet")):
+        prefix, held = language, root.name
+    else:
+        prefix, held = "", language
+    if CODE.fullmatch(held) and held != language:
+        raise DataError(f"{root}: holds the language {held}, not {language}.")
+    return LocalRepository(root, prefix)
+
+
+def require_domains(repository: Repository, language: str) -> list[str]:
+    """Return the domains of a language in a repository in the PosIR layout; raise DataError if
+    there are none.
+    """
+    domains = list_domains(repository, language)
+    if not domains:
+        languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
+        has = (
+            f"It has {', '.join(sorted(languages))}."
+            if languages
+            else "It has no data in the PosIR layout."
+        )
+        files = ", ".join(FILES)
+        raise DataError(
+            f"{repository.location}: no {language} data; expected {language}/<domain>/ with "
+            f"{files}. {has}"
+        )
+    return domains
+
+
+def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
+    """Return what `find_layout` does; raise PosirError if there is no such folder, or it has no
+    data in the PosIR layout.
+    """
+    if not path.is_dir():
+        problem = (
+            "is a file; `posir import` converts other formats"
+            if path.exists()
+            else "no such folder"
+        )
+        raise PosirError(
+            f"{path}: {problem}. Give a folder in the PosIR layout, <language>/<domain>/."
+        )
+    layout = find_layout(path)
+    if layout is None:
+        raise PosirError(
+            f"{path}: no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. "
+            "Give the folder that holds the "
+            "folders of the languages, or the folder of a language or a domain; `posir import` "
+            "converts other formats."
+        )
+    return layout
+
+
+def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
+    """Return the root of a folder that is the data, the parent folder as in `POSIR_DATA`, one
+    language, or one domain.
+
+    Returns:
+        The folder that holds `<language>/<domain>/`, and each domain with its own corpus, then with
+        the English corpus if the domain has one. None if the folder has no data in the PosIR
+        layout.
+
+    Raises:
+        DataError: There is no domain.
+    """
+    folder = Path(os.path.abspath(path))  # noqa: PTH100 (a link keeps its name)
+    data = folder / folder_name(REPO_ID)
+    # Where the files may be, the root of such data, and the only language and domain.
+    layouts = (
+        (folder, "*/*/", folder, None, None),
+        (data, "*/*/", data, None, None),
+        (folder, "*/", folder.parent, folder.name, None),
+        (folder, "", folder.parent.parent, folder.parent.name, folder.name),
+    )
+    held = (
+        row[2:]
+        for row in layouts
+        if any(_is_of_layout(file) for name in FILES for file in row[0].glob(row[1] + name))
+    )
+    root, language, domain = next(held, (None, None, None))
+    if root is None:
+        return None
+    repository = LocalRepository(root)
+    folders = sorted(
+        path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")
+    )
+    own = [
+        SubsetKey(code, code, name)
+        for code in ([language] if language else folders)
+        for name in ([domain] if domain else list_domains(repository, code))
+    ]
+    if not own:
+        raise DataError(
+            f"{root}: no domain; expected <language>/<domain>/ with {', '.join(FILES)}."
+        )
+    english = list_domains(repository, PIVOT.code)
+    crossed = [key for key in own if key.language != PIVOT.code and key.domain in english]
+    return root, [*own, *(SubsetKey(key.language, PIVOT.code, key.domain) for key in crossed)]
+
+
+def _is_of_layout(file: Path) -> bool:
+    """Return whether a file is what its name says in the PosIR layout: AutoRAG has a
+    `corpus.parquet`, with other columns.
+    """
+    is_corpus = file.name == FILES[0]
+    if not is_corpus or any((file.parent / name).exists() for name in FILES[1:]):
+        return True
+    try:
+        return bool({"_id", "text"} & read_column_types(file).keys())
+    except DataError:
+        # It is told where the data is read.
+        return True
+
+
+@dataclass(frozen=True)
+class Target:
+    """The domain to write."""
+
+    language: str
+    domain: str
+    output: Path
+
+    @property
+    def folder(self) -> Path:
+        """The domain's folder."""
+        return self.output / self.language / self.domain
+
+    def check(self) -> None:
+        """Raise PosirError if language or domain are not allowed, or the domain exists."""
+        check_code(self.language)
+        if not DOMAIN_NAME.fullmatch(self.domain):
+            raise PosirError(
+                f"--domain {sanitized(self.domain)}: not allowed. A domain is {DOMAIN_RULE}."
+            )
+        if self.folder.exists():
+            raise PosirError(
+                f"{self.folder}: already exists. Remove it first, or choose another --domain or "
+                "--output."
+            )
+
+
+def _tabulate_queries(data: PositionData) -> pl.DataFrame:
+    evidence = data.evidence
+    spans = [
+        list(span) for span in zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)
+    ]
+    columns = (
+        evidence.query_ids,
+        data.queries["text"][:],
+        spans,
+        evidence.characters,
+        evidence.tokens,
+    )
+    asked = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
+    if not evidence.clusters:
+        return asked
+    return asked.with_columns(
+        pl.Series(TITLE, [title or None for title in evidence.clusters], pl.String)
+    )
+
+
+def _tabulate_places(data: PositionData) -> pl.DataFrame:
+    places = [data.places[name] for name in data.evidence.query_ids]
+    return _tabulate_queries(data).with_columns(
+        pl.Series("query-id", [place.query for place in places], pl.String),
+        pl.Series("corpus-id", data.evidence.document_ids, pl.String),
+        pl.Series("score", [place.grade for place in places], pl.Float64),
+    )
+
+
+def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
+    """Write a domain into a new folder, all or nothing; raise DataError if it is invalid,
+    PosirError if not writable.
+    """
+    single, several = data.divide_places()
+    judged = pl.DataFrame(
+        {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
+    )
+    judged = judged.cast(pl.String).with_columns(score=pl.lit(1, pl.Int64))
+    corpus_frame = pl.DataFrame(
+        {"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}, schema=CORPUS
+    )
+    tables = {**dict(zip(FILES, (corpus_frame, judged, _tabulate_queries(single)), strict=True))}
+    corpus, qrels, queries = (
+        CheckedTable(str(folder / file), table) for file, table in tables.items()
+    )
+    checked = PosirTables(
+        corpus,
+        queries,
+        replace(qrels, frame=qrels.frame.cast({"score": pl.Float64})),
+        same_language=True,
+    )
+    places = CheckedTable(str(folder / PLACES_FILE), _tabulate_places(several))
+    raise_problems(
+        [*check_not_empty(checked, places), *check_tables(checked), *check_places(places, checked)]
+    )
+    if places.frame.height:
+        scores = [place.grade for place in several.places.values()]
+        is_whole = all(isinstance(score, int) for score in scores)
+        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64 if is_whole else pl.Float64})
+    try:
+        # A link to a folder stays a link.
+        target = follow_links(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale_parts(target.parent)
+        prefix = f".{target.name[:PART_STEM]}."
+        with tempfile.TemporaryDirectory(
+            dir=target.parent, prefix=prefix, suffix=PART_SUFFIX
+        ) as temporary:
+            part = Path(temporary)
+            for file, table in tables.items():
+                (part / file).parent.mkdir(exist_ok=True)
+                table.write_parquet(part / file)
+            for name, text in (others or {}).items():
+                (part / name).write_text(text, encoding="utf-8")
+            part.chmod(0o755)
+            part.rename(target)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise PosirError(
+            f"{folder}: cannot be written ({summarize_error(error)}). Free disk space, or choose "
+            "another --output."
+        ) from error

@@ -1,0 +1,436 @@
+"""Rules for data in the PosIR layout, and how a task goes on with rows that break them.
+
+`posir validate` refuses what breaks a rule. A task evaluates it as the authors' code does, which
+reads positions from the columns of the queries alone and compares them with no text (Zeng et al.
+2026, arXiv 2601.08363, evaluation scripts), or leaves the row out if it has no position, no text to
+search with, or no document to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import polars as pl
+
+from posir_tasks.data.checks import (
+    CheckedTable,
+    DataProblem,
+    Rule,
+    Schema,
+    ToleratedRows,
+    require_ids,
+    require_texts,
+)
+from posir_tasks.data.data import Judgments
+from posir_tasks.data.grades import MAX_GRADE, CollectedGrades, collect_grades
+from posir_tasks.data.judgment_audit import JudgmentAudit, Misfits
+from posir_tasks.data.pairing import ADVICE
+
+#: Upper limit of a length in characters or tokens; sums of larger ones could overflow.
+MAX_LENGTH = 2**31 - 1
+
+#: Fix of an empty or a reversed span.
+AFTER = "end must be after start"
+CORPUS: Schema = {"_id": pl.String, "text": pl.String}
+QRELS: Schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Float64}
+QUERIES: Schema = {
+    "_id": pl.String,
+    "text": pl.String,
+    "pos_char_span": pl.List(pl.Int64),
+    "pos_char_length": pl.Int64,
+    "pos_token_length": pl.Int64,
+}
+#: The file of queries with several places of evidence has a row for each place, with an id of its
+#: own.
+PLACES: Schema = {**QUERIES, **QRELS}
+#: Column with the length of the English document of the same id.
+ORIGINAL = "original_characters"
+#: Optional column of the queries: the title of the article that the relevant document is part of.
+TITLE = "pos_title"
+
+
+@dataclass(frozen=True)
+class PosirTables:
+    """The three tables of one language and domain (the corpus possibly of another language), as
+    read.
+
+    A column that is missing in its file or has an incompatible type is absent.
+    """
+
+    corpus: CheckedTable
+    queries: CheckedTable
+    qrels: CheckedTable
+    same_language: bool
+    """Whether queries and corpus are in one language, so that spans refer to the texts of the
+    corpus.
+    """
+    originals: pl.DataFrame | None = None
+    """The English corpus of translated data, if it is there."""
+
+    @cached_property
+    def positives(self) -> pl.DataFrame:
+        """The distinct pairs of query and relevant document."""
+        return self.qrels.frame.filter(pl.col("score") > 0).unique(
+            ["query-id", "corpus-id"], maintain_order=True
+        )
+
+    @property
+    def has_qrels(self) -> bool:
+        """Whether queries and qrels have every column."""
+        return _has_columns(self.queries, QUERIES) and _has_columns(self.qrels, QRELS)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every column is present."""
+        return self.has_qrels and _has_columns(self.corpus, CORPUS)
+
+
+def _has_columns(table: CheckedTable, columns: Schema) -> bool:
+    return set(columns) <= set(table.frame.columns)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Rules for one table, checked in order; those of an earlier step come first."""
+
+    table: str
+    """Name of a field of `PosirTables`."""
+    rules: tuple[Rule, ...]
+    annotate: Callable[[PosirTables], pl.DataFrame] | None = None
+    """Returns the table with the columns that the rules need beside its own; those that cannot be
+    known are absent.
+    """
+
+    def run(self, tables: PosirTables) -> CheckedTable:
+        """Return the annotated table."""
+        table: CheckedTable = getattr(tables, self.table)
+        return CheckedTable(table.file, self.annotate(tables)) if self.annotate else table
+
+
+def _annotate_qrels(tables: PosirTables) -> pl.DataFrame:
+    frame = tables.qrels.frame
+    if tables.complete:
+        frame = frame.with_columns(
+            pl.col("query-id").is_in(tables.queries.frame["_id"].implode()).alias("has_query"),
+            pl.col("corpus-id").is_in(tables.corpus.frame["_id"].implode()).alias("has_document"),
+        )
+    return frame
+
+
+def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
+    """Return the queries with their number of relevant documents, `relevant`, and the first one,
+    `document`.
+
+    With the corpus, they also have that one's length, `characters`, if it is in the queries'
+    language.
+    """
+    queries = tables.queries.frame
+    if not tables.has_qrels:
+        return queries
+    positives = tables.positives.group_by("query-id", maintain_order=True).agg(
+        pl.len().alias("relevant"), pl.col("corpus-id").first().alias("document")
+    )
+    queries = queries.join(
+        positives, left_on="_id", right_on="query-id", how="left", maintain_order="left"
+    )
+    queries = queries.with_columns(pl.col("relevant").fill_null(0))
+    if tables.complete and tables.same_language:
+        queries = _join_lengths(queries, tables.corpus.frame, "characters")
+        if tables.originals is not None:
+            queries = _join_lengths(queries, tables.originals, ORIGINAL)
+            # The columns are those of the English document of the same id, of which this one is a
+            # translation.
+            translated = (pl.col("pos_char_length") == pl.col(ORIGINAL)) & (
+                pl.col("characters") != pl.col(ORIGINAL)
+            )
+            queries = queries.with_columns(
+                characters=pl.when(translated).then(ORIGINAL).otherwise("characters"),
+                translated=translated.fill_null(False),
+            )
+    return queries
+
+
+def _join_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Return queries with the length in characters of their document in a corpus."""
+    documents, length = (
+        corpus.unique("_id", keep="first"),
+        pl.col("text").str.len_chars().cast(pl.Int64),
+    )
+    lengths = documents.select(pl.col("_id").alias("document"), length.alias(column))
+    return queries.join(lengths, on="document", how="left", maintain_order="left")
+
+
+def _require_length(field: str, key: str) -> Rule:
+    message = f"must be at least 1 and at most {MAX_LENGTH:,}"
+    return Rule(
+        field, ~pl.col(field).is_between(1, MAX_LENGTH), message, key, f"queries have no {field}"
+    )
+
+
+def _require_spans() -> Iterator[Rule]:
+    """Yield the rules for the spans; a task bins the midpoint of every span of two integers,
+    clipped to the document.
+    """
+    field, span, length = "pos_char_span", pl.col("pos_char_span"), pl.col("pos_char_length")
+    start, end = span.list.get(0, null_on_oob=True), span.list.get(1, null_on_oob=True)
+    two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
+    outside, kept = (start < 0) | (end > length).fill_null(False), "evaluated by the midpoint"
+    limits = "is outside its document; 0 <= start < end <= pos_char_length"
+    none = "queries have no pos_char_span of two integers"
+    yield Rule(field, ~two, "must be two integers, start and end", "queries_without_span", none)
+    empty, swapped = (
+        "queries have an empty pos_char_span",
+        "queries have a pos_char_span whose end is before its start",
+    )
+    beyond = "queries have a pos_char_span that is not within pos_char_length"
+    yield Rule(
+        field, two & (start == end), f"is empty; {AFTER}", "queries_with_empty_span", empty, kept
+    )
+    yield Rule(
+        field,
+        two & (start > end),
+        f"is reversed; {AFTER}",
+        "queries_with_reversed_span",
+        swapped,
+        kept,
+    )
+    yield Rule(
+        field,
+        two & outside,
+        limits,
+        "queries_with_outside_span",
+        beyond,
+        f"{kept}, clipped to the document",
+    )
+
+
+def _require_judgments() -> Iterator[Rule]:
+    """Yield the rules for the qrels, in which queries that the data lacks are no mistake."""
+    for field in QRELS:
+        lacking = f"judgments have no {field}"
+        yield Rule(
+            field, pl.col(field).is_null(), "is missing", "judgments_with_missing_values", lacking
+        )
+    score, nan = pl.col("score"), "judgments have a score that is not a number"
+    infinite, message = (
+        ~(score.is_finite() | score.is_null()),
+        "is not a number; 1 means relevant, 0 not relevant",
+    )
+    yield Rule("score", infinite, message, "judgments_without_score", nan)
+    unknown = ((score > 0) & pl.col("has_query") & ~pl.col("has_document")).fill_null(False)
+    missing = "judgments name a document that is not in the corpus"
+    yield Rule(
+        "corpus-id",
+        unknown,
+        "is not in {corpus}{advice}",
+        "judgments_of_missing_documents",
+        missing,
+    )
+
+
+def _require_pairs() -> Iterator[Rule]:
+    relevant, exactly = pl.col("relevant"), "in {qrels}; every query needs exactly one"
+    lacking = "queries have no relevant document in the corpus"
+    several = "queries have several relevant documents, so no single position"
+    yield Rule(
+        "_id",
+        relevant == 0,
+        f"has no relevant document {exactly}",
+        "queries_without_document",
+        lacking,
+    )
+    yield Rule(
+        "_id",
+        relevant > 1,
+        f"has several relevant documents {exactly}",
+        "queries_with_several_documents",
+        several,
+    )
+    yield Rule(
+        TITLE,
+        (pl.col(TITLE).fill_null("").n_unique().over("document") > 1)
+        & pl.col("document").is_not_null(),
+        "differs between the queries of one document; a document is part of one article",
+        "queries_with_another_title",
+        "queries have another pos_title than others of their document",
+        "the first title counts",
+    )
+    yield Rule(
+        "pos_char_length",
+        (pl.col("pos_char_length") != pl.col("characters")).fill_null(False),
+        "is not the length in characters of the relevant document in {corpus}",
+        "queries_with_another_length",
+        "queries have a pos_char_length that is not the length of their document's text",
+        "positions are read from the columns; where in the text the evidence is follows from its "
+        "share of the length",
+    )
+
+
+STEPS = (
+    Step(
+        "corpus", (*require_ids("_id", "documents"), require_texts("text", "documents", keep=True))
+    ),
+    Step(
+        "queries",
+        (
+            *require_ids("_id", "queries"),
+            require_texts("text", "queries", keep=False),
+            _require_length("pos_char_length", "queries_without_length"),
+            _require_length("pos_token_length", "queries_without_token_length"),
+            *_require_spans(),
+        ),
+    ),
+    Step("qrels", tuple(_require_judgments()), _annotate_qrels),
+    Step("queries", tuple(_require_pairs()), _annotate_queries),
+)
+#: Keys of the numbers in a result whose rules need the corpus.
+CORPUS_KEYS = frozenset(
+    rule.key
+    for step in STEPS
+    for rule in step.rules
+    if step.table == "corpus" or {"has_document", "characters"} & {*rule.invalid.meta.root_names()}
+)
+
+
+def check_tables(tables: PosirTables) -> list[DataProblem]:
+    """Return every problem with the content of the tables."""
+    names = {
+        "corpus": tables.corpus.file,
+        "qrels": tables.qrels.file,
+        "advice": "" if tables.same_language else f". {ADVICE}",
+    }
+    problems = [
+        problem
+        for step in STEPS
+        for problem in step.run(tables).check(rule for rule in step.rules if rule.is_problem)
+    ]
+    return [replace(problem, message=problem.message.format(**names)) for problem in problems]
+
+
+def find_doubts(tables: PosirTables) -> list[str]:
+    """Return a sentence for each kind of rows that a task uses as they are, and that may be
+    mistakes.
+    """
+    if not (tables.complete and tables.same_language):
+        # A corpus in another language is checked with the queries in that language.
+        return []
+    tolerated = (
+        rows.sentence
+        for step in STEPS
+        for rows in step.run(tables).tolerate(rule for rule in step.rules if not rule.is_problem)[1]
+    )
+    return [*tolerated, *_audit_judgments(tables).describe()]
+
+
+def _collect_judgments(tables: PosirTables) -> CollectedGrades:
+    """Collect the grades of qrels that have every column, without malformed rows."""
+    rows = tables.qrels.frame.select(*QRELS).drop_nulls().filter(pl.col("score").is_finite())
+    return collect_grades(rows.iter_rows())
+
+
+def _audit_judgments(tables: PosirTables) -> JudgmentAudit:
+    """Compare the judgments of tables, which have every column, with the ids of queries and
+    documents.
+    """
+    grades = _collect_judgments(tables)
+    texts = dict(tables.queries.frame.select("_id", "text").iter_rows())
+    judgments = Judgments(texts, grades.by_query, contradictions=grades.contradictions)
+    return JudgmentAudit.from_judgments(judgments, frozenset(tables.corpus.frame["_id"]))
+
+
+def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]:
+    """Return every problem with the places of queries that have several: a place is checked as a
+    query that has one.
+    """
+    if places.frame.is_empty() or not (_has_columns(places, PLACES) and tables.complete):
+        return []
+    pairs = places.frame.select(pl.col("_id").alias("query-id"), "corpus-id", "score")
+    own = replace(tables, queries=places, qrels=CheckedTable(places.file, pairs))
+    problems = [problem for problem in check_tables(own) if problem.file == places.file]
+    query, score, ids = pl.col("query-id"), pl.col("score"), tables.queries.frame["_id"].implode()
+    rows = pl.len().over("query-id")
+    rules = (
+        ("_id", pl.col("_id").is_in(ids), f"is an id in {tables.queries.file}, too"),
+        ("query-id", query.is_null(), "is missing"),
+        (
+            "query-id",
+            query.is_in(ids),
+            f"is an id in {tables.queries.file}, where queries have one place",
+        ),
+        (
+            "query-id",
+            rows == 1,
+            "has one place; a query with one place is a row of queries.parquet",
+        ),
+        (
+            "text",
+            pl.col("text").n_unique().over("query-id") > 1,
+            "differs between the places of one query",
+        ),
+        (
+            "score",
+            ~((score > 0) & (score <= MAX_GRADE)),
+            f"must be above 0 and at most {MAX_GRADE:,}",
+        ),
+        (
+            "score",
+            score.n_unique().over("query-id", "corpus-id") > 1,
+            "differs between the places in one document",
+        ),
+    )
+    return problems + [
+        problem
+        for field, invalid, text in rules
+        for problem in places.check_rows(invalid, field, text)
+    ]
+
+
+def count_translated(tables: PosirTables) -> int:
+    """Return how many queries have the length of the English document of the same id, and not of
+    their own.
+    """
+    queries = _annotate_queries(tables)
+    return int(queries["translated"].sum()) if "translated" in queries.columns else 0
+
+
+def check_not_empty(tables: PosirTables, places: CheckedTable) -> list[DataProblem]:
+    """Return a problem for a corpus or queries without rows, which no task can evaluate."""
+    return [
+        DataProblem(table.file, None, f"has no rows; at least one {row} is needed")
+        for table, columns, row in (
+            (tables.corpus, CORPUS, "document"),
+            (tables.queries, QUERIES, "query"),
+        )
+        if table.frame.is_empty()
+        and _has_columns(table, columns)
+        and (row == "document" or places.frame.is_empty())
+    ]
+
+
+def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRows]]:
+    """Return the tables without unusable rows, queries with what `_annotate_queries` adds, and what
+    is tolerated.
+    """
+    known = pl.col("query-id").is_in(tables.queries.frame["_id"].implode())
+    removed, tolerated = (
+        tables.positives.filter(~known)["query-id"].drop_nulls().n_unique(),
+        list[ToleratedRows](),
+    )
+    if removed:
+        sentence = f"{removed:,} queries are in the qrels but not in the data"
+        tolerated.append(ToleratedRows("queries_removed", removed, sentence))
+    contradictions = _collect_judgments(tables).contradictions
+    for sentence in JudgmentAudit(contradictions=Misfits.from_pairs(contradictions)).describe():
+        tolerated.append(
+            ToleratedRows("judgments_with_several_grades", len(contradictions), sentence)
+        )
+    for step in STEPS:
+        table, rows = step.run(tables).tolerate(step.rules)
+        tables = replace(tables, **{step.table: table})  # type: ignore[arg-type]
+        tolerated += rows
+    filled = CheckedTable(
+        tables.corpus.file, tables.corpus.frame.with_columns(pl.col("^text$").fill_null(""))
+    )
+    return replace(tables, corpus=filled), tolerated

@@ -1,0 +1,243 @@
+"""Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950), as the authors' code reads
+them.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from datasets import Dataset
+from polars._typing import PolarsDataType
+
+from posir_tasks.base.errors import DataError
+from posir_tasks.data.checks import (
+    CheckedTable,
+    Rule,
+    ToleratedRows,
+    count_tolerated,
+    raise_problems,
+    read_column_types,
+    read_columns,
+    require_ids,
+    require_texts,
+)
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.repository import DATA_SUFFIXES, PARQUET, Repository
+from posir_tasks.values.evidence import POSITIONS, Evidence
+
+SQUAD: dict[str, PolarsDataType] = {
+    "id": pl.String,
+    "context": pl.String,
+    "question": pl.String,
+    "answers": pl.Struct({"text": pl.List(pl.String), "answer_start": pl.List(pl.Int64)}),
+}
+#: Number of queries of SQuAD-PosQ-Tiny, of each class of the FineWeb samples, and the seed of the
+#: shuffle before.
+TINY_SQUAD_QUERIES, TINY_FINEWEB_CLASS, TINY_RAW_CLASS, TINY_SEED = 10_000, 1_000, 3_300, 42
+#: Title of the article, which older copies of the data lack.
+TITLE = {"title": pl.String}
+#: Rows of FineWeb-PosQ with a question; the others are only passages.
+IS_QUESTION = pl.col("question").str.strip_chars() != ""
+#: Names of labels in the first release.
+FIRST_NAMES = {"before": "beginning", "after": "end"}
+#: JSON files of a dataset on the Hub that are no data.
+NO_DATA = ("dataset_infos.json", "dataset_dict.json", "state.json")
+NO_CLASS = IS_QUESTION.fill_null(False) & ~pl.col("span_class").fill_null("").str.contains(
+    "|".join(POSITIONS)
+)
+FINEWEB_RULES = (
+    require_texts("content", "passages", keep=True),
+    Rule(
+        "span_class",
+        NO_CLASS,
+        f"must contain one of {', '.join(POSITIONS)}",
+        "questions_without_label",
+        f"rows have a question and no label of {', '.join(POSITIONS)}",
+        "only the passage is used",
+    ),
+)
+
+
+def _fetch_split(repository: Repository, split: str) -> list[Path]:
+    """Fetch the files of a split, `<split>-00000-of-00001.parquet`, from any folder; raise
+    DataError if there is none.
+    """
+    paths = [path for path in repository.paths() if path.split("/")[-1].startswith(f"{split}-")]
+    if not paths:
+        raise DataError(
+            f"{repository.location}: no file {split}-*.parquet; the split '{split}' is required."
+        )
+    return [repository.fetch(path) for path in paths]
+
+
+def read_squad(repository: Repository) -> PositionData:
+    """Read SQuAD-PosQ: every distinct context of SQuAD 2.0, train first, and its answerable
+    questions.
+
+    A question text that occurs with several contexts is assigned to the last of them, as in the
+    authors' code; its position is still that of the answer in its own row.
+    """
+    frames, answered = [], pl.col("answer_start").list.len() > 0
+    for split in ("train", "validation"):
+        for file in _fetch_split(repository, split):
+            frame = read_columns(file, SQUAD, TITLE).unnest("answers")
+            table, start = (
+                CheckedTable(str(file), frame),
+                pl.col("answer_start").list.get(0, null_on_oob=True),
+            )
+            outside = answered.fill_null(False) & ~start.is_between(
+                0, pl.col("context").str.len_chars(), closed="left"
+            )
+            message = "is outside its context; 0 <= answer_start < characters of the context"
+            texts = [require_texts(field, "rows", keep=False) for field in ("context", "question")]
+            raise_problems(
+                [*table.check(texts), *table.check_rows(outside, "answer_start", message)]
+            )
+            frames.append(frame)
+    rows = pl.concat(frames, how="diagonal")
+    raise_problems(CheckedTable(repository.location, rows).check(require_ids("id", "questions")))
+    title = pl.col("title") if "title" in rows.columns else pl.lit("")
+    contexts = rows.select("context", title.fill_null("").alias("article")).unique(
+        "context", keep="first", maintain_order=True
+    )
+    contexts = contexts.with_row_index("row").select(
+        pl.format("c{}", "row").alias("document"), "context", "article"
+    )
+    queries = _assign_last(rows.filter(answered), contexts, "context")
+    starts, revision = (
+        queries["answer_start"].list.get(0).to_numpy(),
+        repository.revision(repository.paths()),
+    )
+    articles = tuple(queries["article"].to_list()) if "title" in rows.columns else ()
+    return _build_data(contexts, "context", queries, revision, starts=starts, clusters=articles)
+
+
+def _assign_last(questions: pl.DataFrame, documents: pl.DataFrame, text: str) -> pl.DataFrame:
+    """Return questions with the document whose text is the last one of a question with the same
+    words.
+    """
+    last = questions.with_columns(pl.col(text).last().over("question"))
+    return last.join(documents, on=text, how="left", maintain_order="left")
+
+
+def sample_tiny_squad(data: PositionData) -> PositionData:
+    """Sample SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`, with the
+    complete corpus.
+    """
+    return data.select(_shuffle(len(data.evidence))[:TINY_SQUAD_QUERIES])
+
+
+def read_fineweb(repository: Repository) -> PositionData:
+    """Read FineWeb-PosQ: every passage, and each question with the last of its passages; raise
+    DataError without files.
+
+    It is the split `train` in Parquet, or else all files of JSON objects, which `datasets` reads as
+    well.
+    """
+    paths = list_fineweb_files(repository)
+    if not any(path.endswith(PARQUET) for path in paths):
+        return read_fineweb_raw(repository)
+    return _build_fineweb(repository, _fetch_split(repository, "train"), paths)
+
+
+def list_fineweb_files(repository: Repository) -> list[str]:
+    """Return the paths of the data files of FineWeb-PosQ: Parquet, or else JSON objects."""
+    return repository.paths() or list_raw_files(repository)
+
+
+def list_raw_files(repository: Repository) -> list[str]:
+    """Return the paths of all data files of a release of FineWeb-PosQ, in any format."""
+    return [
+        path
+        for path in repository.paths(suffixes=DATA_SUFFIXES)
+        if path.split("/")[-1] not in NO_DATA
+    ]
+
+
+def read_fineweb_raw(repository: Repository) -> PositionData:
+    """Read all files of a release of FineWeb-PosQ, of which the first one has JSON objects with the
+    same fields.
+
+    Its labels are lists, or texts that name one or two parts: `before`, `middle` and `after`, as
+    the code of the first version calls them, here `beginning`, `middle` and `end`.
+    """
+    paths = list_raw_files(repository)
+    if not paths:
+        raise DataError(
+            f"{repository.location}: no file train-*.parquet, and none of JSON objects, *.json or "
+            "*.jsonl."
+        )
+    return _build_fineweb(repository, [repository.fetch(path) for path in paths], paths)
+
+
+def _build_fineweb(
+    repository: Repository, files: Iterable[Path], paths: Iterable[str]
+) -> PositionData:
+    frames, tolerated = [], list[ToleratedRows]()
+    for file in files:
+        table, broken = CheckedTable(str(file), _read_fineweb_rows(file)).tolerate(FINEWEB_RULES)
+        frames.append(table.frame.with_columns(pl.col("content").fill_null("")))
+        tolerated += broken
+    rows = pl.concat(frames).with_row_index("row")
+    passages = rows.select("content").unique(maintain_order=True).with_row_index("row")
+    passages = passages.select(pl.format("p{}", "row").alias("document"), "content")
+    queries = _assign_last(rows.filter(IS_QUESTION & ~NO_CLASS), passages, "content")
+    queries = queries.with_columns(pl.format("q{}", "row").alias("id"))
+    if queries.is_empty():
+        reasons = "".join(f"\n{part.sentence}" for part in tolerated)
+        raise DataError(f"{repository.location}: no question can be evaluated.{reasons}")
+    labels = tuple(queries["span_class"].to_list())
+    data = _build_data(passages, "content", queries, repository.revision(paths), labels=labels)
+    return replace(
+        data,
+        tolerated=count_tolerated(tolerated),
+        warnings=tuple(rows.sentence for rows in tolerated),
+    )
+
+
+def _read_fineweb_rows(file: Path) -> pl.DataFrame:
+    """Read questions, passages and labels, which become texts with the names of today's release."""
+    dtype = read_column_types(file, ["span_class"]).get("span_class")
+    labels = pl.List(pl.String) if isinstance(dtype, pl.List) else pl.String
+    frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
+    if isinstance(dtype, pl.List):
+        frame = frame.with_columns(pl.col("span_class").list.join("+"))
+    return frame.with_columns(
+        pl.col("span_class").str.replace_many([*FIRST_NAMES], [*FIRST_NAMES.values()])
+    )
+
+
+def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
+    """Sample a Tiny set: shuffle with seed 42, take the first questions of each class, each
+    question text once.
+
+    Questions with two labels are in the samples of both. The paper's counts follow: 1,000 a class;
+    of the first release 3,300, of which 6,620 questions are left, 5,098 of them about the middle.
+    """
+    order = _shuffle(len(data.evidence))
+    chosen: dict[str, int] = {}
+    texts = data.queries["text"][:]
+    for name in POSITIONS:
+        in_class = [row for row in order if name in data.evidence.labels[row]]
+        for row in in_class[:per_class]:
+            chosen.setdefault(texts[row], row)
+    return data.select(list(chosen.values()))
+
+
+def _shuffle(count: int) -> list[int]:
+    order = list(range(count))
+    random.Random(TINY_SEED).shuffle(order)
+    return order
+
+
+def _build_data(
+    documents: pl.DataFrame, text: str, queries: pl.DataFrame, revision: str, **columns: Any
+) -> PositionData:
+    evidence = Evidence(queries["id"].to_list(), queries["document"].to_list(), **columns)
+    corpus = Dataset.from_polars(documents.select(id="document", text=text))
+    return PositionData(
+        corpus, Dataset.from_polars(queries.select("id", text="question")), evidence, revision
+    )

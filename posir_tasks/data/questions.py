@@ -1,0 +1,515 @@
+"""Questions of any format with ids, documents and spans; a span is repaired only where that is no
+guess.
+"""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from reprlib import repr as short_repr
+
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import DataError
+from posir_tasks.base.progress import progress
+from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.data.checks import (
+    DOCUMENTS_WITHOUT_TEXT,
+    MAX_EXAMPLES,
+    ToleratedRows,
+    count_tolerated,
+)
+from posir_tasks.data.copies import count_repeated
+from posir_tasks.data.data import PositionData
+from posir_tasks.data.formats.passages import (
+    NO_ANSWER,
+    UNANSWERABLE,
+    Item,
+    Passage,
+    PassageQuestion,
+    SkippedText,
+    StatedAnswer,
+    derive_document_ids,
+    skip_question,
+)
+from posir_tasks.data.markers import is_unanswered, marks_no_answer
+from posir_tasks.data.offsets import convert_offsets, describe_unchecked
+from posir_tasks.text.interventions import NO_SPAN
+from posir_tasks.text.locating import Spelling
+from posir_tasks.text.spans import Span
+from posir_tasks.text.words import estimate_tokens
+from posir_tasks.values.evidence import Place
+
+logger = logging.getLogger(__name__)
+
+#: How far a repair may move a span, in characters. Data that is off by trimmed white space, a
+#: byte-order mark or a stray title line is off by a few. If the correct start of every answer were
+#: lost, another match this near would be mistaken for it in 0.08% of JaQuAD's questions and at most
+#: 0.34% of an XQuAD language's (Chinese); within 32 characters it would be 6%.
+REPAIR_DISTANCE = 5
+OTHER_FORM = (
+    "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
+)
+DUPLICATE, PLACE_UNKNOWN = (
+    "is an exact duplicate",
+    "has several places of evidence, of which one is not known",
+)
+#: Why a question about a document without text is left out.
+BLANK_DOCUMENT = "its relevant document has no text"
+NON_JOINER = "\u200c"
+#: Characters that texts of one language use for each other: Arabic for Persian letters and digits,
+#: cedillas for commas below.
+SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "\u06cc\u06cc\u06a9șțȘȚ۰۱۲۳۴۵۶۷۸۹")
+
+
+def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Span, bool]:
+    """Return the span of an answer, and whether it was moved if asked for; raise ValueError if the
+    document lacks it.
+    """
+    try:
+        return resolve_span(answer, document), False
+    except ValueError:
+        if not repair or answer.start is None or not (answer.text and answer.text.strip()):
+            raise
+    return repair_span(answer.text, answer.start, document), True
+
+
+@dataclass(frozen=True)
+class FoundAnswer:
+    """An answer of a question that is in its document."""
+
+    answer: StatedAnswer
+    span: Span
+    is_moved: bool = False
+    """Whether it is not where its file says, but nearby."""
+    is_other: bool = False
+    """Whether answers that are listed before it are not in the document."""
+
+
+def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> FoundAnswer:
+    """Find the first answer of a question, of those that its file lists, that is in the document.
+
+    Raises:
+        ValueError: None is, with the reason for the first one.
+    """
+    listed = [answer for answer in (question.answer, *question.others) if answer]
+    if is_unanswered(listed, document):
+        raise ValueError(UNANSWERABLE)
+    problems = list[ValueError]()
+    for answer in listed:
+        if marks_no_answer(answer, document):
+            continue
+        try:
+            return FoundAnswer(
+                answer, *find_span(answer, document, repair=repair), is_other=bool(problems)
+            )
+        except ValueError as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def resolve_span(answer: StatedAnswer, document: str) -> Span:
+    """Return the span of a stated answer, or of its only occurrence; raise ValueError if there is
+    none.
+    """
+    text, start, end = answer.text, answer.start, answer.end
+    if text is None:
+        return _within_document(start, end, document)
+    if not text.strip():
+        raise ValueError(UNANSWERABLE)
+    if start is None:
+        if end is not None:
+            raise ValueError(NO_ANSWER)
+        starts = find_occurrences(text, document)
+        if len(starts) != 1:
+            advice = (
+                OTHER_FORM
+                if not starts and _differs_in_form(text, document)
+                else "; state its start"
+            )
+            occurs = (
+                f"occurs {len(starts)} times in its document"
+                if starts
+                else "does not occur in its document"
+            )
+            raise ValueError(f"its answer {short_repr(text)} {occurs}{advice}")
+        return Span(starts[0], starts[0] + len(text))
+    if end not in (None, start + len(text)):
+        raise ValueError(
+            f"its span {start} to {end} is not as long as its answer {short_repr(text)}"
+        )
+    if start < 0 or document[start : start + len(text)] != text:
+        raise ValueError(_describe_mismatch(text, start, document))
+    return Span(start, start + len(text))
+
+
+def _within_document(start: int | None, end: int | None, document: str) -> Span:
+    if start is None:
+        raise ValueError(NO_ANSWER)
+    if end is None:
+        raise ValueError("states the start of its answer but neither its end nor its text")
+    if not 0 <= start < end <= len(document):
+        raise ValueError(
+            f"its span {start} to {end} is not within its document of {len(document)} characters"
+        )
+    if not document[start:end].strip():
+        raise ValueError(f"its span {start} to {end} is blank")
+    return Span(start, end)
+
+
+def repair_span(answer: str, start: int, document: str) -> Span:
+    """Return the only match of an answer, which is not blank, within `REPAIR_DISTANCE` characters
+    of its stated start.
+
+    If the text as it is has no match, the text without leading and trailing white space is tried,
+    then its spelling in the document: letters of `SAME_LETTERS`, the kind of white space and
+    invisible characters, such as the zero-width non-joiner of Persian, may differ. Nothing else
+    may: no case, no punctuation, no Unicode form. Without a match, or with several, raise
+    ValueError.
+    """
+    bare = answer.strip()
+    for text, stated in ((answer, start), (bare, start + answer.index(bare))):
+        starts = find_occurrences(
+            text, document, max(0, stated - REPAIR_DISTANCE), stated + REPAIR_DISTANCE
+        )
+        if len(starts) > 1:
+            raise ValueError(
+                f"its answer {short_repr(text)} occurs {len(starts)} times near character {stated}"
+            )
+        if starts:
+            return Span(starts[0], starts[0] + len(text))
+    spelled = _find_spellings(answer, start, document)
+    if len(spelled) != 1:
+        raise ValueError(_describe_mismatch(answer, start, document))
+    return spelled[0]
+
+
+def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
+    """Return every span within `REPAIR_DISTANCE` of a start that differs from an answer in its
+    spelling alone.
+    """
+    first = max(0, start - REPAIR_DISTANCE)
+    # A document may have an invisible character after every letter.
+    part = document[first : max(0, start + REPAIR_DISTANCE) + 2 * len(answer)]
+    spans = set()
+    for joiner in ("", " "):
+        spell = partial(_spell, joiner=joiner)
+        letters, bare = Spelling.build(part, spell), "".join(map(spell, answer))
+        for place in find_occurrences(bare, letters.text) if bare else ():
+            span = letters.restore(Span(place, place + len(bare)))
+            spans.add(Span(first + span.start, first + span.end))
+    return [span for span in spans if abs(span.start - start) <= REPAIR_DISTANCE]
+
+
+def _spell(character: str, joiner: str) -> str:
+    """Return the letter of a visible character; those of `SAME_LETTERS`, and all white space, are
+    one letter.
+
+    A `joiner` stands for the zero-width non-joiner, for which Persian texts have a space or
+    nothing, too.
+    """
+    letter = (
+        " "
+        if character.isspace()
+        else joiner
+        if character == NON_JOINER
+        else character.translate(SAME_LETTERS)
+    )
+    return letter if letter and unicodedata.category(letter) != "Cf" else ""
+
+
+def find_occurrences(
+    text: str, document: str, first: int = 0, last: int | None = None
+) -> list[int]:
+    """Return every start of a text in a document from `first` to `last`, both included; occurrences
+    may overlap.
+    """
+    # `find` counts a negative end from the back.
+    end = len(document) if last is None else max(0, last + len(text))
+    starts, start = [], document.find(text, first, end)
+    while start >= 0:
+        starts.append(start)
+        start = document.find(text, start + 1, end)
+    return starts
+
+
+def _differs_in_form(text: str, document: str) -> bool:
+    return unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", document)
+
+
+def _describe_mismatch(text: str, start: int, document: str) -> str:
+    starts = find_occurrences(text, document)
+    near = [nearby for nearby in starts if abs(nearby - start) <= REPAIR_DISTANCE]
+    if len(near) == 1:
+        elsewhere = f"; it is at {near[0]}, and --repair moves it there"
+    elif len(_find_spellings(text, start, document)) == 1:
+        elsewhere = (
+            "; its document spells it otherwise (letters, spaces, invisible characters), which "
+            "--repair accepts"
+        )
+    elif starts:
+        elsewhere = (
+            f"; the nearest match is at {min(starts, key=lambda candidate: abs(candidate - start))}"
+        )
+    elif _differs_in_form(text, document):
+        elsewhere = OTHER_FORM
+    else:
+        elsewhere = " or anywhere else in its document"
+    return f"its answer {short_repr(text)} is not at character {start}{elsewhere}"
+
+
+@dataclass
+class ImportedData:
+    """Documents and questions that were read from files, and what was skipped or repaired."""
+
+    documents: dict[str, str] = field(default_factory=dict)
+    """Document id to text."""
+    questions: dict[str, tuple[str, str, Span]] = field(default_factory=dict)
+    """Query id to text, id of the relevant document, and span, `NO_SPAN` if none is stated."""
+    places: dict[str, Place] = field(default_factory=dict)
+    """The query of each question here that is one of several places of its evidence."""
+    unsuited: dict[str, SkippedText] = field(default_factory=dict)
+    """Ids of queries that cannot be evaluated by position, and why: there is no span, or not all
+    places are known.
+    """
+    skipped: list[SkippedText] = field(default_factory=list)
+    """Texts and questions, in the order of the files."""
+    repaired: list[tuple[PassageQuestion, Span]] = field(default_factory=list)
+    """Questions whose span was repaired, and where it is."""
+    titles: dict[str, str] = field(default_factory=dict)
+    """Document id to the title of the article that it is part of."""
+
+    others: int = 0
+    """Questions whose first listed answer is not in the document, and another one is."""
+    notes: tuple[str, ...] = ()
+    """A sentence for each thing that is said of the data as a whole."""
+
+    def take(self, data: PositionData) -> ImportedData:
+        """Return this with the documents, questions and places of data that were made from it."""
+        corpus = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
+        spans = map(Span, data.evidence.starts.tolist(), data.evidence.ends.tolist())
+        rows = zip(
+            data.evidence.query_ids,
+            data.queries["text"][:],
+            data.evidence.document_ids,
+            spans,
+            strict=True,
+        )
+        questions = {name: (text, document, span) for name, text, document, span in rows}
+        titles = {name: title for name, title in self.titles.items() if name in corpus}
+        return replace(
+            self, documents=corpus, questions=questions, places=dict(data.places), titles=titles
+        )
+
+    def tolerate_blank(self) -> list[ToleratedRows]:
+        """Return the documents without text, which stay in the corpus, and a sentence on them;
+        empty if there are none.
+        """
+        blank = [name for name, text in self.documents.items() if not text.strip()]
+        if not blank:
+            return []
+        lacking = pluralize(len(blank), "document has", "documents have")
+        sentence = f"{lacking} no text (first {sanitized(blank[0])}): kept in the corpus."
+        return [ToleratedRows(DOCUMENTS_WITHOUT_TEXT, len(blank), sentence)]
+
+    def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
+        """Return the skipped questions, and the skipped texts."""
+        questions = [skipped for skipped in self.skipped if skipped.is_question]
+        return questions, [skipped for skipped in self.skipped if not skipped.is_question]
+
+    def to_position_data(
+        self, revision: str, count_tokens: Callable[[str], int] = estimate_tokens
+    ) -> PositionData:
+        """Return questions with their documents as every command takes them."""
+        relevant = progress(
+            [*{document: None for _, document, _ in self.questions.values()}], "Counting tokens"
+        )
+        tokens = {document: max(1, count_tokens(self.documents[document])) for document in relevant}
+        data = PositionData.from_questions(
+            self.documents, self.questions, revision=revision, titles=self.titles, tokens=tokens
+        )
+        blank = self.tolerate_blank()
+        moved = (
+            f"Answers to {len(self.repaired):,} of {pluralize(len(self.questions), 'question')} "
+            "are not where the file says: "
+            f"moved to the only match within {REPAIR_DISTANCE} characters."
+        )
+        unsuited = {name: skipped.detail for name, skipped in self.unsuited.items()}
+        data = replace(
+            data,
+            tolerated=count_tolerated(blank),
+            skipped=tuple(self.skipped),
+            unsuited=unsuited,
+            places=self.places,
+        )
+        sentences = [rows.sentence for rows in blank]
+        warnings = [
+            moved if self.repaired else "",
+            *sentences,
+            *self.notes,
+            count_repeated(data).warning,
+        ]
+        # The notes of an import have some of them.
+        return replace(data, warnings=tuple(dict.fromkeys(filter(None, warnings))))
+
+
+def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
+    """Give passages and questions ids, and questions spans; raise DataError if an id is not unique.
+
+    A document without text stays in the corpus, as in the PosIR layout, and its questions are left
+    out.
+    """
+    imported, stated = ImportedData(), dict[str, PassageQuestion]()
+    items, notes = prepare_offsets(items, repair=repair)
+    passages = [item for item in items if isinstance(item, Passage)]
+    repeated, derived = _find_repeated_ids(passages), derive_document_ids(passages, domain)
+    for passage in items:
+        if isinstance(passage, SkippedText):
+            imported.skipped.append(passage)
+            continue
+        document = passage.id or derived[passage.text]
+        if imported.documents.setdefault(document, passage.text) != passage.text:
+            raise DataError(
+                f"{passage.where}: another document has the id {document!r} too; ids must be "
+                "unique."
+            )
+        if passage.title.strip():
+            # A text that several articles have is part of the first.
+            imported.titles.setdefault(document, passage.title.strip())
+        for question in passage.questions:
+            try:
+                asked = replace(question, id=None) if question.id in repeated else question
+                stated[_add_question(imported, asked, document, repair=repair)] = asked
+            except ValueError as error:
+                imported.skipped.append(skip_question(question.file, question.name, str(error)))
+    _join_places(imported, stated)
+    if imported.others:
+        notes.append(
+            f"{pluralize(imported.others, 'question')} of {len(imported.questions):,}: the first "
+            "listed answer is not in the "
+            "document where the file says, and the next one that is counts."
+        )
+    return replace(imported, notes=tuple(notes))
+
+
+def prepare_offsets(items: Iterable[Item], *, repair: bool) -> tuple[list[Item], list[str]]:
+    """Return what readers yield with offsets in code points, and what is said of them; without
+    `repair`, none is converted.
+    """
+    read = [*items]
+    converted, notes = convert_offsets(read) if repair else (read, [])
+    return converted, [*notes, *filter(None, [describe_unchecked(read)])]
+
+
+def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) -> None:
+    """Group questions that are places of one query, given all by id: places that overlap become
+    one.
+
+    A query of which one place was skipped or is not known cannot be evaluated by position.
+    """
+    lost = {
+        (skipped.file, skipped.name) for skipped in imported.skipped if skipped.detail != DUPLICATE
+    }
+    by_query: dict[str, list[str]] = defaultdict(list)
+    for name, question in stated.items():
+        if question.query is not None:
+            by_query[question.query].append(name)
+    for query, names in by_query.items():
+        files = {(stated[name].file, stated[name].name) for name in names}
+        if len({imported.questions[name][0] for name in names}) > 1:
+            raise DataError(
+                f"{stated[names[0]].file}: query {query}: its places have different texts; ids "
+                "must be unique."
+            )
+        if files & lost or (len(names) > 1 and any(name in imported.unsuited for name in names)):
+            unknown = {
+                name: skip_question(stated[name].file, stated[name].name, PLACE_UNKNOWN)
+                for name in names
+            }
+            imported.unsuited |= unknown
+        elif len(kept := _merge_places(imported, names)) > 1:
+            grades = dict[str, float]()
+            for name in names:
+                document = imported.questions[name][1] if name in imported.questions else ""
+                grades[document] = max(stated[name].grade, grades.get(document, 0))
+            imported.places |= {
+                name: Place(query, grades[imported.questions[name][1]]) for name in kept
+            }
+        elif query not in imported.questions:
+            imported.questions[query] = imported.questions.pop(kept[0])
+
+
+def _merge_places(imported: ImportedData, names: Sequence[str]) -> list[str]:
+    """Merge the spans of one query that overlap in a document, and return the names of those that
+    are left, in order.
+    """
+    kept: list[str] = []
+    for name in sorted(names, key=lambda name: imported.questions[name][1:]):
+        text, document, span = imported.questions[name]
+        _, last, before = imported.questions[kept[-1]] if kept else ("", "", NO_SPAN)
+        if last == document and span.start < before.end:
+            imported.questions[kept[-1]] = (
+                text,
+                document,
+                Span(before.start, max(before.end, span.end)),
+            )
+            del imported.questions[name]
+        else:
+            kept.append(name)
+    return kept
+
+
+def _find_repeated_ids(passages: list[Passage]) -> set[str]:
+    """Return ids that several questions have, as files of two languages may, with a warning."""
+    contents: dict[str, set[tuple[str, str, StatedAnswer | None]]] = defaultdict(set)
+    for passage in passages:
+        for question in passage.questions:
+            if question.id:
+                contents[question.id].add(
+                    (passage.id or passage.text, question.text, question.answer)
+                )
+    repeated = {name for name, known in contents.items() if len(known) > 1}
+    if repeated:
+        logger.warning(
+            "%s of several questions (first %s): the ids of these questions are derived from "
+            "their content",
+            pluralize(len(repeated), "id is that", "ids are those"),
+            ", ".join(sorted(repeated)[:MAX_EXAMPLES]),
+        )
+    return repeated
+
+
+def _add_question(
+    imported: ImportedData, question: PassageQuestion, document: str, *, repair: bool
+) -> str:
+    """Add a question and return its id; raise ValueError with the reason if it is skipped,
+    DataError if the id is another's.
+    """
+    if not question.text.strip():
+        raise ValueError("its text is empty")
+    if not imported.documents[document].strip():
+        raise ValueError(BLANK_DOCUMENT)
+    match = (
+        find_answer(question, imported.documents[document], repair=repair)
+        if question.answer
+        else None
+    )
+    span = match.span if match else NO_SPAN
+    name = question.id or digest(document, question.name, question.text, *span, size=16).hex()
+    content = (question.text, document, span)
+    if imported.questions.setdefault(name, content) is not content:
+        if imported.questions[name] == content:
+            raise ValueError(DUPLICATE)
+        raise DataError(
+            f"{question.file}: question {question.name}: another question has the id too; ids "
+            "must be unique."
+        )
+    if match is None:
+        imported.unsuited[name] = skip_question(question.file, question.name, NO_ANSWER)
+    elif match.is_moved:
+        imported.repaired.append((replace(question, answer=match.answer), span))
+    imported.others += match is not None and match.is_other
+    return name

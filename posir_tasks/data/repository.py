@@ -1,0 +1,297 @@
+"""Files of a dataset: on the Hub, or below the local folder `POSIR_DATA`, in the layout of the
+Hub.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+from posir_tasks.base.digests import digest, digest_files
+from posir_tasks.base.errors import DataError, PosirError, summarize_error
+from posir_tasks.base.files import find_files
+from posir_tasks.base.progress import BRIEF_SECONDS, track
+
+#: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`; if set, it is read instead of
+#: the Hub.
+DATA_VARIABLE = "POSIR_DATA"
+#: Revisions to read instead of the pinned ones, separated by spaces:
+#: `infgrad/PosIR-Benchmark-v1@<commit>`.
+REVISIONS_VARIABLE = "POSIR_REVISIONS"
+#: Timeout of a request to the Hub; after it the cache is used.
+HUB_TIMEOUT_SECONDS = 20
+#: How the names of data files end: those of all tasks but one, and of all.
+PARQUET = (".parquet",)
+DATA_SUFFIXES = (*PARQUET, ".json", ".jsonl", ".json.gz", ".jsonl.gz")
+#: Prefix of the revisions of local data.
+LOCAL = "local"
+#: How many hexadecimal digits of the revision a subset's name carries.
+REVISION_DIGITS = 8
+REPOSITORY_NAME, COMMIT = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII), re.compile("[0-9a-f]{40}")
+
+
+class DataState(Enum):
+    """The relation of the data that a task reads now to the data of a saved result on a subset."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    """The subset's data is there, and it is other data."""
+    ABSENT = "absent"
+    """The local folder does not have the subset."""
+
+
+def check_repository_name(repo_id: str) -> None:
+    """Raise PosirError if a name is not `owner/name`."""
+    if not REPOSITORY_NAME.fullmatch(repo_id):
+        raise PosirError(
+            f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub."
+        )
+
+
+def is_hub_name(reference: str) -> bool:
+    """Return whether a reference is `owner/name`, perhaps with `:configuration`, and not a file or
+    a path.
+    """
+    return (
+        REPOSITORY_NAME.fullmatch(reference.partition(":")[0]) is not None
+        and not Path(reference).suffix
+        and reference[0] not in ".~"
+    )
+
+
+@dataclass(frozen=True)
+class LocalRepository:
+    """A folder on this machine."""
+
+    root: Path
+    prefix: str = ""
+    """The part of a path in the repository that the folder itself stands for, such as
+    `<language>/<domain>`.
+    """
+
+    @property
+    def location(self) -> str:
+        """The folder, for messages."""
+        return f"folder {self.root}"
+
+    def revision(self, paths: Iterable[str]) -> str:
+        """Return `local-` and a digest of the paths and contents of files; missing ones are
+        ignored.
+        """
+        files = {path: file for path in paths if (file := self.locate(path)).is_file()}
+        with track("Reading", delay=BRIEF_SECONDS):
+            return f"{LOCAL}-{digest_files(files)}"
+
+    def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
+        """Return the paths of the files of some formats below a folder, sorted, with `/`, relative
+        to the repository.
+        """
+        head, below = (f"{self.prefix}/", self.root) if self.prefix else ("", self.root / folder)
+        paths = sorted(
+            head + file.relative_to(self.root).as_posix() for file in find_files(below, suffixes)
+        )
+        return [path for path in paths if not folder or path.startswith(f"{folder}/")]
+
+    def locate(self, path: str) -> Path:
+        """Return where a file is, or would be."""
+        return self.root / (path.removeprefix(f"{self.prefix}/") if self.prefix else path)
+
+    def fetch(self, path: str) -> Path:
+        """Return the local path of a file; raise ProblemsError if there is no such file."""
+        file = self.locate(path)
+        if not file.is_file():
+            fix = (
+                f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read "
+                "from the Hub instead."
+            )
+            # It imports polars, which reading results should not cost.
+            from posir_tasks.data.checks import DataProblem, raise_problems
+
+            raise_problems([DataProblem(str(file), None, f"missing. {fix}")])
+        return file
+
+
+@dataclass(frozen=True)
+class HubRepository:
+    """A dataset repository on the Hugging Face Hub; its files are cached by huggingface_hub.
+
+    Its methods raise DataError if it cannot be reached and nothing of it is in the cache.
+    """
+
+    repo_id: str
+    requested: str
+    """Branch, tag or commit."""
+
+    @property
+    def location(self) -> str:
+        """The repository and revision, for messages."""
+        return f"Hub dataset {self.repo_id}@{self.requested}"
+
+    def revision(self, paths: Iterable[str] = ()) -> str:  # noqa: ARG002
+        """Return the commit of the requested revision."""
+        return find_snapshot(self)[0]
+
+    def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
+        """Return the paths of the files of some formats below a folder, sorted; without a network
+        those in the cache.
+        """
+        prefix = folder.rstrip("/") + "/" if folder else ""
+        return [
+            path
+            for path in find_snapshot(self)[1]
+            if path.startswith(prefix) and path.endswith(suffixes)
+        ]
+
+    def fetch(self, path: str) -> Path:
+        """Return the local path of a file, downloaded unless it is in the cache; raise DataError if
+        that fails.
+        """
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        try:
+            # Requested by its name, a branch is recorded in the cache, which then works without a
+            # network.
+            file = Path(
+                hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.requested)
+            )
+            if self.revision() not in file.parts:
+                file = Path(
+                    hf_hub_download(
+                        self.repo_id, path, repo_type="dataset", revision=self.revision()
+                    )
+                )
+            return file
+        except DataError:
+            raise
+        except (
+            Exception
+        ) as error:  # the HTTP library's own errors differ between versions of huggingface_hub
+            if isinstance(error, EntryNotFoundError) and not isinstance(
+                error, LocalEntryNotFoundError
+            ):
+                raise DataError(f"{self.location}: there is no file {path}.") from error
+            raise self.access_error(error) from error
+
+    def access_error(self, error: Exception) -> DataError:
+        """Return the error that says what to do if the Hub cannot be read."""
+        folder = folder_name(self.repo_id)
+        return DataError(
+            f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, "
+            "for a private repository, "
+            f"`hf auth login`; or set {DATA_VARIABLE} to a folder that holds `{folder}/` in the "
+            "layout of the Hub, to read "
+            f"${DATA_VARIABLE}/{folder} instead."
+        )
+
+
+#: Files of one dataset.
+Repository: TypeAlias = LocalRepository | HubRepository
+
+
+@cache
+def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
+    """Look up commit and data files of a repository, once per process, so that a run reads one
+    commit.
+
+    Without a network, the files are those in the cache of the Hub; raise DataError if there are
+    none.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    name, requested = repository.repo_id, repository.requested
+    try:
+        info = HfApi().dataset_info(name, revision=requested, timeout=HUB_TIMEOUT_SECONDS)
+    except HfHubHTTPError as error:
+        raise repository.access_error(error) from error
+    except (
+        Exception
+    ) as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
+        try:
+            cached = snapshot_download(
+                name, repo_type="dataset", revision=requested, local_files_only=True
+            )
+        except LocalEntryNotFoundError as error:
+            # Some versions raise for a partly downloaded repository, and give its folder in the
+            # error.
+            cached = str(getattr(error, "snapshot_path", None) or "")
+        if not cached:
+            raise repository.access_error(offline) from offline
+        return Path(cached).name, tuple(LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES))
+    names = [sibling.rfilename for sibling in info.siblings or ()]
+    return str(info.sha), tuple(sorted(name for name in names if name.endswith(DATA_SUFFIXES)))
+
+
+def name_version(subset: str, revision: str) -> str:
+    """Return the name of a subset of one revision of data."""
+    return f"{subset}@{revision.removeprefix(f'{LOCAL}-')[:REVISION_DIGITS]}"
+
+
+def combine_revisions(revisions: Iterable[str]) -> str:
+    """Return one text for the revisions of several subsets; those of local data become one
+    digest.
+    """
+    distinct = {*revisions}
+    local = sorted(revision for revision in distinct if revision.startswith(f"{LOCAL}-"))
+    if len(local) > 1:
+        distinct = distinct - {*local} | {f"{LOCAL}-{digest(*local).hex()}"}
+    return ", ".join(sorted(distinct))
+
+
+def folder_name(repo_id: str) -> str:
+    """Return the name of a repository's folder below `POSIR_DATA`: its id without the owner."""
+    return repo_id.split("/")[-1]
+
+
+def data_folder() -> Path | None:
+    """Return the folder `POSIR_DATA`, None if the variable is not set."""
+    value = os.environ.get(DATA_VARIABLE)
+    return Path(value).expanduser().resolve() if value else None
+
+
+def requested_revision(repo_id: str, pinned: str) -> str:
+    """Return the revision to read: the one in `POSIR_REVISIONS` if there is one, else the pinned
+    one.
+    """
+    entries = (entry.partition("@") for entry in os.environ.get(REVISIONS_VARIABLE, "").split())
+    return {name: revision for name, _, revision in entries}.get(repo_id) or pinned
+
+
+def check_environment() -> None:
+    """Raise PosirError if `POSIR_DATA` is not a folder, or `POSIR_REVISIONS` is malformed."""
+    folder = data_folder()
+    if folder is not None and not folder.is_dir():
+        raise PosirError(
+            f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder that holds the "
+            "datasets."
+        )
+    for entry in os.environ.get(REVISIONS_VARIABLE, "").split():
+        name, _, revision = entry.partition("@")
+        if not revision or "/" not in name:
+            raise PosirError(
+                f"{REVISIONS_VARIABLE}: '{entry}' is not of the form owner/name@revision."
+            )
+
+
+def open_repository(repo_id: str, pinned: str) -> Repository:
+    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub; raise what
+    `check_environment` does.
+    """
+    check_environment()
+    folder = data_folder()
+    if folder is not None:
+        return LocalRepository(locate_dataset(folder, repo_id))
+    return HubRepository(repo_id, requested_revision(repo_id, pinned))
+
+
+def locate_dataset(folder: Path, repo_id: str) -> Path:
+    """Return the folder of a dataset below `POSIR_DATA`; that folder itself if it holds data in the
+    PosIR layout instead.
+    """
+    named = folder / folder_name(repo_id)
+    return folder if not named.exists() and any(folder.glob("*/*/queries.parquet")) else named

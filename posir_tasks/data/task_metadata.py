@@ -1,0 +1,143 @@
+"""The metadata of position-aware tasks: the fields that they share, and the names and languages
+that are allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from mteb.abstasks.task_metadata import TaskMetadata
+from pydantic import ValidationError
+
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import cache_folder
+from posir_tasks.data.declared import MINI
+from posir_tasks.text.languages import check_code
+from posir_tasks.values.result_schema import SPLIT
+
+if TYPE_CHECKING:
+    from mteb.types.statistics import DescriptiveStatistics
+
+#: The query instruction in the authors' code (arXiv 2601.08363); each model adapts it to its own
+#: prompt format.
+QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
+
+#: Descriptive statistics of the tasks whose data is part of the package.
+SHIPPED_STATISTICS = Path(__file__).parent.parent / "descriptive_stats"
+
+TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class PositionTaskMetadata(TaskMetadata):
+    """mteb's metadata of a task, with the descriptive statistics outside of mteb's package."""
+
+    @property
+    def descriptive_stat_path(self) -> Path:
+        """File of the descriptive statistics of this revision of the data: part of the package, or
+        in posir's cache.
+        """
+        name = f"{self.name}@{quote(self.revision, safe='')}.json"
+        shipped = SHIPPED_STATISTICS / name
+        return shipped if shipped.exists() else cache_folder() / "descriptive_stats" / name
+
+    @property
+    def descriptive_stats(self) -> dict[str, DescriptiveStatistics] | None:
+        """Descriptive statistics by split; None if they were not calculated, or their file was not
+        written to its end.
+        """
+        try:
+            return super().descriptive_stats
+        except ValueError:
+            return None
+
+
+def build_metadata(
+    name: str,
+    *,
+    dataset: str,
+    revision: str,
+    languages: Sequence[str] | Mapping[str, Sequence[str]],
+    **fields: Any,
+) -> PositionTaskMetadata:
+    """Return the metadata of a task, with defaults for the fields that position-aware tasks share.
+
+    Args:
+        name: Name of the task: letters, digits, `.`, `_` and `-`.
+        dataset: Where the data is, for example the name of a repository.
+        revision: Revision of the data.
+        languages: Codes such as `eng-Latn`, or such codes by subset.
+        fields: Further fields of mteb's `TaskMetadata`; they override the defaults.
+
+    Raises:
+        PosirError: The name is not allowed, mteb does not know a language code, or mteb refuses a
+            field.
+    """
+    defaults = {
+        "description": f"Position-aware retrieval: {name}. Every query has one relevant document "
+        "and the "
+        "span of its evidence.",
+        "type": "Retrieval",
+        "category": "t2t",
+        "modalities": ["text"],
+        "eval_splits": [SPLIT],
+        "main_score": "ndcg_at_10",
+        "domains": ["Written"],
+        "task_subtypes": ["Article retrieval", "Question Answering Retrieval"],
+        "license": "not specified",
+        "dialect": [],
+        "prompt": {"query": QUERY_PROMPT},
+        "bibtex_citation": "",
+    }
+    given = {
+        "name": name,
+        "dataset": {"path": dataset, "revision": revision},
+        "eval_langs": languages,
+    }
+    try:
+        metadata = PositionTaskMetadata(**{**defaults, **given, **fields})
+        check_name_and_languages(metadata)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"field '{'.'.join(map(str, problem['loc']))}': {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise PosirError(f"task '{name}': {wrong}") from error
+    except ValueError as error:
+        raise PosirError(f"task '{name}': {error}") from error
+    return metadata
+
+
+def check_name_and_languages(metadata: TaskMetadata) -> None:
+    """Check the name of a task and its language codes; raise ValueError for one that is not allowed
+    or not known to mteb.
+    """
+    if not TASK_NAME.fullmatch(metadata.name):
+        raise ValueError(
+            f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'"
+        )
+    for code in metadata.bcp47_codes:
+        try:
+            check_code(code)
+        except PosirError as error:
+            raise ValueError(error) from error
+
+
+MINI_METADATA = build_metadata(
+    **MINI.fields(),
+    description=(
+        "A small position-aware retrieval set that ships inside the package `posir`: 72 "
+        "documents about invented things "
+        "of six kinds, easy to confuse, and 720 questions with exact spans, spread evenly "
+        "over positions and lengths."
+    ),
+    reference="https://pypi.org/project/posir/",
+    date=("2026-11-20", "2026-11-20"),
+    domains=["Fiction", "Written", "Constructed"],
+    license="apache-2.0",
+    annotations_creators="LM-generated",
+    sample_creation="created",
+)

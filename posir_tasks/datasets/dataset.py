@@ -1,0 +1,317 @@
+"""A dataset as every command takes it: subsets that are read on demand, and what they can be used
+for.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.data import Judgments, PositionData, ScoringRules
+from posir_tasks.data.formats.passages import (
+    Item,
+    Passage,
+    RepeatedTexts,
+    SkippedText,
+    Use,
+    describe_skipped,
+)
+from posir_tasks.data.formats.recognition import describe_form
+from posir_tasks.display.numbers import format_count
+from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.tasks.catalog import mention_task
+from posir_tasks.text.languages import UNKNOWN
+from posir_tasks.values.schemes import PositionScheme
+
+logger = logging.getLogger(__name__)
+
+#: Kinds of the data of tasks: with positions, and of mteb's own.
+TASK, JUDGED_TASK = "a task", "a task of mteb"
+#: Kind, name and location of texts in memory.
+IN_MEMORY = "texts"
+#: Most texts that are looked at to say why there is none.
+MAX_LISTED = 1_000
+#: What commands that evaluate or train need.
+EVIDENCE = "questions with the span of their evidence"
+
+
+@dataclass(frozen=True)
+class Subset:
+    """One language and domain of data, read on demand."""
+
+    find_languages: Callable[[], tuple[str, str]]
+    """Returns the codes of queries and corpus, such as `eng-Latn`; `und` if they are not known."""
+    domain: str
+    read: Callable[[], PositionData]
+    """Reads and checks documents and questions; raises DataError if they are missing or invalid."""
+    read_texts: Callable[[], Iterator[Item]]
+    """Yields the documents alone, and what cannot be read."""
+    read_passages: Callable[[], Iterator[Item]]
+    """Yields the documents with their questions as the data states them, unchecked where it is not
+    in the PosIR layout.
+    """
+    read_stated_judgments: Callable[[], Judgments] | None = None
+    """Returns all judgments, if a query may have grades or several relevant documents."""
+
+    @cached_property
+    def judgments(self) -> Judgments:
+        """Every judged query with the grades of its documents; raises DataError if the data is
+        missing or invalid.
+        """
+        return (
+            self.read_stated_judgments()
+            if self.read_stated_judgments
+            else Judgments.from_positions(self.read())
+        )
+
+    @property
+    def query_language(self) -> str:
+        """Language of the queries."""
+        return self.find_languages()[0]
+
+    @property
+    def corpus_language(self) -> str:
+        """Language of the documents."""
+        return self.find_languages()[1]
+
+    @property
+    def language(self) -> str:
+        """Language of the queries, followed by that of the corpus if it differs."""
+        return "-".join(dict.fromkeys((self.query_language, self.corpus_language)))
+
+    @property
+    def name(self) -> str:
+        """Language and domain."""
+        return f"{self.language}/{self.domain}"
+
+
+@dataclass(frozen=True, repr=False)
+class Dataset(Presentable):
+    """Documents, and questions with their evidence if there are any: one or several subsets with
+    one position scheme.
+
+    They are read when they are first needed: `subsets[0].read()` has corpus, queries and evidence,
+    `read_texts()` the documents alone. As a data frame it has a row for each question, or for each
+    text if there are no questions.
+    """
+
+    name: str
+    """A task, or a name that is derived from that of the file, folder or dataset."""
+    kind: str
+    location: str
+    """Id of a dataset on the Hub, or a file or folder."""
+    scheme: PositionScheme
+    subsets: tuple[Subset, ...]
+    """Ordered by language and domain; at least one."""
+    find_revision: Callable[[], str]
+    """Returns a commit of the Hub, or `local-` and a digest of the content."""
+    has_questions: bool = True
+    in_memory: bool = False
+    """Whether a subset that is read is kept in memory, so that it is read once."""
+    has_texts: bool = True
+    """Whether documents are known beside the judgments."""
+    find_use: Callable[[], Use] = lambda: Use.CORPUS
+    """Returns the texts of which its questions can be asked, as its format or the user says."""
+    count_repeated: Callable[[], RepeatedTexts] | None = None
+    """Reads the questions and counts those with a text that several documents share; None if the
+    use is known.
+    """
+    rules: ScoringRules = field(default_factory=ScoringRules)
+    reference: str = ""
+    """Its name in commands, or the absolute path of a file or folder; empty of texts in memory."""
+
+    def read_texts(self) -> Iterator[Item]:
+        """Yield the documents of all subsets, and what cannot be read; documents with questions
+        have the ids of the corpus.
+        """
+        for subset in self.subsets:
+            yield from subset.read_texts()
+
+    @cached_property
+    def use(self) -> Use:
+        """Texts of which its questions can be asked: as is known, or else as their texts show."""
+        stated = self.find_use()
+        return self.repeated.use if stated is Use.CORPUS and self.repeated else stated
+
+    @cached_property
+    def repeated(self) -> RepeatedTexts | None:
+        """The questions that several documents share, None if the use of the questions does not
+        follow from them.
+        """
+        return self.count_repeated() if self.count_repeated else None
+
+    @property
+    def is_recognized(self) -> bool:
+        """Whether the texts of its questions alone show that they are about one document each."""
+        return self.use is not Use.CORPUS and self.find_use() is Use.CORPUS
+
+    def require_corpus(self) -> None:
+        """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
+        if self.use is not Use.CORPUS:
+            shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
+            raise PosirError(
+                f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within "
+                "each document: `posir score "
+                f"--model MODEL --chunker MODULE:FUNCTION --data {shlex.quote(self.location)}`. "
+                "If each stands alone, --scope "
+                "corpus of import, score and stats asks it of the whole corpus."
+            )
+
+    @property
+    def title(self) -> str:
+        """Its name and size."""
+        return (
+            f"{self.name}: "
+            f"{pluralize(len(self.rows), 'question' if self.has_questions else 'text')}"
+        )
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each question with the characters of its evidence, or for each text if there
+        are no questions.
+        """
+        if self.has_questions:
+            return [row for subset in self.subsets for row in _list_rows(subset)]
+        return [
+            {"subset": subset.name, "document_id": item.name, "text": item.text}
+            for subset in self.subsets
+            for item in subset.read_texts()
+            if isinstance(item, Passage)
+        ]
+
+    @cached_property
+    def skipped(self) -> list[SkippedText]:
+        """Texts, rows and questions that cannot be used, each with the reason."""
+        if self.has_questions:
+            return [item for subset in self.subsets for item in subset.read().skipped]
+        return [item for item in self.read_texts() if isinstance(item, SkippedText)]
+
+    def sections(self) -> tuple[DisplaySection, ...]:
+        """Return how many rows each subset has, and what in it cannot be used or was repaired."""
+        headings = ("Subset", "Questions" if self.has_questions else "Texts")
+        counts = Counter(row["subset"] for row in self.rows)
+        warnings = (
+            [warning for subset in self.subsets for warning in subset.read().warnings]
+            if self.has_questions
+            else []
+        )
+        table = Table(
+            build_columns(headings, headings[1:]),
+            tuple((name, format_count(count)) for name, count in counts.items()),
+            notes=(*warnings, *filter(None, [describe_skipped(self.skipped)])),
+        )
+        return (DisplaySection(tables=(table,)),)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return self.rows
+
+    def find_languages(self) -> dict[str, list[str]]:
+        """Return the codes of queries and corpus by the name of each subset in tasks; raise
+        PosirError if one is unknown.
+        """
+        is_single = (
+            self.kind in (TASK, JUDGED_TASK)
+            or len({subset.language for subset in self.subsets}) == 1
+        )
+        if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
+            raise PosirError(self._describe_unknown_language())
+        return {
+            subset.domain if is_single else subset.name.replace("/", "-"): [
+                subset.query_language,
+                subset.corpus_language,
+            ]
+            for subset in self.subsets
+        }
+
+    def _describe_unknown_language(self) -> str:
+        items = list(islice(self.read_texts(), MAX_LISTED))
+        if any(isinstance(item, Passage) for item in items):
+            return (
+                f"{self.location}: its language is not recognized. Import it with `posir import "
+                "--language CODE`."
+            )
+        skipped = describe_skipped(item for item in items if isinstance(item, SkippedText))
+        return " ".join(
+            filter(
+                None,
+                [f"{self.location} ({self.kind}): has no text.", skipped, self._describe_form()],
+            )
+        )
+
+    def _describe_form(self) -> str:
+        """Return what the file or folder has, and the forms that are read; nothing for other
+        data.
+        """
+        path = Path(self.location).expanduser()
+        return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
+
+    def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
+        """Return the data with those questions that a `user`, such as `posir train`, can use;
+        reading warns of the others.
+
+        `several_places`: whether questions with several places of evidence are among them.
+        """
+        self.require_corpus()
+        is_judged = any(subset.read_stated_judgments for subset in self.subsets)
+        if not self.has_questions and not is_judged:
+            raise DataError(self._describe_missing_questions(user))
+        subsets = (
+            replace(subset, read=partial(self._read_questions, subset, user, several_places))
+            for subset in self.subsets
+        )
+        return replace(self, subsets=tuple(subsets))
+
+    def _describe_missing_questions(self, user: str) -> str:
+        missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
+        missing += mention_task(self.location)
+        missing += (
+            " `posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
+        )
+        return f"{missing} {self._describe_form()}".strip()
+
+    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
+        if not self.has_questions:
+            raise DataError(self._describe_missing_questions(user))
+        data = subset.read().drop_unsuited()
+        data = data if several_places else data.drop_places()
+        for warning in data.warnings:
+            _warn_once(warning)
+        left_out = describe_skipped(data.skipped)
+        if not len(data.evidence):
+            missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
+            raise DataError(f"{missing} {left_out}".strip())
+        if left_out:
+            _warn_once(f"{self.location}: {left_out}")
+        return data
+
+
+def _list_rows(subset: Subset) -> Iterator[dict[str, Any]]:
+    data = subset.read()
+    lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
+    for query, text, document, span in data.list_questions():
+        yield {
+            "subset": subset.name,
+            "query_id": query,
+            "query": text,
+            "document_id": document,
+            "characters": lengths[document],
+            "start": span.start if span else None,
+            "end": span.end if span else None,
+            "position": span.middle / lengths[document] if span and lengths[document] else None,
+        }
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)

@@ -1,0 +1,504 @@
+"""Opening of data by a reference: a task, a file or folder in any format, or a dataset on the
+Hub.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+
+from posir_tasks.base.digests import digest, digest_files
+from posir_tasks.base.errors import DataError, PosirError, summarize_error
+from posir_tasks.base.files import split_suffix
+from posir_tasks.base.public import DataReference
+from posir_tasks.data import mini
+from posir_tasks.data.checks import read_column_types, read_columns
+from posir_tasks.data.copies import count_repeated
+from posir_tasks.data.data import Judgments, PositionData
+from posir_tasks.data.declared import REPO_ID, REVISION
+from posir_tasks.data.formats.files import find_file_format, find_hub_use, read_file, read_hub
+from posir_tasks.data.formats.folders import find_folder_format, list_files
+from posir_tasks.data.formats.passages import (
+    Item,
+    Passage,
+    PassageQuestion,
+    ReadOptions,
+    RepeatedTexts,
+    Scope,
+    SkippedText,
+    StatedAnswer,
+    Use,
+    name_documents,
+)
+from posir_tasks.data.formats.records import check_qrels, error_context, is_qrels, read_qrels
+from posir_tasks.data.posir import (
+    FILES,
+    SubsetKey,
+    find_layout,
+    list_domains,
+    list_present_files,
+    read_domain,
+)
+from posir_tasks.data.posir_rules import CORPUS
+from posir_tasks.data.questions import collect_questions
+from posir_tasks.data.repository import (
+    COMMIT,
+    LOCAL,
+    PARQUET,
+    HubRepository,
+    LocalRepository,
+    Repository,
+    combine_revisions,
+    is_hub_name,
+    open_repository,
+)
+from posir_tasks.datasets.dataset import IN_MEMORY, JUDGED_TASK, TASK, Dataset, Subset
+from posir_tasks.models.references import legible_name
+from posir_tasks.tasks.catalog import KINDS, mention_task, refuse_missing, require_task
+from posir_tasks.text.languages import PIVOT, UNKNOWN, detect_code
+from posir_tasks.values.evidence import Place
+from posir_tasks.values.schemes import RelativePositions
+
+logger = logging.getLogger(__name__)
+
+#: Kind of judgments without texts.
+QRELS = "TREC qrels"
+#: Texts whose language is detected, and characters of each.
+DETECTED_TEXTS = 30
+
+
+def open_data(
+    data: DataReference,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    split: str | None = None,
+    revision: str | None = None,
+    language: str | None = None,
+    repair: bool = True,
+    scope: Scope | None = None,
+) -> Dataset:
+    """Open data in any format that the commands take.
+
+    A folder that is in the PosIR layout, a part of it, or holds it as in `POSIR_DATA`, is read as
+    that, whatever else it has; then one of BEIR as that; of any other folder, every file is read in
+    its own format, and all documents are one corpus. A file or folder takes precedence over a task
+    of its name.
+
+    Args:
+        data: A task; a file or folder of questions with their evidence, or of texts; a dataset on
+            the Hub; a list of texts or a column of a DataFrame.
+        column: Column or field with the text; by default `text`, `content` or the like, or else the
+            only one with text.
+        id_column: Column or field with the id; by default `_id` or `id`, if there is one.
+        split: Split of a BEIR folder, the name of its qrels; by default `test`, or else the first.
+        revision: Revision of a dataset on the Hub; by default its main branch.
+        language: Code of the language of data that does not state it, such as `eng-Latn`; detected
+            if None.
+        repair: Whether an answer that is not where its file says is moved to its only match within
+            5 characters; without, its question is left out. Also whether offsets that count UTF-16
+            units or bytes are converted.
+        scope: Texts of which each question is asked: all of the corpus, or its own document; by
+            default as the format says, and its own document if half of the questions have a text
+            that is asked of several documents.
+
+    Returns:
+        A row for each question: characters `start` to `end` (half-open) of its evidence in the
+        document, and the `position` of their middle in [0, 1]; or for each text if there are no
+        questions. `read_texts()` yields the documents.
+
+    Raises:
+        PosirError: There is no such data, or it is in no known format.
+        DataError: It cannot be read.
+
+    Examples:
+        >>> import posir
+        >>> questions = posir.open_data("PosIR-Mini").to_polars()
+        >>> questions.height, questions.columns[-3:]
+        (720, ['start', 'end', 'position'])
+        >>> posir.open_data(["A text.", "Another one."]).to_polars()["text"].to_list()
+        ['A text.', 'Another one.']
+    """
+    if not isinstance(data, str | Path):
+        if not isinstance(data, Iterable):
+            raise PosirError(
+                f"The data is {data!r}, of type {type(data).__name__}. {KINDS} In Python, also a "
+                "list of texts."
+            )
+        return _open_strings(data)
+    opened = _open_reference(
+        data, ReadOptions(column, id_column, split, revision, language, repair)
+    )
+    if scope is None:
+        return opened
+    use = Use.CORPUS if scope == "corpus" else Use.WITHIN
+    return replace(opened, find_use=lambda: use, count_repeated=None)
+
+
+def _open_reference(data: str | Path, options: ReadOptions) -> Dataset:
+    path = Path(data).expanduser()
+    reference = str(path.absolute()) if path.exists() else str(data)
+    return replace(_open_named(data, path, options), reference=reference)
+
+
+def _open_named(data: str | Path, path: Path, options: ReadOptions) -> Dataset:
+    if path.is_dir():
+        return _open_folder(path, options)
+    if path.exists():
+        return _open_file(path, options)
+    if is_hub_name(str(data)):
+        return _open_hub(str(data), options)
+    refuse_missing(str(data))
+    return _open_task_data(str(data), options)
+
+
+def _open_strings(texts: Iterable[object]) -> Dataset:
+    """Open texts that are in memory; raise PosirError for a whole data frame, whose columns would
+    be taken for texts.
+    """
+    if hasattr(texts, "columns"):
+        raise PosirError(
+            "This is a data frame. Give the column with the texts, such as data['text']."
+        )
+    items, used = list[Item](), list[str]()
+    for number, text in enumerate(texts, start=1):
+        name = f"text {number}"
+        if isinstance(text, str) and text.strip():
+            used.append(text)
+            items.append(Passage("texts", name, text, id=str(number)))
+        else:
+            items.append(
+                SkippedText(name, "empty" if isinstance(text, str) else "not a text", file="texts")
+            )
+    revision = f"{LOCAL}-{digest(*used).hex()}"
+    return _open_items(
+        IN_MEMORY,
+        IN_MEMORY,
+        IN_MEMORY,
+        partial(iter, items),
+        lambda: revision,
+        ReadOptions(),
+        use=None,
+    )
+
+
+def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
+    subsets = tuple(_layout_subset(repository, key) for key in keys)
+    keys = [*keys]
+    revision = partial(repository.revision, list_present_files(repository, keys))
+    return Dataset(
+        legible_name(name),
+        "in the PosIR layout",
+        repository.location,
+        RelativePositions(),
+        subsets,
+        revision,
+    )
+
+
+def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
+    read = partial(read_domain, repository, key.language, key.corpus_language, key.domain)
+    name = f"{key.corpus_language}/{key.domain}"
+
+    def read_texts() -> Iterator[Item]:
+        corpus = read_columns(repository.fetch(key.files[0]), CORPUS)
+        for identifier, text in corpus.select("_id", "text").iter_rows():
+            document = Passage(name, identifier, text, id=identifier)
+            yield document if text.strip() else SkippedText(document.name, "empty", file=name)
+
+    languages, own = (key.language, key.corpus_language), f"{key.language}/{key.domain}"
+    return Subset(
+        lambda: languages, key.domain, read, read_texts, lambda: _list_passages(read(), own)
+    )
+
+
+def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
+    titles, asked = (
+        dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)),
+        defaultdict(list),
+    )
+    for query, text, document, span in data.list_questions():
+        answer = None if span is None else StatedAnswer.from_span(span)
+        place = data.places.get(query, Place(query))
+        asked[document].append(
+            PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
+        )
+    for row in data.corpus:
+        identifier = row["id"]
+        yield Passage(
+            name,
+            identifier,
+            row["text"],
+            asked.get(identifier, ()),
+            identifier,
+            titles.get(identifier, ""),
+        )
+
+
+def _open_folder(path: Path, options: ReadOptions) -> Dataset:
+    layout = find_layout(path)
+    if layout is not None:
+        root, keys = layout
+        own = sorted(key for key in keys if key.language == key.corpus_language)
+        return _open_layout(path.resolve().name, LocalRepository(root), own)
+    files, format_ = list_files(path), find_folder_format(path)
+    if not files:
+        raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
+    return _open_items(
+        path.resolve().name,
+        format_.title,
+        str(path),
+        partial(format_.read, path, options),
+        partial(_name_revision, path, files),
+        options,
+        read_texts=partial(format_.read_texts, path, options) if format_.read_texts else None,
+        use=format_.find_use(path, options),
+        read_judgments=partial(format_.read_judgments, path, options)
+        if format_.read_judgments
+        else None,
+    )
+
+
+def _open_file(path: Path, options: ReadOptions) -> Dataset:
+    if options.column is None and is_qrels(path):
+        check_qrels(path)
+        return _open_qrels(path, options)
+    if split_suffix(path)[1] in PARQUET:
+        # Among other files a damaged one is skipped and counted; one that is named is an error.
+        read_column_types(path)
+    read, format_ = partial(read_file, path, path.name, options), find_file_format(path, options)
+    title, use = (format_.title, format_.use) if format_ else ("of no known format", None)
+    revision = partial(_name_revision, path.parent, [path])
+    return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, use=use)
+
+
+def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
+    """Open judgments without texts, in which no evidence and no length is known; raise DataError if
+    a line is malformed.
+    """
+    with error_context(path, "", "TREC qrels"):
+        grades = read_qrels(path)
+    judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
+    revision, code = partial(_name_revision, path.parent, [path]), options.language or UNKNOWN
+    opened = _open_items(
+        split_suffix(path)[0],
+        QRELS,
+        str(path),
+        partial(iter, ()),
+        revision,
+        replace(options, language=code),
+        read_judgments=lambda: judgments,
+    )
+    return replace(opened, has_texts=False)
+
+
+def _name_revision(folder: Path, files: Iterable[Path]) -> str:
+    return f"{LOCAL}-{digest_files({file.relative_to(folder).as_posix(): file for file in files})}"
+
+
+def _open_hub(reference: str, options: ReadOptions) -> Dataset:
+    name, _, configuration = reference.partition(":")
+    commit = options.revision or "main"
+    # Of a commit, there is nothing to ask: without network access, what is in the cache can be
+    # read.
+    if not COMMIT.fullmatch(commit):
+        try:
+            commit = HubRepository(name, commit).revision()
+        except DataError as error:
+            raise DataError(
+                f"{reference}: no such file or folder, and no dataset on the Hub that can be read "
+                f"({summarize_error(error.__cause__ or error)}). Check the name and the revision, "
+                "or give a file or folder."
+            ) from error
+    repository, domains = HubRepository(name, commit), set[tuple[str, ...]]()
+    if not configuration:
+        with suppress(DataError):
+            parts = [
+                path.split("/")
+                for path in repository.paths()
+                if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")
+            ]
+            domains = {(language, language, domain) for language, domain, _ in parts}
+    if domains:
+        return _open_layout(name, repository, [SubsetKey(*key) for key in sorted(domains)])
+    read = partial(read_hub, reference, commit, options)
+    kind, location = "a dataset on the Hub", f"{reference}@{commit}"
+    opened = _open_items(name, kind, location, read, lambda: commit, options)
+    return replace(opened, find_use=partial(find_hub_use, reference, commit))
+
+
+def _open_items(
+    name: str,
+    kind: str,
+    location: str,
+    read: Callable[[], Iterator[Item]],
+    find_revision: Callable[[], str],
+    options: ReadOptions,
+    *,
+    use: Use | None = Use.CORPUS,
+    read_texts: Callable[[], Iterator[Item]] | None = None,
+    read_judgments: Callable[[], Judgments] | None = None,
+) -> Dataset:
+    """Open what a reader of a format yields, as one subset.
+
+    `read` also yields the texts unless `read_texts` does; without questions, `use` is None.
+    """
+    domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
+
+    @cache
+    def read_data() -> PositionData:
+        return collect_questions(read(), domain, repair=options.repair).to_position_data(
+            find_revision()
+        )
+
+    def list_texts() -> Iterator[Item]:
+        items = (_skip_blank(item) for item in (read_texts or read)())
+        return name_documents(
+            (item for item in items if not (isinstance(item, SkippedText) and item.is_question)),
+            domain,
+        )
+
+    @cache
+    def find_languages() -> tuple[str, str]:
+        texts = (item.text for item in list_texts() if isinstance(item, Passage))
+        code = options.language or detect_code(islice(texts, DETECTED_TEXTS))
+        return code, code
+
+    subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
+    scheme = RelativePositions()
+    opened = Dataset(
+        legible_name(name),
+        kind,
+        location,
+        scheme,
+        (subset,),
+        find_revision,
+        use is not None,
+        in_memory=True,
+    )
+    count = partial(_count_repeated, read_data) if use is Use.CORPUS else None
+    return replace(opened, find_use=lambda: use or Use.CORPUS, count_repeated=count)
+
+
+def _count_repeated(read: Callable[[], PositionData]) -> RepeatedTexts:
+    return count_repeated(read())
+
+
+def _skip_blank(item: Item) -> Item:
+    """Return a document without text as skipped, for who takes texts only, and anything else as it
+    is.
+    """
+    if isinstance(item, Passage) and not item.text.strip():
+        return SkippedText(item.name, "empty", file=item.file)
+    return item
+
+
+def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
+    """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None
+    if there is none.
+    """
+    from posir_tasks.tasks.retrieval_task import (
+        find_retrieval_task,
+        list_task_texts,
+        read_scoring_rules,
+        read_task_judgments,
+    )
+
+    if (task := find_retrieval_task(name)) is None:
+        return None
+    splits = task.metadata.eval_splits
+    if options.split is None and len(splits) > 1:
+        others = ", ".join(splits[1:])
+        logger.warning(
+            "%s: of its splits, %s is read; --split gives another one (%s)", name, splits[0], others
+        )
+    metadata, spoken = task.metadata, task.metadata.hf_subsets_to_langscripts
+    subsets = list[Subset]()
+    for subset in task.hf_subsets:
+        read = partial(list_task_texts, task, subset, options.split)
+        own, judgments = (
+            replace(options, language=spoken[subset][0]),
+            partial(read_task_judgments, task, subset, options.split),
+        )
+        opened = _open_items(
+            subset,
+            "",
+            name,
+            read,
+            lambda: metadata.revision,
+            own,
+            use=None,
+            read_judgments=judgments,
+        )
+        # Predictions of mteb have its names of the subsets.
+        subsets += [replace(part, domain=subset) for part in opened.subsets]
+    find_revision = partial(str, metadata.revision)
+    location = metadata.dataset["path"]
+    opened = Dataset(
+        name,
+        JUDGED_TASK,
+        location,
+        RelativePositions(),
+        tuple(subsets),
+        find_revision,
+        False,
+        in_memory=True,
+    )
+    return replace(opened, rules=read_scoring_rules(task, options.split))
+
+
+def _open_task_data(name: str, options: ReadOptions) -> Dataset:
+    """Open the data of a task; raise PosirError if there is no such task, DataError if a language
+    has no data.
+    """
+    if name == mini.NAME:
+        # Its data is part of the package, and mteb is not needed to read it.
+        subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
+        return Dataset(
+            name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION
+        )
+    from posir_tasks.tasks.nano import NanoTask
+    from posir_tasks.tasks.posir import PosirTask
+
+    try:
+        task = require_task(name)
+    except PosirError:
+        if judged := _open_judged_task(name, options):
+            return judged
+        raise
+    if issubclass(task, PosirTask) and not issubclass(task, NanoTask):
+        repository, location = open_repository(REPO_ID, REVISION), REPO_ID
+        codes = task.language.code, task.corpus_language.code
+        domains = sorted(
+            {*list_domains(repository, codes[0])} & {*list_domains(repository, codes[1])}
+        )
+        if not domains:
+            raise DataError(task().explain_missing_data())
+        subsets = tuple(_layout_subset(repository, SubsetKey(*codes, domain)) for domain in domains)
+    else:
+        instance = task()
+        location = instance.metadata.dataset["path"]
+        known = instance.metadata.hf_subsets_to_langscripts.items()
+        subsets = tuple(
+            _task_subset(partial(instance.read_subset, subset), subset, (spoken[0], spoken[-1]))
+            for subset, spoken in known
+        )
+
+    def find_revision() -> str:
+        return combine_revisions(subset.read().revision for subset in subsets)
+
+    return Dataset(name, TASK, location, task.scheme, subsets, find_revision)
+
+
+def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[str, str]) -> Subset:
+    def read_texts() -> Iterator[Item]:
+        return (Passage(name, row["id"], row["text"], id=row["id"]) for row in read().corpus)
+
+    return Subset(lambda: languages, name, read, read_texts, lambda: _list_passages(read(), name))

@@ -1,0 +1,286 @@
+"""Search with any mteb model: to mteb's results, or directly to the ranks of the relevant
+documents.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import torch
+from datasets import Dataset
+from mteb.models import (
+    CrossEncoderProtocol,
+    EncoderProtocol,
+    SearchCrossEncoderWrapper,
+    SearchEncoderWrapper,
+    SearchProtocol,
+)
+from mteb.models.model_implementations.bm25 import BM25Search
+from mteb.models.models_protocols import MTEBModels
+from mteb.timing import TimingStack
+from mteb.types import Array, PromptType
+
+from posir_tasks.base.private_names import BM25_TOKENIZER
+from posir_tasks.models.bm25 import fit_to_script, search_bm25
+from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.request import SearchRequest
+from posir_tasks.values.ranks import (
+    Hits,
+    HitsByQuery,
+    RankedQueries,
+    Results,
+    rank_hits,
+    rank_results,
+)
+
+if TYPE_CHECKING:
+    from mteb.models import ModelMeta
+
+#: Documents encoded at a time, as in mteb's `SearchEncoderWrapper`.
+CORPUS_CHUNK_SIZE = 50_000
+#: Similarities computed at a time: 128 MiB in single precision.
+MAX_SIMILARITIES = 2**25
+
+
+def search_dense(
+    model: EncoderProtocol,
+    corpus: Dataset,
+    queries: Dataset,
+    context: EncodingContext,
+    *,
+    top_k: int,
+    timer: TimingStack,
+) -> Hits:
+    """Find the `top_k` documents whose embeddings are most similar to each query's; both datasets
+    have `id` and `text`.
+    """
+    labels = {"split": context.hf_split, "subset": context.hf_subset}
+    with timer("Encoding queries", **labels):
+        query_embeddings = context.encode(model, queries, PromptType.query)
+    scores, rows = torch.empty((len(queries), 0)), torch.empty((len(queries), 0), dtype=torch.int64)
+    with timer("Searching corpus", **labels):
+        for start in range(0, len(corpus), CORPUS_CHUNK_SIZE):
+            block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
+            documents = context.encode(model, block, PromptType.document)
+            chunk_scores, chunk_rows = find_nearest(model, query_embeddings, documents, top_k)
+            scores, rows = (
+                torch.cat([scores, chunk_scores], dim=1),
+                torch.cat([rows, chunk_rows + start], dim=1),
+            )
+            scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
+            rows = rows.gather(1, order)
+    return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
+
+
+def find_nearest(
+    model: EncoderProtocol, queries: Array, documents: Array, top_k: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scores and rows of each query's nearest documents, shape (queries, at most `top_k`),
+    in single precision.
+    """
+    nearest = []
+    for batch in split_queries(queries, documents.shape[0]):
+        similarities = torch.as_tensor(model.similarity(batch, documents))
+        nearest.append(similarities.topk(min(top_k, similarities.shape[1]), dim=1))
+    return torch.cat([top.values.float().cpu() for top in nearest]), torch.cat(
+        [top.indices.cpu() for top in nearest]
+    )
+
+
+def split_queries(queries: Array, documents: int) -> Iterator[Array]:
+    """Yield batches of queries with at most `MAX_SIMILARITIES` to all documents; sparse queries are
+    not split.
+    """
+    size = max(1, MAX_SIMILARITIES // documents)
+    if isinstance(queries, torch.Tensor) and queries.layout != torch.strided:
+        size = queries.shape[0]
+    for start in range(0, queries.shape[0], size):
+        yield queries if size >= queries.shape[0] else queries[start : start + size]
+
+
+def is_reranker(model: MTEBModels) -> bool:
+    """Return whether the model can only rerank the documents of a first stage."""
+    return isinstance(model, CrossEncoderProtocol) and not isinstance(
+        model, EncoderProtocol | SearchProtocol
+    )
+
+
+def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
+    """Search, or rerank the candidates, as mteb does: scores by query and document id; raise
+    TypeError for no model.
+    """
+    context = request.context
+    if isinstance(model, SearchProtocol):
+        search = model
+    elif isinstance(model, EncoderProtocol):
+        search = SearchEncoderWrapper(model)
+    elif isinstance(model, CrossEncoderProtocol):
+        search = SearchCrossEncoderWrapper(model)
+    else:
+        raise TypeError(
+            f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders."
+        )
+    phase = {"split": context.hf_split, "subset": context.hf_subset}
+    shared = {
+        **context.task_arguments,
+        "encode_kwargs": context.encode_kwargs,
+        "num_proc": context.num_proc,
+    }
+    with request.timer("Encoding corpus", **phase):
+        search.index(request.corpus, **shared)
+    with request.timer("Encoding queries and documents", **phase):
+        results: dict[str, dict[str, float]] = search.search(
+            request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **shared
+        )
+    return drop_unfound(results)
+
+
+def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
+    """Return hits in the form of mteb's results."""
+    return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
+
+
+def drop_unfound(results: Results) -> dict[str, dict[str, float]]:
+    """Return results without those whose score is minus infinity: of a text without an embedding,
+    nothing is found.
+    """
+    return {
+        query: {name: score for name, score in scores.items() if score != -np.inf}
+        for query, scores in results.items()
+    }
+
+
+def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
+    """Search and rank the relevant documents, as this model needs least memory for; raise
+    ScoreError if it returned NaN.
+    """
+    hits = search_hits(model, request)
+    if not isinstance(hits, Hits):
+        return hits, rank_results(hits, request.positives)
+    results = by_query(hits, request)
+    # Queries with several places of evidence are not among the positives.
+    are_all = len(results) == len(request.positives)
+    return results, rank_hits(hits, request.positives) if are_all else rank_results(
+        results, request.positives
+    )
+
+
+def as_results(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> Results:
+    """Return hits in the form of mteb's results."""
+    return by_query(hits, request) if isinstance(hits, Hits) else hits
+
+
+def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:
+    """Search; return the best documents as arrays, or as mteb's evaluator does where there is no
+    faster way for this model.
+    """
+    context, texts = request.context, (request.corpus, request.queries)
+    if (
+        request.top_ranked is None
+        and isinstance(model, BM25Search)
+        and not BM25_TOKENIZER.is_missing()
+    ):
+        with request.timer("Searching corpus", split=context.hf_split, subset=context.hf_subset):
+            arguments = {**context.task_arguments, "encode_kwargs": context.encode_kwargs}
+            return search_bm25(
+                model, *texts, top_k=request.top_k, num_proc=context.num_proc, **arguments
+            )
+    if (
+        request.top_ranked is None
+        and isinstance(model, EncoderProtocol)
+        and not isinstance(model, SearchProtocol)
+    ):
+        hits = search_dense(model, *texts, context, top_k=request.top_k, timer=request.timer)
+        return drop_unfound(by_query(hits, request)) if np.isneginf(hits.scores).any() else hits
+    return search_results(model, request)
+
+
+def order_hits(
+    hits: Hits | dict[str, dict[str, float]], request: SearchRequest
+) -> dict[str, list[str]]:
+    """Return each query's document ids, best first, in pytrec_eval's order."""
+    # By score, then by id, both descending.
+    if not isinstance(hits, Hits):
+        return {
+            query: sorted(scores, key=lambda name: (scores[name], name), reverse=True)
+            for query, scores in hits.items()
+        }
+    ids = np.array(hits.document_ids)
+    order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
+    rows = np.take_along_axis(hits.documents, order, axis=1)
+    names = pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()
+    return dict(zip(request.queries["id"][:], names.to_list(), strict=True))
+
+
+#: The constant of the paper, which weakens the difference between the first ranks.
+RANK_CONSTANT = 60
+
+
+def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
+    """Return the reciprocal rank score of each document in any of several rankings of one query,
+    each best first.
+    """
+    scores: defaultdict[str, float] = defaultdict(float)
+    for ranking in rankings:
+        for rank, document in enumerate(ranking, start=1):
+            scores[document] += 1 / (RANK_CONSTANT + rank)
+    return dict(scores)
+
+
+class HybridSearch:
+    """One of mteb's search models: the fused rankings of others, of each as many documents as are
+    wanted.
+    """
+
+    mteb_model_meta: ModelMeta
+
+    def __init__(self, models: Sequence[MTEBModels]) -> None:
+        self.models = models
+        self.searched: list[tuple[MTEBModels, Results]] = []
+        """Each model as it was last searched, with one result more of each query than are fused."""
+        self._corpus: Dataset | None = None
+
+    def index(self, corpus: Dataset, **_: Any) -> None:
+        """Remember the corpus, which each model indexes when it is searched."""
+        self._corpus = corpus
+
+    def search(
+        self,
+        queries: Dataset,
+        *,
+        top_k: int,
+        top_ranked: Mapping[str, list[str]] | None = None,
+        **task: Any,
+    ) -> dict[str, dict[str, float]]:
+        """Return the fused scores of each query's `top_k` documents, by query id and document
+        id.
+        """
+        assert self._corpus is not None
+        context = EncodingContext.from_arguments(**task)
+        request = SearchRequest(
+            self._corpus, queries, {}, top_ranked, top_k + 1, context, TimingStack()
+        )
+        fitted = [
+            fit_to_script(with_cache(model), context.corpus_language) for model in self.models
+        ]
+        hits = [search_hits(model, request) for model in fitted]
+        self.searched = [
+            (model, as_results(batch, request)) for model, batch in zip(fitted, hits, strict=True)
+        ]
+        rankings = [order_hits(batch, request) for batch in hits]
+        self._corpus = None
+        fused = {
+            query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
+            for query in queries["id"]
+        }
+        return {
+            query: dict(
+                sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:top_k]
+            )
+            for query, scores in fused.items()
+        }

@@ -1,0 +1,358 @@
+"""An encoder that caches its embeddings in a folder, for every later task, run and process."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from datasets import Dataset
+from mteb.models import EncoderProtocol, SearchProtocol
+from mteb.models.models_protocols import MTEBModels
+from mteb.types import PromptType
+from torch import Tensor, nn, uint8
+from torch.utils.data import DataLoader
+
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.digests import digest_json
+from posir_tasks.base.files import atomic_write
+from posir_tasks.models.embeddings.cache import EmbeddingCache, EmbeddingFormat, Keys, to_rows
+from posir_tasks.models.embeddings.context import TASK_ARGUMENTS
+from posir_tasks.models.prompts import find_prompt
+from posir_tasks.models.references import MISSING_REVISIONS
+
+if TYPE_CHECKING:
+    from mteb.types import Array, BatchedInput
+
+#: Attributes of a model that say where it runs and in which mode, which `encode` sets.
+IGNORED_ATTRIBUTES = frozenset({"device", "training"})
+#: Arguments of `encode` that change an embedding by no more than rounding, or that only its prompt
+#: depends on.
+IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar", *TASK_ARGUMENTS})
+MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class EmbeddingKey:
+    """Everything but the text; equal keys mean equal embeddings, up to rounding."""
+
+    model: str | None
+    revision: str | None
+    code: str
+    """The class that encodes."""
+    weights: Mapping[str, str]
+    """Digests of the model's PyTorch modules by name; empty if they are not accessible, as behind
+    an API.
+    """
+    settings: str
+    """Digest of the settings of the model and its modules."""
+    prompt_type: str | None
+    task_context: str | None
+    """The prompt; or, unless `shared`, a digest of everything passed to the model about the
+    task.
+    """
+    shared: bool
+    """Whether the model sees only the prompt of a task, so that tasks share its embeddings."""
+    arguments: Mapping[str, Any]
+
+    def digest(self) -> str:
+        """Return 32 hexadecimal digits that identify the key."""
+        return digest_json(asdict(self))
+
+
+def build_embedding_key(
+    model: EncoderProtocol,
+    weights: Mapping[str, str],
+    arguments: Mapping[str, Any],
+    prompt_type: PromptType | None,
+) -> EmbeddingKey | None:
+    """Return the key of a call of `encode` with these arguments, the task's included; None for an
+    unidentified model.
+
+    That is a model without a revision whose weights are not accessible, or one that changes the
+    output of another encoder, as mteb's `CompressionWrapper` does: an embedding may then depend on
+    the other texts.
+    """
+    meta, attributes = model.mteb_model_meta, getattr(model, "__dict__", {})
+    revision = meta.revision if meta else None
+    wraps_encoder = any(isinstance(value, EncoderProtocol) for value in attributes.values())
+    if wraps_encoder or (not weights and revision in MISSING_REVISIONS):
+        return None
+    metadata, *part = (arguments[name] for name in TASK_ARGUMENTS)
+    prompt = find_prompt(model, metadata, prompt_type)
+    loading = (
+        {**meta.loader_kwargs, **(meta.experiment_kwargs or {}), "embed_dim": meta.embed_dim}
+        if meta
+        else {}
+    )
+    modules = [module_settings(module) for module in find_modules(model).values()]
+    return EmbeddingKey(
+        model=meta.name if meta else None,
+        revision=revision,
+        code=_qualified_name(type(model)),
+        weights=weights,
+        settings=digest_json([_public_settings(loading), _public_settings(attributes), modules]),
+        prompt_type=prompt_type.value if prompt_type else None,
+        task_context=prompt.text
+        if prompt
+        else digest_json([metadata.model_dump(mode="json"), *part]),
+        shared=prompt is not None,
+        arguments={
+            name: describe_value(value)
+            for name, value in sorted(arguments.items())
+            if name not in IGNORED_ARGUMENTS
+        },
+    )
+
+
+def module_settings(module: nn.Module) -> dict[str, Any]:
+    """Return the settings of a PyTorch module that affect its output besides its weights."""
+    tokenizer = getattr(module, "tokenizer", None)
+    attributes = (
+        "model_max_length",
+        "padding_side",
+        "truncation_side",
+        "_add_bos_token",
+        "_add_eos_token",
+        "add_eos_token",
+    )
+    configs = [getattr(submodule, "config", None) for submodule in module.modules()]
+    return {
+        "layers": MEMORY_ADDRESS.sub("", str(module)),
+        "settings": _public_settings(vars(module)),
+        "max_seq_length": describe_value(getattr(module, "max_seq_length", None)),
+        "tokenizer": {name: describe_value(getattr(tokenizer, name, None)) for name in attributes},
+        "attention": sorted(
+            {str(getattr(config, "_attn_implementation", None)) for config in configs}
+        ),
+    }
+
+
+def _public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: describe_value(value)
+        for name, value in attributes.items()
+        if name[:1] != "_" and name not in IGNORED_ATTRIBUTES
+    }
+
+
+def describe_value(value: Any) -> Any:
+    """Return a value as JSON; functions and other objects are represented by the name of the
+    function or class.
+    """
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): describe_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [describe_value(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted(str(describe_value(item)) for item in value)
+    return _qualified_name(value if hasattr(value, "__qualname__") else type(value))
+
+
+def _qualified_name(function_or_class: Any) -> str:
+    return f"{function_or_class.__module__}.{function_or_class.__qualname__}"
+
+
+def find_modules(model: EncoderProtocol) -> dict[str, nn.Module]:
+    """Return a model's PyTorch modules by attribute name, and the model itself as `self` if it is
+    one.
+    """
+    attributes = {"self": model, **getattr(model, "__dict__", {})}
+    return {name: value for name, value in attributes.items() if isinstance(value, nn.Module)}
+
+
+def digest_weights(model: EncoderProtocol) -> dict[str, str]:
+    """Return digests of a model's PyTorch modules by name, except modules with inaccessible
+    weights.
+    """
+    digests = {name: digest_module(module) for name, module in find_modules(model).items()}
+    return {name: digest for name, digest in digests.items() if digest}
+
+
+def digest_module(module: nn.Module) -> str | None:
+    """Return 32 hexadecimal digits that identify a module's weights; None if they are not in this
+    process's memory.
+    """
+    tensors = {
+        name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)
+    }
+    if not tensors or any(tensor.is_meta for tensor in tensors.values()):
+        return None
+    with ThreadPoolExecutor() as pool:
+        return digest_json([list(tensors), list(pool.map(_digest_tensor, tensors.values()))])
+
+
+def _digest_tensor(tensor: Tensor) -> str:
+    digest = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
+    digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(uint8).numpy().data)
+    return digest.hexdigest()
+
+
+logger = logging.getLogger(__name__)
+
+#: Environment variable with the folder of the cache; unset, nothing is cached.
+EMBEDDINGS_VARIABLE = "POSIR_EMBEDDINGS"
+#: File in the folder of a cache that describes its key.
+ABOUT_FILE = "about.json"
+#: Texts hashed at a time.
+HASH_BATCH_SIZE = 1_000
+
+
+def with_cache(model: MTEBModels) -> MTEBModels:
+    """Return an encoder with a cache of its embeddings if `POSIR_EMBEDDINGS` is set, and any other
+    model as it is.
+
+    An encoder with a true attribute `caches_itself` is returned as it is: it caches those of
+    another encoder, from which it computes its own.
+    """
+    folder = os.environ.get(EMBEDDINGS_VARIABLE)
+    if not folder or getattr(model, "caches_itself", False):
+        return model
+    if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
+        return CachedEncoder(model, Path(folder).expanduser())
+    return model
+
+
+class WrappedEncoder:
+    """Base of encoders that compute embeddings with another encoder."""
+
+    def __init__(self, base: EncoderProtocol) -> None:
+        self.base = base
+        self.mteb_model_meta = base.mteb_model_meta
+
+    def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
+        """Compare embeddings with the similarity of the other encoder."""
+        return self.base.similarity(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Array, embeddings2: Array) -> Array:
+        """Compare pairs of embeddings with the similarity of the other encoder."""
+        return self.base.similarity_pairwise(embeddings1, embeddings2)
+
+
+class CachedEncoder(WrappedEncoder):
+    """An mteb encoder that encodes each text once per embedding key.
+
+    It returns what the model returns, moved to the CPU. If all texts are distinct and none is
+    cached, the model gets the same input as without a cache. Sparse embeddings and multi-vector
+    embeddings are passed through.
+    """
+
+    def __init__(self, model: EncoderProtocol, folder: Path) -> None:
+        super().__init__(model)
+        self.folder = folder
+        self._weights: dict[str, str] | None = None
+
+    def encode(
+        self,
+        inputs: DataLoader[BatchedInput],
+        *,
+        prompt_type: PromptType | None = None,
+        **arguments: Any,
+    ) -> Array:
+        """Return the embeddings of the texts, from the cache where possible; others are encoded and
+        then cached.
+        """
+        if self._weights is None:
+            # Once per wrapper, which lives for one subset: the model may be trained between
+            # subsets.
+            self._weights = digest_weights(self.base)
+        name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
+        key = build_embedding_key(self.base, self._weights, arguments, prompt_type)
+        if key is None:
+            _warn_once(
+                f"Embeddings of {name} are not cached: the model cannot be identified, as it has "
+                "neither a revision nor "
+                "accessible weights, or wraps another encoder."
+            )
+            return self.base.encode(inputs, prompt_type=prompt_type, **arguments)
+        if not key.shared:
+            _warn_once(
+                f"Embeddings of {name} are cached separately for each task: {key.code} may use "
+                "anything in a task."
+            )
+        return self._encode_missing(
+            key, inputs, lambda texts: self.base.encode(texts, prompt_type=prompt_type, **arguments)
+        )
+
+    def _encode_missing(
+        self, key: EmbeddingKey, inputs: DataLoader[BatchedInput], encode: Callable[..., Array]
+    ) -> Array:
+        dataset = cast("Dataset", inputs.dataset)
+        columns = ["text"] if key.shared else sorted({*dataset.column_names} - {"id"})
+        keys, first, inverse = find_distinct_texts(dataset, columns)
+        folder = (
+            self.folder / re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_") / key.digest()
+        )
+        if not (folder / ABOUT_FILE).exists():
+            with atomic_write(folder / ABOUT_FILE) as part:
+                part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
+        cache = _cache_in(folder.resolve())
+        rows, missing = cache.look_up(keys)
+        embedding_format = cache.format
+        logger.info("%s: encoding %d of %d texts", key.model, len(missing), len(inverse))
+        if missing.size:
+            complete = missing.size == inverse.size
+            loader = inputs
+            if not complete:
+                settings = {
+                    name: getattr(inputs, name)
+                    for name in ("batch_size", "collate_fn", "num_workers")
+                }
+                loader = DataLoader(cast("Any", dataset.select(first[missing])), **settings)
+            encoded = encode(loader)
+            embedding_format = EmbeddingFormat.detect(encoded, missing.size)
+            if embedding_format is None:
+                _warn_once(
+                    f"Embeddings of {key.model} are not cached: the model does not return one "
+                    "dense vector per text."
+                )
+                return encoded if complete else encode(inputs)
+            cache.add(keys[missing], encoded)
+            if missing.size == len(keys):
+                rows = to_rows(encoded)
+            else:
+                rows[missing] = to_rows(encoded)
+        assert embedding_format is not None
+        return embedding_format.restore(rows if len(rows) == inverse.size else rows[inverse])
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)
+
+
+@functools.cache
+def _cache_in(folder: Path) -> EmbeddingCache:
+    """Return this process's only `EmbeddingCache` of a folder, so that all tasks share its
+    index.
+    """
+    return EmbeddingCache(folder)
+
+
+def find_distinct_texts(
+    dataset: Dataset, columns: Sequence[str]
+) -> tuple[Keys, Integers, Integers]:
+    """Return the keys of a dataset's distinct texts by columns, (distinct, 2), their first rows,
+    and the text of each row.
+    """
+    indices: dict[bytes, int] = {}
+    inverse: list[int] = []
+    for batch in dataset.select_columns(list(columns)).iter(HASH_BATCH_SIZE):
+        for values in zip(*(batch[column] for column in columns), strict=True):
+            text = values[0] if len(values) == 1 else json.dumps(values)
+            inverse.append(
+                indices.setdefault(hashlib.sha256(text.encode()).digest()[:16], len(indices))
+            )
+    keys = np.frombuffer(b"".join(indices), np.uint64).reshape(-1, 2)
+    return keys, np.unique(inverse, return_index=True)[1], np.array(inverse, np.int64)

@@ -1,0 +1,87 @@
+"""The task at hand: what mteb passes to a model with the texts that it encodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from datasets import Dataset
+from mteb.models import EncoderProtocol
+from mteb.types import Array, PromptType
+
+from posir_tasks.base.private_names import CREATE_DATALOADER
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.types import BatchedInput
+    from torch.utils.data import DataLoader
+
+
+#: The arguments by which mteb tells models the task.
+TASK_ARGUMENTS = ("task_metadata", "hf_split", "hf_subset")
+
+
+@dataclass(frozen=True)
+class EncodingContext:
+    """A task, which may determine a model's prompts, and options of encoding."""
+
+    task_metadata: TaskMetadata
+    hf_split: str
+    hf_subset: str
+    encode_kwargs: Mapping[str, Any] = field(
+        default_factory=lambda: {"batch_size": 32, "show_progress_bar": False}
+    )
+    num_proc: int | None = None
+
+    @classmethod
+    def from_arguments(cls, **arguments: Any) -> EncodingContext:
+        """Return the context of arguments that mteb passes to models, of which others are
+        ignored.
+        """
+        return cls(
+            **{part.name: arguments[part.name] for part in fields(cls) if part.name in arguments}
+        )
+
+    @property
+    def task_arguments(self) -> dict[str, Any]:
+        """The task as mteb passes it to models."""
+        return {name: getattr(self, name) for name in TASK_ARGUMENTS}
+
+    @property
+    def corpus_language(self) -> str:
+        """Code of the documents' language, such as `eng-Latn`."""
+        return self.task_metadata.hf_subsets_to_langscripts[self.hf_subset][-1]
+
+    def load(self, texts: Dataset, prompt_type: PromptType) -> DataLoader[BatchedInput]:
+        """Return the batches of texts that mteb gives to models: of a document, its title and
+        text.
+        """
+        loader: DataLoader[BatchedInput] = CREATE_DATALOADER.resolve()(
+            texts,
+            task_metadata=self.task_metadata,
+            prompt_type=prompt_type,
+            num_proc=self.num_proc,
+            batch_size=self.encode_kwargs.get("batch_size", 32),
+        )
+        return loader
+
+    def read_texts(self, texts: Dataset, prompt_type: PromptType) -> list[str]:
+        """Return the texts that mteb gives to models."""
+        return [text for batch in self.load(texts, prompt_type) for text in batch["text"]]
+
+    def encode(self, model: EncoderProtocol, texts: Dataset, prompt_type: PromptType) -> Array:
+        """Return the embeddings of the column `text` as mteb's own search computes them, shape (n,
+        dimensions).
+        """
+        return model.encode(
+            self.load(texts, prompt_type),
+            prompt_type=prompt_type,
+            **self.task_arguments,
+            **self.encode_kwargs,
+        )
+
+
+def build_texts(texts: Sequence[str]) -> Dataset:
+    """Return texts as mteb's queries or documents, with their row as `id`."""
+    return Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)})

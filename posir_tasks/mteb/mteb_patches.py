@@ -1,0 +1,422 @@
+"""The patches: what posir adds to each module of mteb. The import hook applies them when mteb is
+imported.
+
+Each patch stands alone: it imports what it needs itself, checks first that mteb has the names and
+parameters that it relies on, and what it adds steps aside at the first sign of another mteb, so
+that mteb does what it would do without posir.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+import sys
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from importlib.machinery import ModuleSpec, PathFinder
+from inspect import signature
+from itertools import chain
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.logs import sanitize_log
+from posir_tasks.base.private_names import (
+    BENCHMARK_REGISTRY,
+    MODEL_REGISTRY,
+    TASKS_REGISTRY,
+    describe_untested,
+    record_failure,
+    step_aside,
+)
+from posir_tasks.base.progress import clear_bars
+from posir_tasks.base.wording import suggest_name
+from posir_tasks.plugin_api import collect_items
+
+if TYPE_CHECKING:
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+    from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: Beginnings of lines of mteb's log that say nothing: all arguments, with an address; no prompt;
+#: what another line says, too.
+UNTOLD = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
+#: Package in which transformers imports code of repositories.
+REPOSITORY_CODE = "transformers_modules."
+
+
+def check_parameters(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """Return a function of mteb; raise PosirError unless it takes parameters of these names
+    first.
+    """
+    parameters = [name for name in signature(function).parameters if name not in ("self", "cls")]
+    if parameters[: len(names)] != [*names]:
+        raise PosirError(
+            f"{function.__qualname__} takes {', '.join(parameters)} instead of {', '.join(names)}"
+        )
+    return function
+
+
+def add_tasks(module: ModuleType) -> None:
+    """Let `mteb.get_tasks` find the tasks of posir and of plugins, which are created when mteb does
+    not know a name.
+    """
+    from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
+
+    def create_builtin_tasks() -> dict[str, type[Any]]:
+        if sentence := describe_untested():
+            print(f"posir: {sentence}", file=sys.stderr)
+        return builtin_tasks()
+
+    # A ChainMap only writes to its first mapping.
+    ours = (LazyTasks(create_builtin_tasks), LazyTasks(plugin_tasks), LanguageTasks())
+    registry = Registry(module._TASKS_REGISTRY, *ours)  # type: ignore[arg-type]
+    replace_everywhere("_TASKS_REGISTRY", module._TASKS_REGISTRY, registry)
+    replace_everywhere("TASK_LIST", module.TASK_LIST, registry.values())
+
+
+def add_benchmarks(module: ModuleType) -> None:
+    """Add the benchmarks to `mteb.benchmarks.benchmarks`, which mteb reads when it is first asked
+    for one.
+    """
+    from posir_tasks.tasks.catalog import build_benchmarks
+
+    for benchmark in build_benchmarks():
+        setattr(module, re.sub(r"\W+", "_", benchmark.name).upper().strip("_"), benchmark)
+    if not BENCHMARK_REGISTRY.is_missing():
+        BENCHMARK_REGISTRY.resolve().cache_clear()
+
+
+def add_model_references(module: ModuleType) -> None:
+    """Let `mteb.models.model_implementations` resolve every reference to a model that
+    `posir_tasks.models` knows.
+    """
+    from posir_tasks.models.registry import ModelRegistry
+
+    replace_everywhere(
+        "MODEL_REGISTRY", module.MODEL_REGISTRY, ModelRegistry(module.MODEL_REGISTRY)
+    )
+
+
+def explain_missing_models(module: ModuleType) -> None:
+    """Let mteb apply the settings of a run to models, and end with one sentence, and at once, if
+    the Hub does not answer.
+
+    Models whose tokenizer has no padding token are loaded so that they can encode batches.
+
+    Args:
+        module: `mteb.models.model_meta`.
+    """
+    from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
+    from posir_tasks.models.packaged import file_as_published, use_package
+    from posir_tasks.models.prefixes import hint_prefixes
+    from posir_tasks.models.references import suggest_names
+    from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
+
+    meta, patch = module.ModelMeta, explain_missing_models.__name__
+    load_model, from_hub = meta.load_model, check_parameters(meta.from_hub, "model")
+
+    @wraps(load_model)
+    def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
+        described, loaded = (
+            step_aside(patch, prepare_run_settings, self, otherwise=self),
+            find_repository_code(),
+        )
+        source = step_aside(patch, use_package, described, otherwise=described)
+        context: AbstractContextManager[None] = step_aside(
+            patch, explain_missing_weights, source, otherwise=nullcontext()
+        )
+        with context:
+            model: MTEBModels = load_model(source, *arguments, **options)
+        if source is not described:
+            step_aside(patch, file_as_published, model, described, otherwise=None)
+        step_aside(patch, say_repository_code, self, loaded, otherwise=None)
+        step_aside(patch, ensure_padding, model, otherwise=None)
+        model = step_aside(patch, apply_run_settings, model, self, otherwise=model)
+        step_aside(patch, hint_prefixes, model, otherwise=None)
+        return model
+
+    @wraps(from_hub)
+    def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
+        known = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
+        suggestion, subject = suggest_names(model, known), f"no model '{model}'"
+        failure = (
+            f"{'It' if suggestion else subject} is{' not' if suggestion else ''} registered with "
+            "mteb"
+        )
+        with explain_missing_hub(f"{failure}, and the Hub cannot be asked for it", suggestion):
+            described: ModelMeta = from_hub(model, *arguments, **options)
+        return described
+
+    meta.load_model, meta.from_hub = load_or_explain, staticmethod(describe_or_explain)
+
+
+def ensure_padding(model: Any) -> None:
+    """Let a tokenizer without a padding token, such as GPT-2's, pad with its token for the end of a
+    text.
+
+    The attention mask leaves padding out of every embedding, so that it does not matter which token
+    it is.
+
+    Args:
+        model: A model of mteb; nothing happens if it has no tokenizer of transformers here.
+    """
+    tokenizer: Any = getattr(getattr(model, "model", model), "tokenizer", None)
+    if (
+        getattr(tokenizer, "pad_token", "") is None
+        and getattr(tokenizer, "eos_token", None) is not None
+    ):
+        tokenizer.pad_token = tokenizer.eos_token
+
+
+def find_repository_code() -> set[str]:
+    """Return the loaded modules of Python that are code of model repositories."""
+    return {name for name in sys.modules if name.startswith(REPOSITORY_CODE)}
+
+
+def say_repository_code(meta: ModelMeta, before: Collection[str]) -> None:
+    """Say in one line that a registered model has run code of its repository, which mteb allows it
+    to.
+    """
+    if find_repository_code() - {*before} and not hasattr(meta.loader, "reference"):
+        logger.warning(
+            "%s ran code of its repository at revision %s, as mteb registers it.",
+            meta.name,
+            meta.revision,
+        )
+
+
+def make_saving_safe(module: ModuleType) -> None:
+    """Let `mteb.cache.result_cache` save results of posir's tasks atomically, and keep what other
+    processes save.
+    """
+    from posir_tasks.mteb.result_saving import process_saver, tolerate_damage
+
+    results, result = module.ResultCache, ("model_name", "model_revision")
+    check_parameters(results.get_task_result_path, "task_name", *result)
+    save = process_saver().make_safe(
+        check_parameters(results.save_to_cache, "task_result", *result)
+    )
+    load = tolerate_damage(check_parameters(results.load_task_result, "task_name", *result))
+    results.save_to_cache, results.load_task_result = save, load
+
+
+def answer_runs(module: ModuleType) -> None:
+    """Let `mteb run`, of `mteb.cli.build_cli`, end with what plugins say about its results of
+    position-aware tasks.
+    """
+    run = check_parameters(module.run, "args")
+
+    @wraps(run)
+    def run_and_answer(args: Any) -> None:
+        from posir_tasks.command.app import INTERRUPTED
+        from posir_tasks.command.undecided import exit_with
+
+        if args.model is None:
+            exit_with("Missing option '-m', a model, such as mteb/baseline-bm25s.", 2)
+        sanitize_log()
+        for handler in logging.getLogger().handlers if args.verbosity < 3 else ():
+            handler.addFilter(is_told)
+        if getattr(args, "batch_size", 0) is None:
+            args.batch_size = 32  # mteb's own default, which it would log at length
+        try:
+            run(args)
+        except PosirError as error:
+            exit_with(str(error), 1)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(INTERRUPTED)
+        except KeyError as error:
+            unknown = re.match(
+                "KeyError: '(.+)' not found", str(error.args[0] if error.args else "")
+            )
+            if not unknown:
+                raise
+            subject = (
+                "no task or benchmark "
+                f"'{unknown[1]}'.{suggest_name(unknown[1], TASKS_REGISTRY.resolve())}"
+            )
+            exit_with(f"There is {subject} `posir tasks` lists those with positions.", 1)
+        if args.verbosity:
+            step_aside(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
+
+    module.run = run_and_answer  # type: ignore[attr-defined]
+
+
+def is_told(record: logging.LogRecord) -> bool:
+    """Make room for a line of mteb's log, and return whether a run that is not debugged needs
+    it.
+    """
+    clear_bars()
+    return not str(record.msg).startswith(UNTOLD)
+
+
+def print_answers(output_folder: str | None) -> None:
+    """Print what plugins say about the results that mteb has saved or loaded, on the error stream,
+    and where they are.
+    """
+    from mteb import ResultCache
+    from rich.console import Console
+
+    from posir_tasks.base.progress import report_progress
+    from posir_tasks.display.tables import DisplaySection
+    from posir_tasks.mteb.result_saving import process_saver
+
+    with report_progress(quiet=True):
+        answers = [
+            line
+            for file in process_saver().used
+            for _, line in collect_items("posir_answers", "answer", file=file)
+        ]
+    if not answers:
+        return
+    folder, console = (
+        str(ResultCache(output_folder).cache_path),
+        Console(stderr=True, highlight=False),
+    )
+    sections = [
+        DisplaySection(title, (said,))
+        for title, _, said in (answer.partition("\n") for answer in answers)
+    ]
+    console.print()
+    for section in (
+        *sections,
+        DisplaySection(
+            sentences=(f"Results: {folder}",), code=f"posir report {shlex.quote(folder)}"
+        ),
+    ):
+        section.print_on(console)
+
+
+def count_corpora(module: ModuleType) -> None:
+    """Let the tasks of `mteb.abstasks.retrieval` count what a model reads of their corpora, for a
+    file beside their results.
+    """
+    task = module.AbsTaskRetrieval
+    evaluate = check_parameters(task.evaluate, "model", "split")
+
+    @wraps(evaluate)
+    def evaluate_and_count(
+        self: AbsTaskRetrieval, model: MTEBModels, split: str = "test", *args: Any, **kwargs: Any
+    ) -> Any:
+        from posir_tasks.mteb.result_saving import process_saver
+
+        scores = evaluate(self, model, split, *args, **kwargs)
+        try:
+            process_saver().count_corpora(self, model, split, scores)
+        except Exception as error:
+            logger.warning(
+                "%s: what is read of the corpus is not stored (%s)",
+                self.metadata.name,
+                summarize_error(error),
+            )
+        return scores
+
+    task.evaluate = evaluate_and_count
+
+
+def replace_everywhere(name: str, before: object, after: object) -> None:
+    """Replace an object in every loaded module of mteb that has imported it under its name."""
+    for module in [module for key, module in sys.modules.items() if key.startswith("mteb.")]:
+        if getattr(module, name, None) is before:
+            setattr(module, name, after)
+
+
+class LazyTasks(Mapping[str, type[Any]]):
+    """Task classes by name, created at the first lookup; if that fails, the failure is recorded and
+    there are none.
+    """
+
+    def __init__(self, create: Callable[[], dict[str, type[Any]]]) -> None:
+        self._create = create
+        self._created: dict[str, type[Any]] | None = None
+
+    def _tasks(self) -> dict[str, type[Any]]:
+        if self._created is None:
+            # Creating tasks may look tasks up, which must not start it again.
+            self._created = none = dict[str, type[Any]]()
+            self._created = _attempt(self._create, otherwise=none)
+        return self._created
+
+    def __getitem__(self, name: str) -> type[Any]:
+        return self._tasks()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks())
+
+    def __len__(self) -> int:
+        return len(self._tasks())
+
+
+class LanguageTasks(LazyTasks):
+    """Task classes of any language by name. Those of the languages in the data and of plugins are
+    listed, each time anew.
+    """
+
+    def __init__(self) -> None:
+        from posir_tasks.tasks import catalog
+
+        super().__init__(catalog.language_tasks)
+        self._find = catalog.find_language_task
+
+    def __getitem__(self, name: str) -> type[Any]:
+        task = _attempt(self._find, name, otherwise=None)
+        if task is None:
+            raise KeyError(name)
+        return task
+
+    def _tasks(self) -> dict[str, type[Any]]:
+        try:
+            return step_aside("language_tasks", self._create, otherwise={})
+        except PosirError as error:
+            logger.warning("%s", error)
+            return {}
+
+
+class Registry(ChainMap[str, type[Any]]):
+    """mteb's registry, then others; the first that has a name wins. New names are added to
+    mteb's.
+    """
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(chain.from_iterable(self.maps)))
+
+
+def find_patched_spec(
+    name: str, path: Sequence[str] | None, target: ModuleType | None, patch: str
+) -> ModuleSpec | None:
+    """Return the module's spec with its own loader, which applies a function of this module after
+    loading.
+    """
+    spec = PathFinder.find_spec(name, path, target)
+    if spec is not None and spec.loader is not None:
+        execute = spec.loader.exec_module
+
+        def execute_and_patch(module: ModuleType) -> None:
+            execute(module)
+            apply_patch(patch, module)
+
+        spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]
+    return spec
+
+
+def apply_patch(patch: str, module: ModuleType) -> None:
+    """Call one function of this module; if it raises, record the failure and continue."""
+    try:
+        globals()[patch](module)
+    except Exception as error:
+        record_failure(patch, error)
+
+
+def _attempt(function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        record_failure(function.__name__, error)
+        return otherwise

@@ -1,0 +1,223 @@
+"""Scores of search results on one subset of data: what mteb's tasks and the runs of any system have
+in common.
+
+Importing this module does not import mteb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from datasets import Dataset
+
+from posir_tasks.data.data import Judgments, PositionData, digest_data
+from posir_tasks.plugin_api import score_result
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.place_ranks import PlaceRanks
+from posir_tasks.values.ranks import (
+    RankedQueries,
+    Results,
+    query_scores,
+    rank_results,
+    retrieval_scores,
+    score_rankings,
+)
+from posir_tasks.values.read_part import ReadPart
+from posir_tasks.values.result_schema import (
+    DIGEST_KEY,
+    NO_SCORES,
+    REVISION_KEY,
+    RUN_KEY,
+    SCHEMA,
+    SCORE_NAMES_KEY,
+    SPLIT,
+    TOLERATED_KEY,
+    rounded,
+)
+from posir_tasks.values.rotation_ranks import RotationRanks
+from posir_tasks.values.schemes import PositionScheme
+from posir_tasks.values.scores import ResultValues
+from posir_tasks.values.tokens_read import TokensRead
+
+#: Cut-offs of scores. The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take
+#: ten times the memory and change no score.
+K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
+
+#: mteb's `RetrievalSplitData`; beside it the queries and the evidence of those that have one place,
+#: and the places of others.
+SplitData: TypeAlias = dict[str, Any]
+#: Rows of documents by id.
+Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+#: Ranks rotated versions, given what `RotationTest.rank` takes; None if none were asked for.
+Rotate: TypeAlias = Callable[
+    [PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None
+]
+#: Finds the evidence of queries in what is read of the rows of their documents.
+ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
+
+
+def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
+    """Return data in the form of mteb's splits, with queries that have one place of evidence apart
+    from the others.
+    """
+    judgments, (single, several) = Judgments.from_positions(data), data.divide_places()
+    texts = {"id": list(judgments.queries), "text": list(judgments.queries.values())}
+    return {
+        "corpus": data.corpus,
+        "queries": Dataset.from_dict(texts) if data.places else data.queries,
+        "relevant_docs": judgments.grades,
+        "top_ranked": top_ranked,
+        "evidence": single.evidence,
+        "single": single.queries,
+        "places": several,
+        "digest": partial(digest_data, data.corpus, data.queries, data.evidence, data.places),
+        "revision": data.revision,
+        "tolerated": dict(data.tolerated),
+    }
+
+
+def select_relevant(corpus: Dataset, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the rows of documents by id."""
+    needed = {*names}
+    rows = [row for row, name in enumerate(corpus["id"][:]) if name in needed]
+    return {row["id"]: row for row in corpus.select(rows)}
+
+
+def select_texts(documents: Rows) -> dict[str, str]:
+    """Return the texts of rows of documents by id."""
+    return {name: str(row["text"]) for name, row in documents.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class QueryScores(Mapping[str, Mapping[str, float]]):
+    """The scores of each query under the names of pytrec_eval, as mteb passes them; computed on
+    access.
+    """
+
+    ranks: Mapping[str, int]
+    """Rank of the relevant document by query id; 0 where it is not among the results."""
+    k_values: Sequence[int]
+    usual: Mapping[str, Any]
+    """mteb's own scores of the subset."""
+    additive: ResultValues
+    """Additive values that posir's scores are computed from."""
+
+    def __getitem__(self, query: str) -> Mapping[str, float]:
+        return query_scores(self.ranks[query], self.k_values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ranks)
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def compute_declared(self) -> dict[str, Any]:
+        """Compute the scores that plugins declare, as a result has them beside mteb's own."""
+        computed = score_result(self.additive)
+        return computed.to_json(self.additive.profile.positions, taken={*self.usual, *NO_SCORES})
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedSubset:
+    """The search results of a subset."""
+
+    name: str
+    data: SplitData
+    results: Results
+    ranked: RankedQueries
+    find_read: ReadFinder
+    count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Entries of the result that are no scores."""
+    rotate: Rotate = lambda *_: None
+    """Tests rotated versions of the documents."""
+
+
+@dataclass(frozen=True)
+class SubsetScorer:
+    """Scores search results on subsets of a task."""
+
+    scheme: PositionScheme
+    k_values: Sequence[int] = K_VALUES
+    top_k: int = max(K_VALUES)
+    missing_subsets: Sequence[str] = ()
+    compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: (
+        scores.compute_declared()
+    )
+    """Computes the scores beside mteb's own."""
+
+    def score(
+        self,
+        searched: SearchedSubset,
+        timer: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext(),
+    ) -> dict[str, Any]:
+        """Return a subset's entry in the result, without mteb's main score and its description of
+        the subset.
+        """
+        data, evidence, ranked = searched.data, searched.data["evidence"], searched.ranked
+        is_single, phase = (
+            not len(data["places"].evidence),
+            {"split": SPLIT, "subset": searched.name},
+        )
+        with timer("Scoring", **phase):
+            # mteb's scores of queries with several relevant documents need the grades of all.
+            scores: dict[str, Any] = (
+                retrieval_scores(ranked, self.k_values)
+                if is_single
+                else {**score_rankings(searched.results, data["relevant_docs"], self.k_values)}
+            )
+            scores |= searched.further
+        with timer("Counting tokens", **phase):
+            documents = select_relevant(data["corpus"], evidence.document_ids)
+            placed = searched.find_read(data["single"], evidence, documents)
+            tokens_read = searched.count_tokens(data["corpus"], placed.read)
+        with timer("Scoring positions", **phase):
+            ranks = DocumentRanks.from_ranks(
+                self.scheme, evidence, ranked.ranks, placed, searched.name, select_texts(documents)
+            )
+        with timer("Rotating documents", **phase):
+            rotations = searched.rotate(
+                self.scheme, evidence, documents, ranks, searched.find_read, placed.read
+            )
+        with timer("Scoring positions", **phase):
+            by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
+            places = None if is_single else self._rank_places(searched)
+            values = ResultValues(ranks, placed.read, tokens_read, places, rotations)
+            by_query_scores = QueryScores(by_query, self.k_values, scores, values)
+            specific = rounded(self.compute_specific(by_query_scores, searched))
+            run = {
+                "schema": SCHEMA,
+                REVISION_KEY: data["revision"],
+                DIGEST_KEY: data["digest"](),
+                TOLERATED_KEY: data["tolerated"],
+                "missing_subsets": list(self.missing_subsets),
+                "top_k": self.top_k,
+                SCORE_NAMES_KEY: sorted(specific),
+            }
+        entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | specific
+        return entry
+
+    def _rank_places(self, searched: SearchedSubset) -> PlaceRanks:
+        """Rank the document of each place of queries with several, and find the places in what is
+        read.
+        """
+        places: PositionData = searched.data["places"]
+        evidence, queries = (
+            places.evidence,
+            [places.places[name].query for name in places.evidence.query_ids],
+        )
+        of_places = {
+            name: searched.results.get(query, {})
+            for name, query in zip(evidence.query_ids, queries, strict=True)
+        }
+        documents = select_relevant(searched.data["corpus"], evidence.document_ids)
+        ranks = rank_results(of_places, evidence.positives()).ranks
+        placed = searched.find_read(places.queries, evidence, documents)
+        return PlaceRanks.from_ranks(
+            self.scheme, evidence, queries, ranks, placed, searched.name, select_texts(documents)
+        )

@@ -1,1 +1,0 @@
-"""Data sources: repositories on the Hub or local folders, and a reader for each layout."""

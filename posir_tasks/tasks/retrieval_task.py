@@ -1,0 +1,207 @@
+"""mteb's retrieval task and its dataset, in the forms that posir's tasks give them and mteb reads.
+
+What is private in mteb has a public name here.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+
+from posir_tasks.base.errors import DataError, summarize_error
+from posir_tasks.base.private_names import EVALUATE_SUBSET
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.data.data import Judgments, PositionData, ScoringRules
+from posir_tasks.data.formats.passages import Item, Passage
+from posir_tasks.data.grades import read_grade
+from posir_tasks.search.scoring import SplitData, divide_split
+from posir_tasks.values.result_schema import SPLIT
+
+if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+    from mteb.types import ScoresDict
+
+
+def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
+    """Return a retrieval task of mteb by its name; None if there is none."""
+    import mteb
+
+    try:
+        task = mteb.get_task(name)
+    except KeyError:
+        return None
+    return task if isinstance(task, AbsTaskRetrieval) else None
+
+
+def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> SplitData:
+    """Return what mteb loads of a subset: of a split, by default the first that it evaluates; raise
+    DataError without.
+    """
+    name = split or task.metadata.eval_splits[0]
+    if name not in task.metadata.eval_splits:
+        raise DataError(
+            f"--split {name}: {task.metadata.name} has {', '.join(task.metadata.eval_splits)}."
+        )
+    try:
+        task.load_data()
+        # Some tasks load the form of mteb 1, which mteb converts before it evaluates them.
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+    except Exception as error:
+        raise DataError(
+            f"{task.metadata.name}: its data cannot be loaded ({summarize_error(error)})."
+        ) from error
+    loaded: SplitData = dict(task.dataset[subset][name])
+    for part, nouns in (("queries", "queries"), ("corpus", "documents")):
+        if "text" not in loaded[part].column_names:
+            raise DataError(
+                f"{task.metadata.name}: its {nouns} are not texts, which posir needs. Score it "
+                "with mteb."
+            )
+    return loaded
+
+
+def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) -> Judgments:
+    """Return the judgments of a subset of a task of mteb, of the queries that mteb scores; raise
+    DataError without them.
+    """
+    loaded = _load_split(task, subset, split)
+    texts = dict(
+        zip(loaded["queries"]["id"], map(_join_turns, loaded["queries"]["text"]), strict=True)
+    )
+    scored, left_out = dict[str, dict[str, float]](), list[str]()
+    for query, documents in loaded["relevant_docs"].items():
+        if not documents or query not in texts:
+            left_out.append(query)
+            continue
+        try:
+            scored[query] = {name: read_grade(grade) for name, grade in documents.items()}
+        except ValueError as error:
+            raise DataError(f"{task.metadata.name}: a grade of query {query} {error}.") from error
+    candidates = {
+        query: frozenset(names) for query, names in (loaded.get("top_ranked") or {}).items()
+    }
+    asked = {query: texts[query] for query in scored}
+    return Judgments(asked, scored, left_out=tuple(sorted(left_out)), candidates=candidates)
+
+
+def _join_turns(text: object) -> str:
+    """Return the text of a query; the turns of a conversation as JSON."""
+    return text if isinstance(text, str) else json.dumps(text)
+
+
+def read_scoring_rules(task: AbsTaskRetrieval, split: str | None) -> ScoringRules:
+    """Return how a task of mteb is scored on a split, by default the first that it evaluates."""
+    return ScoringRules(
+        split=split or task.metadata.eval_splits[0],
+        ignore_identical_ids=task.ignore_identical_ids,
+        skip_first_result=task.skip_first_result,
+        main_score=task.metadata.main_score,
+        k_values=tuple(task.k_values),
+    )
+
+
+def list_task_texts(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Item]:
+    """Yield the documents of a subset of a task of mteb, each as mteb gives it to models."""
+    for row in _load_split(task, subset, split)["corpus"]:
+        text = f"{row.get('title') or ''} {row['text'] or ''}".strip()
+        yield Passage(task.metadata.name, row["id"], text, id=row["id"])
+
+
+#: Key in a prediction file of the name and revision of the model that made it.
+FIRST_STAGE_KEY = "mteb_model_meta"
+
+
+class RetrievalTask(AbsTaskRetrieval):
+    """A retrieval task of mteb that evaluates its subsets itself."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.top_k = max(self.k_values)
+        """Documents to retrieve, or to rerank, for each query."""
+        self.first_stage_model: dict[str, str] | None = None
+        """Name and revision of the model whose predictions are reranked, None without
+        `convert_to_reranking`.
+        """
+
+    @abstractmethod
+    def evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
+        """Return the scores of a model on one subset, from what mteb passes to its own method."""
+
+    def save_predictions(
+        self,
+        results: Mapping[str, Mapping[str, float]],
+        model: MTEBModels,
+        folder: Path,
+        hf_split: str,
+        hf_subset: str,
+    ) -> None:
+        """Add a subset's results to the prediction file in a folder, as mteb's tasks write it."""
+        file, meta = folder / self.prediction_file_name, model.mteb_model_meta
+        predictions: dict[str, Any] = {
+            FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}
+        }
+        if file.exists():
+            predictions = read_json(file)
+        predictions.setdefault(hf_subset, {})[hf_split] = results
+        file.write_text(json.dumps(predictions), encoding="utf-8")
+
+    def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> RetrievalTask:
+        """Rerank the documents in a prediction file, or in the one of this task in a folder, as
+        mteb's tasks do.
+        """
+        super().convert_to_reranking(top_ranked_path, top_k)
+        file = Path(top_ranked_path)
+        file = file / self.prediction_file_name if file.is_dir() else file
+        self.top_k, self.first_stage_model = top_k, read_json(file)[FIRST_STAGE_KEY]
+        return self
+
+    def evaluate(
+        self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any
+    ) -> Mapping[str, ScoresDict]:
+        """Evaluate as mteb's tasks do; raise PosirError if mteb would compute its own scores
+        instead.
+        """
+        EVALUATE_SUBSET.resolve()
+        return super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
+
+    def _evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
+        return self.evaluate_subset(*args, **settings)
+
+
+class LazySubsets(Mapping[str, dict[str, SplitData]]):
+    """Data by subset and split; a subset is read on access, and only the last one stays in memory.
+
+    The 31 domains of one language are some 8 GB of text, and mteb evaluates them one after the
+    other. Candidates that `convert_to_reranking` adds to a subset are kept for all subsets.
+    """
+
+    def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:
+        self._subsets = subsets
+        self._read = read
+        self._current: tuple[str, dict[str, SplitData]] | None = None
+        self._top_ranked: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._subsets)
+
+    def __len__(self) -> int:
+        return len(self._subsets)
+
+    def __getitem__(self, subset: str) -> dict[str, SplitData]:
+        if subset not in self._subsets:
+            raise KeyError(subset)
+        if self._current is None or self._current[0] != subset:
+            if self._current is not None:
+                last, splits = self._current
+                self._top_ranked[last] = splits[SPLIT]["top_ranked"]
+                # Out of memory before the next one is read.
+                del splits
+                self._current = None
+            split = divide_split(self._read(subset), self._top_ranked.get(subset))
+            self._current = subset, {SPLIT: split}
+        return self._current[1]

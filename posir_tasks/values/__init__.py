@@ -1,0 +1,1 @@
+"""The values that results store, which add up over subsets: evidence, ranks, profile, scores."""

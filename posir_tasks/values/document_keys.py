@@ -1,0 +1,102 @@
+"""Keys of documents: short digests by which the same article is known again in another subset,
+language or chunk.
+
+Questions of one article are not independent wherever they are, so clusters are the connected
+components of documents that share a text, a title or an opening.
+"""
+
+from __future__ import annotations
+
+import base64
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.digests import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: The digests of a document, in the order of the columns of keys: its text, its title, and its
+#: first words.
+KEY_NAMES = ("texts", "titles", "openings")
+TEXTS, TITLES, OPENINGS = range(len(KEY_NAMES))
+#: Bytes of each: two of 42,000 documents share one by accident with a probability of 0.001.
+KEY_BYTES = 5
+#: Words of an opening.
+OPENING_WORDS = 200
+
+
+def digest_documents(
+    names: Sequence[str], titles: Mapping[str, str], texts: Mapping[str, str]
+) -> Integers:
+    """Return the keys of documents, shape (D, 3), given titles and texts by id; 0 where one is not
+    at hand.
+    """
+    title_keys = {title: _digest_words(_normalize(title)) for title in set(titles.values())}
+    rows = np.zeros((len(names), len(KEY_NAMES)), np.int64)
+    for row, name in zip(rows, names, strict=True):
+        row[TITLES] = title_keys.get(titles.get(name, ""), 0)
+        if name in texts:
+            words = _normalize(texts[name])
+            row[TEXTS], row[OPENINGS] = _digest_words(words), _digest_words(words[:OPENING_WORDS])
+    return rows
+
+
+def _normalize(text: str) -> list[str]:
+    """Return the words of a text after NFKC and in lower case."""
+    return unicodedata.normalize("NFKC", text).lower().split()
+
+
+def _digest_words(words: Sequence[str]) -> int:
+    """Return the digest of words, from 1; 0 if there are none."""
+    return int.from_bytes(digest(" ".join(words), size=KEY_BYTES), "big") or 1 if words else 0
+
+
+def link_documents(columns: Iterable[Integers]) -> Integers:
+    """Return each document's connected component: documents that share a number other than 0 in a
+    column of shape (D,).
+    """
+    rows, nodes, offset = [], [], 0
+    for column in columns:
+        offset = offset or len(column)
+        known = np.flatnonzero(column)
+        values, numbers = np.unique(column[known], return_inverse=True)
+        rows.append(known)
+        nodes.append(numbers + offset)
+        offset += len(values)
+    row, node = np.concatenate(rows), np.concatenate(nodes)
+    size = len(column)
+    if size + len(row) == offset:
+        # No number occurs twice.
+        return np.arange(size)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(row), np.int8), (row, node)), shape=(offset, offset))
+    components = connected_components(graph, directed=False)[1][:size]
+    return np.unique(components, return_inverse=True)[1].astype(np.int64)
+
+
+def pack_keys(keys: Integers) -> str:
+    """Return a column of keys as text: 5 bytes each, in base 85."""
+    raw = keys.astype(">u8").view(np.uint8).reshape(len(keys), 8)[:, 8 - KEY_BYTES :]
+    return base64.b85encode(raw.tobytes()).decode()
+
+
+def unpack_keys(text: str, documents: int) -> Integers:
+    """Return the keys of a number of documents that `pack_keys` packed; raise ValueError for
+    another text.
+    """
+    raw = base64.b85decode(text)
+    if len(raw) != documents * KEY_BYTES:
+        raise ValueError(
+            f"a column of keys has {len(text)} characters, which are not those of {documents} "
+            "documents"
+        )
+    wide = np.zeros((documents, 8), np.uint8)
+    wide[:, 8 - KEY_BYTES :] = np.frombuffer(raw, np.uint8).reshape(documents, KEY_BYTES)
+    return wide.view(">u8").ravel().astype(np.int64)

@@ -1,0 +1,232 @@
+"""Counts per length bucket and position bin, which add: the ranks of the one relevant document,
+from which all else follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.errors import ProfileError, check_schema, summarize_error
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.result_schema import SCHEMA
+from posir_tasks.values.schemes import Axes, PositionScheme
+
+#: Largest count; no corpus has as many queries.
+MAX_COUNT = 10**12
+#: Deepest rank that is counted apart; deeper ones are counted together.
+DEPTH = 10
+#: Columns of a profile: ranks 1 to 10, ranks 11 to 100, not among the first 100.
+RANKS = (*map(str, range(1, DEPTH + 1)), f"{DEPTH + 1}-100", "miss")
+#: nDCG@10 of each column: with one relevant document 1 / log2(1 + rank), 0 below rank 10 (Järvelin
+#: & Kekäläinen 2002).
+NDCG_AT_10: Floats = np.append(1 / np.log2(1 + np.arange(1, DEPTH + 1)), [0.0, 0.0])
+#: MRR@10 of each column: 1 / rank, 0 below rank 10.
+MRR_AT_10: Floats = np.append(1 / np.arange(1, DEPTH + 1), [0.0, 0.0])
+Addable = TypeVar("Addable")
+
+
+def pool(values: Iterable[Addable]) -> Addable:
+    """Add one or more profiles or other values that add; raise ProfileError if their schemes
+    differ.
+    """
+    return reduce(add, values)
+
+
+@contextmanager
+def reading_json(data: object, newest: int, what: str, field: str = "") -> Iterator[None]:
+    """Check the schema of JSON, called `what`, and explain errors of reading it: ProfileError of
+    `field`, NewerSchemaError.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
+        raise ProfileError(
+            f"The {what} must be a JSON object with an integer field 'schema'.", field
+        )
+    check_schema(data["schema"], newest, f"The {what}")
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ProfileError(f"The {what}: damaged ({summarize_error(error)})", field) from error
+
+
+def format_counts(row: Integers) -> str:
+    """Return a row of counts as one string, which keeps a JSON file readable and small."""
+    return " ".join(map(str, row.tolist()))
+
+
+def rank_columns(ranks: Integers) -> Integers:
+    """Return the column of each rank, of which 0 means that the document was not found; shape
+    (n,).
+    """
+    missed = (ranks < 1) | (ranks > 100)
+    return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
+
+
+def mean_gain(counts: NDArray[np.int64] | Floats, gains: Floats) -> Floats:
+    """Return the mean gain (...) of counts (..., ranks) by the gain of each rank (ranks,); NaN
+    without queries.
+    """
+    queries = counts.sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        means: Floats = np.where(queries > 0, counts @ gains / np.maximum(queries, 1), np.nan)
+    return means
+
+
+@dataclass(frozen=True, eq=False)
+class PositionProfile:
+    """Ranks of the relevant document, counted by length of the document and position of the
+    evidence in it.
+
+    Profiles of one scheme add: domains, languages or shards of a benchmark are pooled by `a + b`.
+    """
+
+    axes: Axes
+    """The L length buckets and P position bins."""
+    counts: Integers
+    """Queries of each cell by rank, shape (L, P, 12) for `RANKS`; a query on a shared boundary
+    counts in two cells.
+    """
+    totals: Integers
+    """Distinct queries of each length bucket by rank, shape (L, 12)."""
+
+    def __post_init__(self) -> None:
+        lengths, positions = len(self.axes.lengths), len(self.axes.positions)
+        expected = ((lengths, positions, len(RANKS)), (lengths, len(RANKS)))
+        for array, shape in zip((self.counts, self.totals), expected, strict=True):
+            if array.shape != shape:
+                raise ValueError(
+                    f"an array has the shape {array.shape}; {lengths} length buckets and "
+                    f"{positions} position bins need "
+                    f"{shape}."
+                )
+            if array.min(initial=0) < 0 or array.max(initial=0) > MAX_COUNT:
+                raise ValueError(
+                    f"a count is not between 0 and {MAX_COUNT:,}; counts are numbers of queries."
+                )
+
+    @classmethod
+    def from_ranks(
+        cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers | None = None
+    ) -> PositionProfile:
+        """Count the ranks of n queries' relevant documents (from 1; 0 if not found) in the cells of
+        a scheme; shape (n,).
+
+        Without ranks, as if no document were found: `queries_by_cell` and `queries_by_length` are
+        the same for any ranks.
+        """
+        axes, cells = scheme.axes, scheme.cells(evidence)
+        columns = rank_columns(np.zeros(len(evidence), np.int64) if ranks is None else ranks)
+        counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS)), np.int64)
+        np.add.at(counts, (cells.length, cells.position, columns[cells.query]), 1)
+        totals = np.zeros((len(axes.lengths), len(RANKS)), np.int64)
+        np.add.at(totals, (scheme.length_buckets(evidence), columns), 1)
+        return cls(axes, counts, totals)
+
+    def __add__(self, other: PositionProfile) -> PositionProfile:
+        self.axes.check_same(other.axes)
+        return PositionProfile(self.axes, self.counts + other.counts, self.totals + other.totals)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PositionProfile) and self._key == other._key
+
+    def same_queries(self, other: PositionProfile) -> bool:
+        """Return whether both count as many queries at each length and position, whatever their
+        ranks.
+        """
+        pairs = (
+            (self.queries_by_cell, other.queries_by_cell),
+            (self.queries_by_length, other.queries_by_length),
+        )
+        return self.axes == other.axes and all(np.array_equal(*pair) for pair in pairs)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Axes, bytes, bytes]:
+        return (
+            self.axes,
+            self.counts.astype(np.int64).tobytes(),
+            self.totals.astype(np.int64).tobytes(),
+        )
+
+    @property
+    def queries(self) -> int:
+        """Number of distinct queries."""
+        return int(self.totals.sum())
+
+    @property
+    def queries_by_cell(self) -> Integers:
+        """Queries of each cell, shape (L, P)."""
+        queries: Integers = self.counts.sum(axis=-1)
+        return queries
+
+    @property
+    def queries_by_length(self) -> Integers:
+        """Distinct queries of each length bucket, shape (L,)."""
+        queries: Integers = self.totals.sum(axis=-1)
+        return queries
+
+    @property
+    def lengths(self) -> tuple[str, ...]:
+        """Names of the L length buckets."""
+        return self.axes.lengths
+
+    @property
+    def positions(self) -> tuple[str, ...]:
+        """Names of the P position bins."""
+        return self.axes.positions
+
+    def score(self, gains: Floats = NDCG_AT_10) -> float:
+        """Return the mean gain over all distinct queries, in [0, 1]; NaN without queries."""
+        return float(mean_gain(self.totals.sum(axis=0), gains))
+
+    def by_position(self, gains: Floats = NDCG_AT_10) -> Floats:
+        """Return the mean gain of each position bin over all lengths, shape (P,); NaN where
+        empty.
+        """
+        return mean_gain(self.counts.sum(axis=0), gains)
+
+    def of_length(self, index: int) -> PositionProfile:
+        """Return the profile of one length bucket alone."""
+        rows = slice(index, index + 1)
+        return PositionProfile(self.axes.select_length(index), self.counts[rows], self.totals[rows])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the profile as plain JSON: a cell is one string of counts, so that a file stays
+        readable and small.
+        """
+        return {
+            "schema": SCHEMA,
+            "axes": self.axes.to_json(),
+            "ranks": " ".join(RANKS),
+            "queries": self.queries,
+            "totals": [format_counts(row) for row in self.totals],
+            "counts": [[format_counts(row) for row in bucket] for bucket in self.counts],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PositionProfile:
+        """Read a profile; raise ProfileError if it is damaged, NewerSchemaError if a newer version
+        of posir wrote it.
+        """
+        with reading_json(data, SCHEMA, "position profile"):
+            counts = np.array(
+                [[row.split() for row in bucket] for bucket in data["counts"]], np.int64
+            )
+            totals = np.array([row.split() for row in data["totals"]], np.int64)
+            profile = cls(Axes.from_json(data["axes"]), counts, totals)
+        if data.get("queries") != profile.queries:
+            raise ProfileError(
+                f"The position profile states {data.get('queries')} queries but counts "
+                f"{profile.queries}."
+            )
+        return profile

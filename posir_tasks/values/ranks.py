@@ -1,0 +1,385 @@
+"""The rank of each query's relevant document among its search results, and mteb's usual scores from
+the ranks.
+
+With one relevant document per query, every retrieval metric is a function of its rank, so runs need
+no scoring document by document, which would take most of the time and memory of a large retrieval
+task.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytrec_eval
+from numpy.typing import NDArray
+
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.errors import ScoreError
+
+#: mteb's name of a score by trec_eval's measure, of those in which a document is relevant or not.
+MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
+#: Shares of the queries that are left out for mteb's nAUC, those of least confidence.
+ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
+
+Results = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Search results as arrays: every query has the same number of documents."""
+
+    documents: Integers
+    """Row of each document in the corpus, shape (queries, k)."""
+    scores: NDArray[np.floating[Any]]
+    """Shape (queries, k), in any order."""
+    document_ids: Sequence[str]
+    """Ids of the corpus, by row."""
+
+
+@dataclass(frozen=True, eq=False)
+class HitsByQuery(Mapping[str, Mapping[str, float]]):
+    """Hits in the form of mteb's results; those of a query are converted on access."""
+
+    hits: Hits
+    rows: Mapping[str, int]
+    """Row of each query in the hits."""
+
+    def __getitem__(self, query: str) -> Mapping[str, float]:
+        row = self.rows[query]
+        names = (self.hits.document_ids[document] for document in self.hits.documents[row])
+        return dict(zip(names, self.hits.scores[row].tolist(), strict=True))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class RankedQueries:
+    """A rank and three measures of confidence per query, all of shape (n,)."""
+
+    ranks: Integers
+    """Rank of the relevant document from 1; 0 where it is not among the results."""
+    confidence: Mapping[str, NDArray[np.float64]]
+    """mteb's confidence measures `max`, `std`, `diff1` of the scores, for its nAUC (arXiv
+    2402.12997).
+    """
+
+
+def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQueries:
+    """Rank each query's relevant document among its results.
+
+    The order is that of pytrec_eval: by score in single precision, then by document id, both
+    descending.
+
+    Args:
+        results: Query id to document id to score; a query without results counts as a miss.
+        positives: Query id to the id of its relevant document.
+
+    Raises:
+        ScoreError: A score is NaN.
+    """
+    runs = [results.get(query, {}) for query in positives]
+    relevant = list(positives.values())
+    sizes = np.fromiter(map(len, runs), np.int64, len(runs))
+    scores = np.fromiter(
+        chain.from_iterable(run.values() for run in runs), np.float64, int(sizes.sum())
+    )
+    of_relevant = (run.get(document, np.nan) for run, document in zip(runs, relevant, strict=True))
+    relevant_scores = np.fromiter(of_relevant, np.float64, len(runs))
+
+    def tied_before(query: int) -> int:
+        score = np.float32(relevant_scores[query])
+        return sum(
+            name > relevant[query]
+            for name, other in runs[query].items()
+            if np.float32(other) == score
+        )
+
+    return _rank(scores, sizes, relevant_scores, tied_before)
+
+
+def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
+    """Rank each query's relevant document among its hits, in the order of `rank_results`; raise
+    ScoreError for NaN scores.
+    """
+    rows = {name: row for row, name in enumerate(hits.document_ids)}
+    relevant = np.fromiter((rows[name] for name in positives.values()), np.int64, len(positives))
+    scores = hits.scores.astype(np.float64)
+    is_relevant = hits.documents == relevant[:, None]
+    relevant_scores = np.where(
+        is_relevant.any(axis=1), np.sum(scores, axis=1, where=is_relevant), np.nan
+    )
+
+    def tied_before(query: int) -> int:
+        tied = hits.documents[query][
+            scores[query].astype(np.float32) == np.float32(relevant_scores[query])
+        ]
+        return sum(hits.document_ids[row] > hits.document_ids[relevant[query]] for row in tied)
+
+    return _rank(
+        scores.ravel(), np.full(len(positives), scores.shape[1]), relevant_scores, tied_before
+    )
+
+
+def _rank(
+    scores: NDArray[np.float64],
+    sizes: Integers,
+    relevant_scores: NDArray[np.float64],
+    tied_before: Callable[[int], int],
+) -> RankedQueries:
+    """Rank each query's relevant document; raise ScoreError if a score is NaN.
+
+    `scores` are those of all results, query after query, and `sizes` their numbers;
+    `relevant_scores` are NaN if the document is not among the results. `tied_before` returns how
+    many documents with the same score rank before a query's relevant one.
+    """
+    with_nan = np.unique(np.repeat(np.arange(len(sizes)), sizes)[np.isnan(scores)])
+    if with_nan.size:
+        raise ScoreError(
+            f"The model returned NaN scores for {with_nan.size} of {len(sizes)} queries. NaN "
+            "cannot be ranked, so "
+            "nothing was scored. Common causes: overflow in half precision (try another dtype), a "
+            "damaged checkpoint."
+        )
+    single, per_score = (
+        scores.astype(np.float32),
+        np.repeat(relevant_scores.astype(np.float32), sizes),
+    )
+    ranks = np.where(np.isnan(relevant_scores), 0, _count(single > per_score, sizes) + 1)
+    for query in np.flatnonzero(_count(single == per_score, sizes) > 1).tolist():
+        ranks[query] += tied_before(query)
+    return RankedQueries(ranks, _confidence(scores, sizes))
+
+
+def _count(flags: NDArray[np.bool_], sizes: Integers) -> Integers:
+    totals = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])
+    ends = np.cumsum(sizes)
+    counts: Integers = totals[ends] - totals[ends - sizes]
+    return counts
+
+
+def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArray[np.float64]]:
+    """Return the measures of `mteb._evaluators.retrieval_metrics.confidence_scores` for all queries
+    at once.
+    """
+    measures = {name: np.zeros(len(sizes)) for name in ("max", "std", "diff1")}
+    answered = np.flatnonzero(sizes)
+    if not answered.size:
+        return measures
+    lengths = sizes[answered]
+    starts = np.cumsum(lengths) - lengths
+    best = np.maximum.reduceat(scores, starts)
+    at_best = scores == np.repeat(best, lengths)
+    second = np.maximum.reduceat(np.where(at_best, -np.inf, scores), starts)
+    second = np.where(
+        (np.add.reduceat(at_best, starts, dtype=np.int64) > 1) | (lengths == 1), best, second
+    )
+    deviations = scores - np.repeat(np.add.reduceat(scores, starts) / lengths, lengths)
+    measures["max"][answered] = best
+    measures["std"][answered] = np.sqrt(np.add.reduceat(deviations**2, starts) / lengths)
+    measures["diff1"][answered] = best - second
+    return measures
+
+
+def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
+    """Return mteb's usual retrieval scores of at least one query under its own names, not rounded;
+    1 is a cut-off.
+
+    With one relevant document per query, MAP@k is MRR@k, precision@k is recall@k / k, and precision
+    has the nAUC of recall.
+    """
+    gains = {k: _gains(ranked.ranks, k) for k in k_values}
+    means = {
+        (metric, k): float(values.mean()) for k in k_values for metric, values in gains[k].items()
+    }
+    naucs = _naucs(ranked, gains)
+
+    def mean(name: str, metric: str) -> dict[str, float]:
+        return {f"{name}_at_{k}": means[metric, k] for k in k_values}
+
+    def nauc(name: str, metric: str) -> dict[str, float]:
+        return {
+            f"nauc_{name}_at_{k}_{measure}": value
+            for (of, k, measure), value in naucs.items()
+            if of == metric
+        }
+
+    return {
+        **mean("ndcg", "ndcg"),
+        **mean("map", "mrr"),
+        **mean("recall", "recall"),
+        "accuracy": means["recall", 1],
+        **{f"precision_at_{k}": means["recall", k] / k for k in k_values},
+        **mean("mrr", "mrr"),
+        **nauc("ndcg", "ndcg"),
+        **nauc("map", "mrr"),
+        **nauc("recall", "recall"),
+        **nauc("precision", "recall"),
+        **nauc("mrr", "mrr"),
+        **mean("hit_rate", "recall"),
+    }
+
+
+def score_rankings(
+    rankings: Results, grades: Mapping[str, Mapping[str, float]], k_values: Sequence[int]
+) -> dict[str, float]:
+    """Return the means over queries of what `score_each_query` returns."""
+    by_query = score_each_query(rankings, grades, k_values)
+    return {name: sum(values) / len(grades) for name, values in by_query.items()}
+
+
+def score_each_query(
+    rankings: Results, grades: Mapping[str, Mapping[str, float]], k_values: Sequence[int]
+) -> dict[str, list[float]]:
+    """Return mteb's usual retrieval scores of each query under its own names, in [0, 1], of at
+    least one query with grades.
+
+    They are those of trec_eval, and its nDCG also has grades that it cannot read: fractions, and
+    numbers that overflow in it. A grade above 0 is relevant. A query without ranking scores 0.
+    `k_values` are cut-offs, among them 1. The mean reciprocal rank has one too, in trec_eval's
+    order of documents.
+    """
+    cutoffs = ",".join(map(str, k_values))
+    judge = pytrec_eval.RelevanceEvaluator(
+        {
+            query: {name: int(grade > 0) for name, grade in judged.items()}
+            for query, judged in grades.items()
+        },
+        {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
+    )
+    ranked = {
+        query: dict(scores) for query, scores in rankings.items() if query in grades and scores
+    }
+    evaluated = judge.evaluate(ranked)
+    by_query = [evaluated.get(query, {}) for query in grades]
+    gains = np.array(
+        [compute_ndcg(ranked.get(query, {}), judged, k_values) for query, judged in grades.items()]
+    )
+    scores = {f"ndcg_at_{k}": gains[:, column].tolist() for column, k in enumerate(k_values)}
+    scores |= {
+        f"{name}_at_{k}": [row.get(f"{measure}_{k}", 0.0) for row in by_query]
+        for name, measure in MEASURES.items()
+        for k in k_values
+    }
+    reciprocal = [row.get("recip_rank", 0.0) for row in by_query]
+    for k in k_values:
+        # The reciprocal of a rank up to k is at least 1 / k, up to rounding.
+        scores[f"mrr_at_{k}"] = [value if value * k > 1 - 1e-9 else 0.0 for value in reciprocal]
+    return scores | {"accuracy": scores["recall_at_1"]}
+
+
+def list_score_names(k_values: Sequence[int]) -> list[str]:
+    """Return the names of the scores of `score_each_query`."""
+    return [
+        *(f"{name}_at_{k}" for name in ("ndcg", *MEASURES, "mrr") for k in k_values),
+        "accuracy",
+    ]
+
+
+def compute_ndcg(
+    ranking: Mapping[str, float], grades: Mapping[str, float], k_values: Sequence[int]
+) -> NDArray[np.float64]:
+    """Compute nDCG of one query at each cut-off, as trec_eval does, in [0, 1], shape (cut-offs,).
+
+    The gain of a document is its grade, or 0 below 0 and without judgment; the discount of a rank
+    is the binary logarithm of the rank plus 1; the ideal ranking is of all judged documents.
+    Documents are in the order of `rank_results`.
+    """
+    with np.errstate(over="ignore"):
+        single = np.array([*ranking.values()], np.float32).tolist()
+    ordered = (name for _, name in sorted(zip(single, ranking, strict=True), reverse=True))
+    gained = _cumulate_gains([grades.get(name, 0) for name in ordered], k_values)
+    ideal = _cumulate_gains(sorted(grades.values(), reverse=True), k_values)
+    return np.divide(gained, ideal, out=np.zeros(len(k_values)), where=ideal > 0)
+
+
+def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> NDArray[np.float64]:
+    """Return the discounted gains up to each cut-off of documents in their order."""
+    discounted = np.maximum(gains, 0.0) / np.log2(np.arange(2, len(gains) + 2))
+    totals = np.concatenate([[0.0], np.cumsum(discounted)])
+    cumulated: NDArray[np.float64] = totals[np.minimum(k_values, len(gains))]
+    return cumulated
+
+
+def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
+    """Return the scores of one query under the names of pytrec_eval, as mteb's tasks have them; 0
+    is the rank of a miss.
+    """
+    scores: dict[str, float] = {}
+    for k in k_values:
+        ndcg, recall, mrr = (float(gain[0]) for gain in _gains(np.array([rank]), k).values())
+        scores |= {
+            f"ndcg_cut_{k}": ndcg,
+            f"map_cut_{k}": mrr,
+            f"recall_{k}": recall,
+            f"P_{k}": recall / k,
+            f"success_{k}": recall,
+        }
+    return scores
+
+
+def _naucs(
+    ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.float64]]]
+) -> dict[tuple[str, int, str], float]:
+    """Return mteb's nAUC by metric, k and confidence measure."""
+    return {
+        (metric, k, measure): compute_nauc(confidence, gains[k][metric])
+        for metric in ("ndcg", "recall", "mrr")
+        for k in gains
+        for measure, confidence in ranked.confidence.items()
+    }
+
+
+def compute_nauc(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
+    """Return the normalized area under the abstention curve (arXiv 2402.12997) of queries, as mteb
+    does; NaN for equal scores.
+
+    1 is the area if confidence orders the queries as their scores do, 0 if leaving out queries
+    changes nothing.
+    """
+    raw, oracle = _abstention_curve(confidence, scores), _abstention_curve(scores, scores)
+    flat = oracle[0] * (ABSTENTION_RATES[-1] - ABSTENTION_RATES[0])
+    best = _area(oracle)
+    return np.nan if best == flat else float((_area(raw) - flat) / (best - flat))
+
+
+def _abstention_curve(
+    confidence: NDArray[np.float64], scores: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the mean score of the queries that are left at each rate; queries of the same
+    confidence have their mean score.
+    """
+    order = np.argsort(confidence, kind="stable")
+    ordered, sizes = (
+        confidence[order],
+        np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)]),
+    )
+    means = np.add.reduceat(scores[order], np.cumsum(sizes) - sizes) / sizes
+    kept = np.repeat(means, sizes)
+    return np.array(
+        [
+            kept[min(round(rate * len(ordered)), len(ordered) - 1) :].mean()
+            for rate in ABSTENTION_RATES
+        ]
+    )
+
+
+def _area(curve: NDArray[np.float64]) -> float:
+    """Return the area under an abstention curve by the trapezoidal rule."""
+    return float((np.diff(ABSTENTION_RATES) * (curve[1:] + curve[:-1]) / 2).sum())
+
+
+def _gains(ranks: Integers, k: int) -> dict[str, NDArray[np.float64]]:
+    """Return each metric at `k` of each query, by the closed forms for one relevant document."""
+    retrieved = (ranks >= 1) & (ranks <= k)
+    rank = np.where(retrieved, ranks, 1)
+    return {
+        "ndcg": retrieved / np.log2(1 + rank),
+        "recall": retrieved.astype(np.float64),
+        "mrr": retrieved / rank,
+    }

@@ -1,0 +1,492 @@
+"""Ranks of rotated versions of a sample of documents: the same question, its evidence in each third
+of the same document.
+
+Test W rotates the whole document, truncation included. Test R rotates an excerpt that the model
+reads whole. Each version is scored against the unchanged other documents of its question. Values
+add: sets of several subsets are pooled by `a + b`, and every estimate follows from the rows without
+the model.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_tasks.base.arrays import Integers
+from posir_tasks.base.errors import PosirError
+from posir_tasks.text.rotations import VERSIONS
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, pack_column, unpack_column
+from posir_tasks.values.evidence import TWELFTHS, Unread
+from posir_tasks.values.profile import RANKS, reading_json
+from posir_tasks.values.result_schema import ROTATIONS_KEY
+
+#: Version of the JSON form. A reader refuses a newer one.
+SCHEMA = 1
+#: Environment variable with the number of documents of each length that are rotated; 0 for none.
+ROTATED_VARIABLE = "POSIR_ROTATED"
+#: Documents of each length that are rotated, shared equally by the subsets of the task.
+DEFAULT_SAMPLE = 400
+#: Bits of a document's versions of one test.
+VERSION_BITS = 2**VERSIONS
+#: Bits of a question that has rows in test W and in test R.
+IN_WHOLE, IN_WINDOW = 1, 2
+#: Most documents that a sample may have of a length.
+MAX_SAMPLE = 2**31
+
+
+class Window(StrEnum):
+    """The text that test R rotates."""
+
+    WHOLE = "whole"
+    """The document: all of it is read, so that both tests have the same rows."""
+    EXCERPT = "excerpt"
+    """An excerpt that fits into the window."""
+    UNKNOWN = "unknown"
+    """Nothing: the window is unknown."""
+
+
+class Untested(StrEnum):
+    """The reason why a result has no rows of rotated versions."""
+
+    ORDER_BLIND = "order_blind"
+    """The order of words plays no part in the scores, so that every version has the rank of the
+    text itself.
+    """
+    NO_TEXTS = "no_texts"
+    """The system has ranks alone, and no way to score another text."""
+    ONE_UNIT = "one_unit"
+    """No document of the sample can be divided."""
+    SEVERAL_POSITIONS = "several_positions"
+    """Each question has several places of evidence."""
+    SCORES_DIFFER = "scores_differ"
+    """The embedder does not give the scores of the run."""
+
+
+class LeftOut(StrEnum):
+    """The reason why a question or document of the sample has no rows. The name says which of the
+    two is counted.
+    """
+
+    DOCUMENTS_OF_ONE_UNIT = "documents_of_one_unit"
+    DOCUMENTS_WITHOUT_EXCERPT = "documents_without_excerpt"
+    QUESTIONS_OUTSIDE_EXCERPT = "questions_outside_excerpt"
+    QUESTIONS_MISSED_BY_FIRST_STAGE = "questions_missed_by_first_stage"
+    QUESTIONS_WITHOUT_SPAN = "questions_without_span"
+    QUESTIONS_WITH_FEW_HITS = "questions_with_few_hits"
+    COPIES = "copies"
+    """Copies of a question's document among the other documents."""
+
+
+def _empty() -> Integers:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class RotationSet:
+    """The rotated versions of documents of one `DocumentSet`, whose documents and queries have the
+    order that it has.
+
+    A row is a question and a version of its document, question by question.
+    """
+
+    subset: str
+    documents: str
+    """Digest of the documents, as in `DocumentSet`."""
+    queries: str
+    """Digest of the queries, as in `DocumentSet`."""
+    sample_size: int
+    """Documents of each length that were asked for, over all subsets of the task."""
+    subsets: int
+    """Subsets of the task that share the sample."""
+    untested: Untested | None = None
+    """Given if and only if there are no rows."""
+    sample: Integers = field(default_factory=_empty)
+    """1 + the place in the sample of its length of each document, 0 if it is not sampled; shape
+    (D,).
+    """
+    versions: Integers = field(default_factory=_empty)
+    """Bits of the versions of each of the S sampled documents, of W and behind them of R; shape
+    (S,).
+    """
+    tested: Integers = field(default_factory=_empty)
+    """`IN_WHOLE` and `IN_WINDOW` of each question about a sampled document, shape (Q,)."""
+    twelfths: Integers = field(default_factory=_empty)
+    """Twelfth of the version, by characters, that has the middle of the evidence; of each row of
+    W.
+    """
+    ranks: Integers = field(default_factory=_empty)
+    """Column of the rank (`profile.RANKS`) of each row of W."""
+    unread: Integers = field(default_factory=_empty)
+    """0 if the evidence of a row of W is read, 1 for `Unread.CUT`, 2 for `Unread.BEYOND`; (0,) if
+    that is unknown.
+    """
+    window_twelfths: Integers = field(default_factory=_empty)
+    """Twelfth of the version, by tokens; of each row of R, or (0,) if both tests have the same
+    rows.
+    """
+    window_ranks: Integers = field(default_factory=_empty)
+    """Column of the rank of each row of R, or (0,)."""
+    window: Window = Window.UNKNOWN
+    room: int = 0
+    """Tokens that an excerpt may have; 0 if nothing is excerpted."""
+    digest: str = ""
+    """Digest of the versions of W."""
+    window_digest: str = ""
+    """Digest of the versions of R."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Counts by `LeftOut`."""
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str, bytes]:
+        """The key by which sets are sorted."""
+        return (
+            self.documents,
+            self.queries,
+            self.subset,
+            self.digest,
+            self.window_digest,
+            self.ranks.tobytes(),
+        )
+
+    @property
+    def owner(self) -> tuple[str, str, str]:
+        """The key of the `DocumentSet` that it belongs to."""
+        return self.subset, self.documents, self.queries
+
+    def quota(self, sample_size: int) -> int:
+        """Return how many documents of a length a sample of this size has of the set."""
+        return math.ceil(sample_size / self.subsets)
+
+
+@dataclass(frozen=True, eq=False)
+class RotationRows:
+    """The n rows of one test."""
+
+    query: Integers
+    """Index of each row's question in `DocumentRanks.columns`, shape (n,)."""
+    version: Integers
+    """0 for the text itself, 1 and 2 for the others, shape (n,)."""
+    twelfths: Integers
+    """Twelfth of the version that has the middle of the evidence, shape (n,)."""
+    ranks: Integers
+    """Rank column, shape (n,)."""
+    unread: Integers
+    """0 if the evidence is read, shape (n,)."""
+
+    def select(self, rows: NDArray[np.bool_]) -> RotationRows:
+        """Return some of the rows."""
+        return RotationRows(*(column[rows] for column in vars(self).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class RotationRanks:
+    """Ranks of rotated versions. Values of one model add."""
+
+    sets: tuple[RotationSet, ...]
+    """Sorted by `RotationSet.key`."""
+
+    def __add__(self, other: RotationRanks) -> RotationRanks:
+        return RotationRanks(tuple(sorted((*self.sets, *other.sets), key=lambda part: part.key)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RotationRanks) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(tuple(part.key for part in self.sets))
+
+    @cached_property
+    def sample_size(self) -> int:
+        """Documents of each length in the smallest of the samples, in which the others are
+        nested.
+        """
+        return min((part.sample_size for part in self.sets), default=0)
+
+    @property
+    def untested(self) -> Untested | None:
+        """The reason why no set has rows; None if one has."""
+        reasons = [part.untested for part in self.sets]
+        return None if None in reasons else next(iter(reasons), None)
+
+    @property
+    def is_partly_tested(self) -> bool:
+        """Whether some sets have rows, and others have none though their documents may be
+        divided.
+        """
+        reasons = {part.untested for part in self.sets}
+        return None in reasons and not reasons.isdisjoint(
+            (Untested.NO_TEXTS, Untested.SCORES_DIFFER)
+        )
+
+    @property
+    def is_order_blind(self) -> bool:
+        """Whether word order plays no part in the scores of any set."""
+        return bool(self.sets) and all(part.untested is Untested.ORDER_BLIND for part in self.sets)
+
+    @property
+    def window(self) -> Window:
+        """The text that test R rotates; unknown if sets differ in that, or in the room of their
+        excerpts.
+        """
+        kinds = {(part.window, part.room) for part in self.sets if part.untested is None}
+        return next(iter(kinds))[0] if len(kinds) == 1 else Window.UNKNOWN
+
+    @property
+    def room(self) -> int:
+        """Tokens that an excerpt may have; 0 if sets differ, or nothing is excerpted."""
+        rooms = {part.room for part in self.sets if part.untested is None}
+        return next(iter(rooms)) if len(rooms) == 1 else 0
+
+    def digests(self, *, window: bool) -> tuple[tuple[str, str, str, str], ...]:
+        """Return the digests of the questions and of the versions of one test: equal if rows can be
+        paired.
+        """
+        chosen = [part for part in self.sets if part.untested is None]
+        return tuple(
+            (*part.owner, part.window_digest if window else part.digest) for part in chosen
+        )
+
+    def covers(self, ranks: DocumentRanks) -> bool:
+        """Tell whether every set of a result has its rotations."""
+        owners = {part.owner for part in self.sets}
+        return all((part.subset, part.documents, part.queries) in owners for part in ranks.sets)
+
+    def rows(
+        self, ranks: DocumentRanks, *, window: bool, sample_size: int | None = None
+    ) -> RotationRows:
+        """Return the rows of test W, or of test R with `window`.
+
+        Args:
+            ranks: The ranks of the same result.
+            window: Whether the rows are those of test R.
+            sample_size: Documents of each length, at most those of the smallest sample, which is
+                the default.
+        """
+        firsts = dict[tuple[str, str, str], tuple[int, DocumentSet]]()
+        first = 0
+        for part in ranks.sets:
+            firsts.setdefault((part.subset, part.documents, part.queries), (first, part))
+            first += len(part.ranks)
+        size = sample_size or self.sample_size
+        expanded = [
+            _expand(part, *firsts[part.owner], window, part.quota(size))
+            for part in self.sets
+            if part.untested is None and part.owner in firsts
+        ]
+        columns = zip(*(vars(rows).values() for rows in expanded), strict=True)
+        if not expanded:
+            return RotationRows(_empty(), _empty(), _empty(), _empty(), _empty())
+        return RotationRows(*(np.concatenate(column) for column in columns))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as plain JSON."""
+        return {"schema": SCHEMA, "sets": [_pack(part) for part in self.sets]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], ranks: DocumentRanks) -> RotationRanks:
+        """Read what `to_json` returned.
+
+        Args:
+            data: The value.
+            ranks: The ranks of the same result, whose documents and questions the sets must have.
+
+        Raises:
+            ProfileError: It is damaged, or contradicts the ranks.
+            NewerSchemaError: A newer version of posir wrote it.
+        """
+        owners = {(part.subset, part.documents, part.queries): part for part in ranks.sets}
+        with reading_json(data, SCHEMA, f"field '{ROTATIONS_KEY}'", ROTATIONS_KEY):
+            sets = [_unpack(row, owners) for row in data["sets"]]
+        return cls(tuple(sorted(sets, key=lambda part: part.key)))
+
+
+def _question_owners(part: RotationSet, owner: DocumentSet) -> tuple[Integers, Integers]:
+    """Return the questions about sampled documents, as rows of the `DocumentSet`, and the sampled
+    document of each.
+    """
+    documents = np.repeat(np.arange(len(owner.document_sizes)), owner.document_sizes)
+    is_sampled = part.sample[documents] > 0
+    places = np.cumsum(part.sample > 0) - 1
+    return np.flatnonzero(is_sampled), places[documents[is_sampled]]
+
+
+def _list_rows(
+    part: RotationSet, owner: DocumentSet, *, window: bool
+) -> tuple[Integers, Integers, Integers]:
+    """Return question, version and sampled document of each row of a test."""
+    questions, documents = _question_owners(part, owner)
+    shares_rows = window and part.window is Window.WHOLE
+    bit = IN_WINDOW if window and not shares_rows else IN_WHOLE
+    versions = (
+        part.versions // VERSION_BITS
+        if window and not shares_rows
+        else part.versions % VERSION_BITS
+    )
+    has_rows = (part.tested & bit) > 0
+    has_version = (versions[documents][:, None] >> np.arange(VERSIONS)) & 1 > 0
+    rows, numbers = np.nonzero(has_version & has_rows[:, None])
+    return questions[rows], numbers.astype(np.int64), documents[rows]
+
+
+def _expand(
+    part: RotationSet, first: int, owner: DocumentSet, window: bool, quota: int
+) -> RotationRows:
+    query, version, document = _list_rows(part, owner, window=window)
+    of_window = window and part.window is not Window.WHOLE
+    ranks = part.window_ranks if of_window else part.ranks
+    twelfths = part.window_twelfths if of_window else part.twelfths
+    unread = part.unread if len(part.unread) and not window else np.zeros(len(query), np.int64)
+    rows = RotationRows(query + first, version, twelfths, ranks, unread)
+    return rows.select(part.sample[part.sample > 0][document] <= quota)
+
+
+#: Columns of a set in its JSON form.
+COLUMNS = (
+    "sample",
+    "versions",
+    "tested",
+    "twelfths",
+    "ranks",
+    "unread",
+    "window_twelfths",
+    "window_ranks",
+)
+#: Texts and numbers of a set in its JSON form.
+FIELDS = (
+    "subset",
+    "documents",
+    "queries",
+    "sample_size",
+    "subsets",
+    "room",
+    "digest",
+    "window_digest",
+)
+
+
+def _pack(part: RotationSet) -> dict[str, Any]:
+    values: dict[str, Any] = {name: getattr(part, name) for name in FIELDS}
+    values["window"] = part.window.value
+    values["left_out"] = dict(part.left_out)
+    if part.untested is not None:
+        return values | {"untested": part.untested.value}
+    return values | {name: pack_column(getattr(part, name)) for name in COLUMNS}
+
+
+def _unpack(
+    row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], DocumentSet]
+) -> RotationSet:
+    """Read a set; raise ValueError if it contradicts itself or the ranks beside it."""
+    owner = owners.get((str(row["subset"]), str(row["documents"]), str(row["queries"])))
+    if owner is None:
+        raise ValueError("a set is of other documents or questions than the ranks by document")
+    sample_size = _read_count(row["sample_size"])
+    subsets = _read_count(row["subsets"])
+    if not sample_size or not subsets:
+        raise ValueError("'sample_size' and 'subsets' must be at least 1")
+    counts = {LeftOut(name).value: _read_count(count) for name, count in row["left_out"].items()}
+    untested = Untested(row["untested"]) if "untested" in row else None
+    part = RotationSet(
+        subset=owner.subset,
+        documents=owner.documents,
+        queries=owner.queries,
+        digest=str(row["digest"]),
+        window_digest=str(row["window_digest"]),
+        sample_size=sample_size,
+        subsets=subsets,
+        room=_read_count(row["room"]),
+        window=Window(row["window"]),
+        untested=untested,
+        left_out=counts,
+    )
+    if untested is not None:
+        return part
+    # A question has at most this many rows in each column.
+    limit = max(VERSIONS * len(owner.ranks), len(owner.document_sizes))
+    columns: dict[str, Any] = {name: unpack_column(row[name], limit) for name in COLUMNS}
+    tested = replace(part, **columns)
+    _check_columns(tested, owner)
+    return tested
+
+
+def _read_count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_SAMPLE:
+        raise ValueError(f"a count is {value!r}; it must be an integer from 0")
+    return value
+
+
+def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
+    """Raise ValueError if columns do not fit each other, or the ranks of the documents as they
+    are.
+    """
+    if len(part.sample) != len(owner.document_sizes):
+        raise ValueError("'sample' does not fit the documents")
+    questions, _ = _question_owners(part, owner)
+    if len(part.versions) != int((part.sample > 0).sum()) or len(part.tested) != len(questions):
+        raise ValueError("'versions' or 'tested' does not fit the sampled documents")
+    query, version, _ = _list_rows(part, owner, window=False)
+    window_rows = 0 if part.window is Window.WHOLE else len(_list_rows(part, owner, window=True)[0])
+    sizes = {"twelfths": (len(query),), "ranks": (len(query),), "unread": (0, len(query))}
+    sizes |= {"window_twelfths": (window_rows,), "window_ranks": (window_rows,)}
+    bounds = {"versions": VERSION_BITS**2, "tested": 4, "unread": 3}
+    bounds |= {
+        "twelfths": TWELFTHS,
+        "window_twelfths": TWELFTHS,
+        "ranks": len(RANKS),
+        "window_ranks": len(RANKS),
+    }
+    for name, allowed in sizes.items():
+        if len(getattr(part, name)) not in allowed:
+            raise ValueError(f"'{name}' does not fit the tested questions and versions")
+    for name, bound in bounds.items():
+        if getattr(part, name).max(initial=0) >= bound:
+            raise ValueError(f"'{name}' has a value above {bound - 1}")
+    unmoved = version == 0
+    if not np.array_equal(part.ranks[unmoved], owner.ranks[query[unmoved]]):
+        raise ValueError("the rank of an unmoved document differs from that of the ordinary search")
+    if len(part.unread) and len(owner.twelfths):
+        stored = owner.twelfths[query[unmoved]] >= TWELFTHS
+        if not np.array_equal(part.unread[unmoved] > 0, stored):
+            raise ValueError(
+                "evidence of an unmoved document is read in one field and not in another"
+            )
+
+
+def code_unread(twelfths: Integers) -> Integers:
+    """Return 0, 1 or 2 for evidence that is read, `Unread.CUT` or `Unread.BEYOND`; `twelfths` as in
+    `ReadEvidence`.
+    """
+    return np.where(twelfths < TWELFTHS, 0, twelfths - Unread.CUT + 1)
+
+
+def read_sample_size() -> int:
+    """Return how many documents of each length are rotated; raise PosirError if the variable is no
+    such number.
+    """
+    given = os.environ.get(ROTATED_VARIABLE, "").strip()
+    if given and not (given.isdecimal() and len(given) < 10):
+        raise PosirError(
+            f"{ROTATED_VARIABLE}={given}: must be a number of documents of each length, or 0 for "
+            "none. Unset it for "
+            f"{DEFAULT_SAMPLE}."
+        )
+    return int(given) if given else DEFAULT_SAMPLE
+
+
+def build_untested(
+    ranks: DocumentRanks, untested: Untested, sample_size: int, subsets: int
+) -> RotationRanks:
+    """Return the rotations of a result that has none, with the reason."""
+    return RotationRanks(
+        tuple(
+            RotationSet(part.subset, part.documents, part.queries, sample_size, subsets, untested)
+            for part in ranks.sets
+        )
+    )

@@ -1,0 +1,291 @@
+"""Position schemes: how evidence becomes a length bucket and a position bin, how these are called,
+and thirds of a document.
+
+A scheme may put a query in several bins (SQuAD-PosQ's buckets share their boundaries) or in none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.errors import ProfileError
+from posir_tasks.values.evidence import POSITIONS, Evidence
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The length buckets and position bins of a scheme, and their titles, by which they do not
+    differ.
+    """
+
+    scheme: str
+    """Unique name of the `PositionScheme`; values of different schemes do not add."""
+    lengths: tuple[str, ...]
+    """Names of the L length buckets, from short to long."""
+    positions: tuple[str, ...]
+    """Names of the P position bins, from first to last."""
+    position_title: str = field(default="Position of the evidence", compare=False)
+    """Title of the position axis, with its unit."""
+    length_titles: tuple[str, ...] = field(default=(), compare=False)
+    """A title for each length bucket, such as `Q2: 513 to 1,024 tokens`; by default the names."""
+    equal_bins: bool = field(default=False, compare=False)
+    """Whether the position bins are equal shares of a document's length."""
+
+    def __post_init__(self) -> None:
+        if not self.length_titles:
+            object.__setattr__(self, "length_titles", self.lengths)
+        if len(self.length_titles) != len(self.lengths):
+            raise ValueError(
+                f"there are {len(self.length_titles)} titles for {len(self.lengths)} length buckets"
+            )
+
+    def check_same(self, other: Axes) -> None:
+        """Raise ProfileError if values over these axes and over others do not add."""
+        if self.scheme != other.scheme:
+            raise ProfileError(
+                f"The schemes '{self.scheme}' and '{other.scheme}' do not add; pool results of "
+                "one benchmark."
+            )
+        if self != other:
+            raise ProfileError(f"The length buckets {self.lengths} and {other.lengths} do not add.")
+
+    def select_length(self, index: int) -> Axes:
+        """Return the axes of one length bucket alone."""
+        rows = slice(index, index + 1)
+        return replace(self, lengths=self.lengths[rows], length_titles=self.length_titles[rows])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the axes as plain JSON."""
+        data: dict[str, Any] = AXES.dump_python(self, mode="json")
+        return data
+
+    @classmethod
+    def from_json(cls, data: object) -> Axes:
+        """Read axes; raise ValueError if a field is missing or has another type."""
+        return AXES.validate_python(data)
+
+
+AXES = TypeAdapter(Axes)
+
+
+#: Most position bins of a scheme.
+MAX_BINS = 1000
+#: Title of a length bucket that holds documents of any length.
+ALL_LENGTHS = "All lengths"
+
+
+@dataclass(frozen=True)
+class QueryCells:
+    """The cells in which queries are counted: three aligned columns of shape (m,), one row per
+    query and cell.
+    """
+
+    query: Integers
+    """Index into the evidence."""
+    length: Integers
+    """Index of the length bucket."""
+    position: Integers
+    """Index of the position bin."""
+
+
+class PositionScheme(Protocol):
+    """A rule that assigns evidence to cells of a profile with the shape (length buckets, position
+    bins).
+    """
+
+    @property
+    def axes(self) -> Axes:
+        """The scheme's name, its length buckets and position bins, and their titles; stored in
+        every profile.
+        """
+
+    def length_buckets(self, evidence: Evidence) -> Integers:
+        """Return the index of each query's length bucket, shape (n,); by default all lengths are
+        one bucket.
+        """
+        return np.zeros(len(evidence), np.int64)
+
+    def cells(self, evidence: Evidence) -> QueryCells:
+        """Return the cells in which each query is counted."""
+
+
+@dataclass(frozen=True)
+class RelativePositions:
+    """PosIR (Zeng et al. 2026, arXiv 2601.08363): equal bins of the evidence's midpoint, by length
+    of the document.
+
+    position = (start + end) / 2 / characters, clipped to [0, 1]; bins are right-closed, the first
+    closed on both sides (as `pandas.cut(..., include_lowest=True)`). Length buckets are
+    right-closed intervals of tokens, Q1 (shortest) to Qn.
+    """
+
+    bins: int = 20
+    token_bounds: tuple[int, ...] = (512, 1024, 1536)
+
+    @property
+    def axes(self) -> Axes:
+        """Length buckets by tokens, and the intervals of relative position."""
+        edges = np.linspace(0, 1, self.bins + 1)
+        return Axes(
+            scheme=f"relative-{self.bins}x" + "-".join(map(str, self.token_bounds)),
+            lengths=tuple(f"Q{k}" for k in range(1, len(self.token_bounds) + 2)),
+            positions=tuple(
+                f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]"
+                for k, (low, high) in enumerate(pairwise(edges))
+            ),
+            position_title="Position of the evidence (0: start of the document, 1: end)",
+            length_titles=_title_lengths(self.token_bounds),
+            equal_bins=True,
+        )
+
+    def length_buckets(self, evidence: Evidence) -> Integers:
+        """Return the index of each query's length bucket, shape (n,)."""
+        return np.searchsorted(self.token_bounds, evidence.tokens, side="left").astype(np.int64)
+
+    def cells(self, evidence: Evidence) -> QueryCells:
+        """Return one cell per query."""
+        midpoint = np.clip((evidence.starts + evidence.ends) / 2 / evidence.characters, 0.0, 1.0)
+        edges = np.linspace(0, 1, self.bins + 1)
+        position = np.maximum(np.searchsorted(edges, midpoint, side="left") - 1, 0)
+        return QueryCells(
+            np.arange(len(evidence)), self.length_buckets(evidence), position.astype(np.int64)
+        )
+
+
+def find_scheme(name: str) -> PositionScheme | None:
+    """Return the scheme whose axes have this name; None if it is none of the schemes here, but of a
+    plugin.
+    """
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", name)]
+    schemes: list[PositionScheme] = []
+    if name.startswith("relative-") and numbers and 0 < numbers[0] <= MAX_BINS:
+        schemes.append(RelativePositions(numbers[0], tuple(numbers[1:])))
+    elif name.startswith("absolute-"):
+        schemes.append(AbsolutePositions(tuple(zip(numbers[::2], numbers[1::2], strict=False))))
+    elif name.startswith("label-"):
+        schemes.append(LabeledPositions(tuple(name.split("-")[1:])))
+    return next((scheme for scheme in schemes if scheme.axes.scheme == name), None)
+
+
+def _title_lengths(bounds: tuple[int, ...]) -> tuple[str, ...]:
+    if not bounds:
+        return (ALL_LENGTHS,)
+    between = (f"{low + 1:,} to {high:,} tokens" for low, high in pairwise(bounds))
+    words = (f"up to {bounds[0]:,} tokens", *between, f"over {bounds[-1]:,} tokens")
+    return tuple(f"Q{k}: {text}" for k, text in enumerate(words, start=1))
+
+
+@dataclass(frozen=True)
+class AbsolutePositions(PositionScheme):
+    """SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950): buckets of the evidence's first character.
+
+    Buckets are closed at both ends, as in the authors' code, so a start on a shared boundary counts
+    in two of them.
+    """
+
+    buckets: tuple[tuple[int, int], ...] = (
+        (0, 100),
+        (100, 200),
+        (200, 300),
+        (300, 400),
+        (400, 500),
+        (500, 3120),
+    )
+
+    @property
+    def axes(self) -> Axes:
+        """All lengths together, and the buckets as the papers write them: 0-100."""
+        positions = tuple(f"{low}-{high}" for low, high in self.buckets)
+        return _axes_of_any_length(
+            "absolute",
+            positions,
+            "First character of the evidence, counted from the start of the passage",
+        )
+
+    def cells(self, evidence: Evidence) -> QueryCells:
+        """Return a cell for each bucket that holds the query's start; none if no bucket does."""
+        low, high = np.array(self.buckets).T
+        query, position = np.nonzero(
+            (evidence.starts[:, None] >= low) & (evidence.starts[:, None] <= high)
+        )
+        return QueryCells(query, np.zeros(len(query), np.int64), position)
+
+
+@dataclass(frozen=True)
+class LabeledPositions(PositionScheme):
+    """FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950): the third of the passage that the label
+    names.
+
+    A label counts in every position it contains, since an earlier release of the data had two
+    labels on some rows.
+    """
+
+    positions: tuple[str, ...] = POSITIONS
+
+    @property
+    def axes(self) -> Axes:
+        """All lengths together, and the labels."""
+        return _axes_of_any_length(
+            "label", self.positions, "Part of the passage that holds the evidence"
+        )
+
+    def cells(self, evidence: Evidence) -> QueryCells:
+        """Return a cell for each position that the query's label contains."""
+        contains = np.array(
+            [[name in label for name in self.positions] for label in evidence.labels], dtype=bool
+        )
+        query, position = np.nonzero(contains.reshape(len(evidence), len(self.positions)))
+        return QueryCells(query, np.zeros(len(query), np.int64), position)
+
+
+def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Axes:
+    return Axes(f"{kind}-{'-'.join(positions)}", ("all",), positions, title, (ALL_LENGTHS,))
+
+
+#: Weights of the thirds in a contrast.
+START_TO_END, MIDDLE_TO_ENDS = (1.0, 0.0, -1.0), (-0.5, 1.0, -0.5)
+
+
+def bin_midpoints(bins: int) -> Floats:
+    """Return the midpoints of equal bins of [0, 1], shape (P,)."""
+    return (np.arange(bins) + 0.5) / bins
+
+
+def assign_thirds(bins: int) -> NDArray[np.int64]:
+    """Return the third of the document that contains each bin's midpoint, shape (P,); two bins are
+    a first and a last third.
+    """
+    middle = bin_midpoints(bins)
+    thirds: NDArray[np.int64] = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
+    return thirds
+
+
+def contrast_thirds(
+    third: NDArray[np.int64], bin_weights: Floats, weights: tuple[float, float, float]
+) -> Floats | None:
+    """Return the contrast over bins whose product with their scores is the weighted sum of the
+    thirds' scores, shape (B,).
+
+    Args:
+        third: Third of each bin, shape (B,).
+        bin_weights: Weight of each bin in its third, such as its number of queries, shape (B,).
+        weights: Of the thirds; the result is None if one with a weight has no bins.
+    """
+    shares = [np.where(third == index, bin_weights, 0.0) for index in range(3)]
+    if any(weight and not share.any() for weight, share in zip(weights, shares, strict=True)):
+        return None
+    parts = [
+        weight * share / share.sum()
+        for weight, share in zip(weights, shares, strict=True)
+        if weight
+    ]
+    contrast: Floats = np.sum(parts, axis=0)
+    return contrast

@@ -1,0 +1,337 @@
+"""Atomic writes, and folders locked by one process at a time."""
+
+import errno
+import os
+import re
+import signal
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import (
+    LOCK_FILE,
+    PART_SUFFIX,
+    atomic_update,
+    atomic_write,
+    check_writable,
+    find_files,
+    folder_lock,
+    remove_stale_parts,
+    split_suffix,
+    write_text,
+)
+from tests.support.processes import exit_codes
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_a_file_is_there_only_at_the_end(tmp_path: Path):
+    with atomic_write(tmp_path / "new" / "file") as part:
+        part.write_text("half")
+        assert not (tmp_path / "new" / "file").exists()
+        part.write_text("whole")
+    assert (tmp_path / "new" / "file").read_text() == "whole"
+    assert names_in(tmp_path / "new") == ["file"]
+
+
+def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path: Path):
+    (tmp_path / "file").write_text("old")
+
+    with pytest.raises(TypeError), atomic_write(tmp_path / "file") as part:
+        part.write_text(None)
+    assert (tmp_path / "file").read_text() == "old"
+    assert names_in(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
+def test_a_full_disk_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int):
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, os.strerror(number))))
+    with pytest.raises(
+        PosirError,
+        match=re.escape(f"{tmp_path / 'file'}: not enough disk space ({os.strerror(number)}"),
+    ):
+        write(tmp_path / "file", b"text")
+    assert names_in(tmp_path) == []
+
+
+def write(file: Path, content: bytes) -> None:
+    with atomic_write(file) as part:
+        part.write_bytes(content)
+
+
+def test_only_old_unfinished_files_of_posir_are_removed(tmp_path: Path):
+    old, new, folder = (f".{name}.abcdefgh{PART_SUFFIX}" for name in ("file", "new", "folder"))
+    foreign = (".download.part", f".mine{PART_SUFFIX}", f"file.abcdefgh{PART_SUFFIX}")
+    for name in (old, new, *foreign):
+        (tmp_path / name).write_text("half")
+    (tmp_path / folder).mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / f".link.abcdefgh{PART_SUFFIX}"
+    link.symlink_to(tmp_path / "elsewhere")
+    for name in (old, folder, "elsewhere", *foreign):
+        os.utime(tmp_path / name, (time.time() - 3_600,) * 2)
+    remove_stale_parts(tmp_path)
+    assert names_in(tmp_path) == sorted((new, *foreign, "elsewhere", link.name))
+
+
+def test_an_update_in_place_is_atomic(tmp_path: Path):
+    (tmp_path / "file").write_text("old")
+    with atomic_update(tmp_path / "file") as folder:
+        assert (folder / "file").read_text() == "old"
+        (folder / "file").write_text("new")
+        assert (tmp_path / "file").read_text() == "old"
+    assert (tmp_path / "file").read_text() == "new"
+    assert names_in(tmp_path) == [LOCK_FILE, "file"]
+
+
+def count(folder: Path, times: int) -> None:
+    for _ in range(times):
+        with folder_lock(folder):
+            number = int((folder / "number").read_text())
+            time.sleep(0.001)
+            (folder / "number").write_text(str(number + 1))
+
+
+def test_one_process_at_a_time_holds_the_lock(tmp_path: Path):
+    (tmp_path / "number").write_text("0")
+    assert exit_codes(count, [(tmp_path, 20)] * 4) == [0] * 4
+    assert (tmp_path / "number").read_text() == "80"
+
+
+def die_with_the_lock(folder: Path) -> None:
+    with folder_lock(folder):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    assert exit_codes(die_with_the_lock, [(tmp_path,)]) == [-signal.SIGKILL]
+    with folder_lock(tmp_path):
+        pass
+    assert not caplog.records
+
+
+def test_without_a_lock_the_write_continues_with_a_warning(
+    tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("posir_tasks.base.files.LOCK_TIMEOUT", 0.01)
+    with folder_lock(tmp_path), folder_lock(tmp_path):
+        (tmp_path / "file").write_text("result")
+    assert "cannot be locked" in caplog.text
+
+
+def test_files_are_found_through_links_and_loops_end(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    for file in ("a/b/1.json", "other/2.json", "a/3.txt"):
+        (tmp_path / file).write_text("{}")
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "a" / "b" / "up").symlink_to(tmp_path / "a")
+    (tmp_path / "other" / "back").symlink_to(tmp_path / "a" / "b")
+    (tmp_path / "a" / "gone").symlink_to(tmp_path / "nothing")
+    result = [file.relative_to(tmp_path).as_posix() for file in find_files(tmp_path / "a", ".json")]
+    assert result == ["a/b/1.json", "a/link/2.json"]
+    assert find_files(tmp_path / "nothing", ".json") == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(PosirError, match=r"file/results: cannot be written to .* writable folder"):
+        check_writable(tmp_path / "file" / "results")
+    with pytest.raises(
+        PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists).")
+    ):
+        write(tmp_path / "file" / "new", b"text")
+    check_writable(tmp_path / "new" / "results")
+    assert names_in(tmp_path / "new" / "results") == []
+
+
+def test_the_suffix_of_the_format():
+    assert [split_suffix(Path(name)) for name in ("A.JSON.GZ", "a.gz", "a")] == [
+        ("A", ".json"),
+        ("a", ""),
+        ("a", ""),
+    ]
+
+
+def read_fifo(fifo: Path, contents: list[bytes]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: contents.append(fifo.read_bytes()), daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_fifo_gets_the_content_and_stays(tmp_path: Path, linked: bool):
+    fifo, contents = tmp_path / "fifo", []
+    os.mkfifo(fifo)
+    path = tmp_path / "link" if linked else fifo
+    if linked:
+        path.symlink_to("fifo")
+    thread = read_fifo(fifo, contents)
+    write(path, b"x" * 1_000_000)
+    thread.join(10)
+    assert contents == [b"x" * 1_000_000]
+    assert stat.S_ISFIFO(fifo.lstat().st_mode)
+    assert path.is_symlink() == linked
+
+
+def test_a_fifo_that_nobody_reads_is_an_error_and_not_an_endless_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("posir_tasks.base.files.READER_TIMEOUT", 0.1)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(PosirError, match="nothing read from it"):
+        write_text(tmp_path / "fifo", "x")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(PosirError, match="nothing read from it"):
+        write(tmp_path / "fifo", b"x" * 1_000_000)
+    os.close(reader)
+
+
+def test_a_device_stays_and_what_it_answers_is_reported(tmp_path: Path):
+    for name in ("null", "full"):
+        (tmp_path / name).symlink_to(f"/dev/{name}")
+    write_text(tmp_path / "null", "x")
+    with pytest.raises(PosirError, match="not enough disk space"):
+        write_text(tmp_path / "full", "x")
+    assert [stat.S_ISCHR(Path(f"/dev/{name}").lstat().st_mode) for name in ("null", "full")] == [
+        True,
+        True,
+    ]
+
+
+def test_an_open_file_gets_the_content_after_what_it_has(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    sys.stdout.write("before\n")
+    for path in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", f"/proc/{os.getpid()}/fd/1"):
+        write_text(Path(path), f"{path}\n")
+    sys.stdout.write("after\n")
+    sys.stdout.flush()
+    lines = capfd.readouterr().out.splitlines()
+    assert lines == [
+        "before",
+        "/dev/stdout",
+        "/dev/fd/1",
+        "/proc/self/fd/1",
+        f"/proc/{os.getpid()}/fd/1",
+        "after",
+    ]
+    with (tmp_path / "file").open("wb", buffering=0) as opened:
+        opened.write(b"first ")
+        write_text(Path(f"/dev/fd/{opened.fileno()}"), "second ")
+        opened.write(b"third")
+    assert (tmp_path / "file").read_text() == "first second third"
+    with pytest.raises(PosirError, match="cannot be written to"):
+        write_text(Path("/dev/fd/987"), "x")
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("old")
+    (tmp_path / "near").symlink_to("far")
+    (tmp_path / "far").symlink_to("there/file")
+    (tmp_path / "new").symlink_to("missing/file")
+    (tmp_path / "folder").symlink_to("later")
+    for name in ("near", "new", "folder/file"):
+        write_text(tmp_path / name, name)
+    with atomic_update(tmp_path / "near") as folder:
+        (folder / "near").write_text((folder / "near").read_text() + " and more")
+    assert [(tmp_path / name).is_symlink() for name in ("near", "far", "new", "folder")] == [
+        True
+    ] * 4
+    assert (tmp_path / "there" / "file").read_text() == "near and more"
+    assert (tmp_path / "missing" / "file").read_text() == "new"
+    assert (tmp_path / "later" / "file").read_text() == "folder/file"
+    assert names_in(tmp_path / "missing") == ["file"]
+    (tmp_path / "output").symlink_to("to-come")
+    check_writable(tmp_path / "output")
+    assert (tmp_path / "to-come").is_dir()
+
+
+def test_loops_folders_and_protected_files_are_errors(tmp_path: Path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "protected").write_text("old")
+    (tmp_path / "protected").chmod(0o444)
+    os.mkfifo(tmp_path / "fifo")
+    before = names_in(tmp_path)
+    cases = {"a": "leads back", "a/b": "cannot be written to", "x\0y": "zero byte"}
+    cases |= dict.fromkeys(("folder", "link", "."), "is a folder")
+    for name, problem in (cases | {"protected": "write-protected"}).items():
+        with pytest.raises(PosirError, match=problem):
+            write_text(tmp_path / name, "new")
+        with pytest.raises(PosirError, match=problem), atomic_update(tmp_path / name):
+            pytest.fail("nothing is to be written")
+    with pytest.raises(PosirError, match="FIFO"), atomic_update(tmp_path / "fifo"):
+        pytest.fail("nothing is to be written")
+    assert (tmp_path / "protected").read_text() == "old"
+    assert names_in(tmp_path) == before
+
+
+def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path: Path):
+    for name, mode in (("private", 0o600), ("shared", 0o664), ("script", 0o755)):
+        file = tmp_path / name
+        file.write_text("old")
+        file.chmod(mode)
+        if os.getuid() == 0:
+            os.chown(file, 1234, 4321)
+        write_text(file, "new")
+        with atomic_update(file):
+            pass
+        state = file.stat()
+        assert (file.read_text(), stat.S_IMODE(state.st_mode)) == ("new", mode)
+        if os.getuid() == 0:
+            assert (state.st_uid, state.st_gid) == (1234, 4321)
+
+
+def test_a_file_that_is_mounted_by_itself_gets_the_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        Path, "replace", Mock(side_effect=OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
+    )
+    (tmp_path / "mounted").write_text("old and longer")
+    write_text(tmp_path / "mounted", "new")
+    assert (tmp_path / "mounted").read_text() == "new"
+    assert names_in(tmp_path) == ["mounted"]
+
+
+def test_the_longest_name_that_a_system_allows_can_be_written(tmp_path: Path):
+    name = "ä" * 127
+    write_text(tmp_path / name, "x")
+    assert names_in(tmp_path) == [name]
+    with pytest.raises(PosirError, match="cannot be written to"):
+        write_text(tmp_path / (2 * name), "x")
+
+
+def test_a_suffix_that_is_no_format_is_part_of_a_name():
+    names = (
+        "input.InexpC2.gz",
+        "input.fub03IeOLKe3.gz",
+        "qrels.test",
+        "qrels.rel_level",
+        "run.v1.5",
+        "run.v1.5.trec",
+        ".hidden",
+    )
+    stems = [
+        "input.InexpC2",
+        "input.fub03IeOLKe3",
+        "qrels.test",
+        "qrels.rel_level",
+        "run.v1.5",
+        "run.v1.5",
+        ".hidden",
+    ]
+    assert [split_suffix(Path(name))[0] for name in names] == stems
+    assert split_suffix(Path("input.InexpC2.gz"))[1] == ".inexpc2"

@@ -1,0 +1,372 @@
+"""Folders of BEIR and of Chroma's chunking evaluation: documented fields are read, all places of
+evidence are kept.
+"""
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import posir
+from posir_score.excerpts import read_excerpts
+from posir_tasks.base.errors import DataError
+from posir_tasks.data.data import Judgments
+from posir_tasks.data.formats.folders import read_beir
+from posir_tasks.data.formats.passages import ReadOptions
+from posir_tasks.data.posir import read_domain
+from posir_tasks.data.questions import collect_questions
+from posir_tasks.data.repository import LocalRepository
+from posir_tasks.datasets.opening import open_data
+from posir_tasks.values.evidence import Place
+from tests.support.datasets import imported, read_back
+
+TEXT = "Zoë 👩‍🚀 flew in 1999."
+START = TEXT.index("1999")
+CORPUS = [{"_id": "d1", "title": "", "text": TEXT}, {"_id": "d2", "text": "Nobody asks."}]
+QUERY, SECOND = {"_id": "q1", "text": "When?"}, {"_id": "q2", "text": "Who?"}
+HEADER = ("query-id", "corpus-id", "score")
+WITH_SPAN = (*HEADER, "start", "end")
+FIRST = ("q1", "d1", 1, START, START + 4)
+ALONE = [HEADER, ("q1", "d1", 1)]
+
+
+def write_beir(folder, *, corpus=CORPUS, queries=(QUERY,), qrels=(WITH_SPAN, FIRST), split="test"):
+    """Write a folder as BEIR lays it out; the qrels as rows, the header among them."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, records in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps(record) + "\n" for record in records)
+        )
+    (folder / "qrels" / f"{split}.tsv").write_text(
+        "".join("\t".join(map(str, row)) + "\n" for row in qrels)
+    )
+    return folder
+
+
+def import_beir(tmp_path, split="test", **files):
+    folder = write_beir(tmp_path / "beir", split=split, **files)
+    return imported(read_beir(folder, ReadOptions(split=split)), tmp_path / "out")
+
+
+STATED = {
+    "columns of the qrels": {},
+    "columns in another order": {"qrels": [WITH_SPAN[::-1], FIRST[::-1]]},
+    "field of the query": {
+        "queries": [QUERY | {"pos_char_span": [START, START + 4]}],
+        "qrels": ALONE,
+    },
+    "metadata of the query": {
+        "queries": [QUERY | {"metadata": {"pos_char_span": [START, START + 4], "answer": "1999"}}],
+        "qrels": ALONE,
+    },
+    "the answer alone": {"queries": [QUERY | {"answer": "1999"}], "qrels": ALONE},
+    "twice alike": {"queries": [QUERY | {"pos_char_span": [START, START + 4]}]},
+    "several rows alike": {"qrels": [WITH_SPAN, FIRST, FIRST, ("q1", "d2", 0, "", "")]},
+    "empty metadata": {"queries": [QUERY | {"metadata": {}}]},
+    "a title": {"corpus": [CORPUS[0] | {"title": "Zoë"}, CORPUS[1]]},
+}
+
+
+@pytest.mark.parametrize("case", STATED)
+def test_a_span_is_read_from_every_documented_field(tmp_path, case):
+    result = import_beir(tmp_path, **STATED[case])
+    assert result.skipped == []
+    assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
+    folder = tmp_path / "out/eng-Latn/sports"
+    assert pl.read_parquet(folder / "corpus.parquet").rows() == [
+        ("d1", TEXT),
+        ("d2", "Nobody asks."),
+    ]
+    assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1)]
+    titles = pl.read_parquet(folder / "queries.parquet").to_dict(as_series=False).get("pos_title")
+    assert (result.titles, titles) == (
+        ({"d1": "Zoë"}, ["Zoë"]) if case == "a title" else ({}, None)
+    )
+
+
+def test_another_split_can_be_read(tmp_path):
+    write_beir(tmp_path / "beir", qrels=[HEADER])
+    import_beir(tmp_path, split="dev")
+    assert len(read_back(tmp_path / "out")) == 1
+    with pytest.raises(
+        DataError,
+        match=r"train\.tsv: missing\. Available splits: dev, test; choose one with --split",
+    ):
+        imported(read_beir(tmp_path / "beir", ReadOptions(split="train")), tmp_path / "none")
+
+
+KNOWN, UNKNOWN_PLACE = (
+    ("q2", "d1", 1, 0, 3),
+    "has several places of evidence, of which one is not known",
+)
+UNUSABLE = {
+    "no relevant document": ([SECOND], [], "has no relevant document in"),
+    "judged not relevant": ([SECOND], [("q2", "d1", 0, 0, 3)], "has no relevant document in"),
+    "document unknown": (
+        [SECOND],
+        [("q2", "d9", 1, 0, 3)],
+        "its relevant document 'd9' is not in corpus.jsonl",
+    ),
+    "text unknown": ([], [("q2", "d1", 1, 0, 3)], "its text is not in queries.jsonl"),
+    "no span": (
+        [SECOND],
+        [("q2", "d1", 1, "", "")],
+        "neither the text of its answer nor both start and end",
+    ),
+    "span of one": (
+        [SECOND | {"pos_char_span": [3]}],
+        [("q2", "d1", 1, "", "")],
+        "'pos_char_span' is not valid",
+    ),
+    "a place not in the corpus": ([SECOND], [KNOWN, ("q2", "d9", 1, 0, 3)], UNKNOWN_PLACE),
+    "a place not in its document": ([SECOND], [KNOWN, ("q2", "d2", 1, 0, 300)], UNKNOWN_PLACE),
+    "a place without a span": ([SECOND], [KNOWN, ("q2", "d2", 1, "", "")], UNKNOWN_PLACE),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_an_unusable_query_is_skipped_and_named(tmp_path, case):
+    queries, rows, reason = UNUSABLE[case]
+    result = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, FIRST, *rows])
+    of_query = [skipped.detail for skipped in result.skipped if reason in skipped.detail]
+    assert len(of_query) == 1 or reason == UNKNOWN_PLACE
+    assert {skipped.name.partition("#")[0] for skipped in result.skipped} == {"q2"}
+    assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
+    assert not (tmp_path / "out/eng-Latn/sports/places.parquet").exists()
+
+
+REFUSED = {
+    "no header": ({"qrels": [FIRST]}, "test.tsv: missing column(s) query-id, corpus-id, score"),
+    "no qrels": (
+        {"qrels": []},
+        "test.tsv: missing column(s) query-id, corpus-id, score; the file has none",
+    ),
+    "too many fields": ({"qrels": [HEADER, ("q1", "d1", 1, 2)]}, "test.tsv: line 2: has 4 cells"),
+    "score is a text": (
+        {"qrels": [HEADER, ("q1", "d1", "yes")]},
+        "test.tsv: field 'score': must be a number, such as 1",
+    ),
+    "no score": ({"qrels": [HEADER, ("q1", "d1", "")]}, "test.tsv: field 'score': is missing"),
+    "start is no integer": (
+        {"qrels": [WITH_SPAN, ("q1", "d1", 1, 1.5, 4)]},
+        "test.tsv: field 'start': must be an integer",
+    ),
+    "document without id": ({"corpus": [{"text": "a"}]}, "corpus.jsonl: line 1: '_id' is missing"),
+    "document twice": (
+        {"corpus": [*CORPUS, {"_id": "d1", "text": "b"}]},
+        "corpus.jsonl: line 3: another document",
+    ),
+    "query without text": (
+        {"queries": [{"_id": "q1"}]},
+        "queries.jsonl: line 1: 'text' is missing",
+    ),
+    "query twice": (
+        {"queries": [QUERY, QUERY | {"text": "Since when?"}]},
+        "queries.jsonl: question q1: another question",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_an_invalid_file_is_named_and_nothing_written(tmp_path, case):
+    files, message = REFUSED[case]
+    with pytest.raises(DataError, match=re.escape(message)):
+        import_beir(tmp_path, **files)
+    assert not (tmp_path / "out").exists()
+
+
+SEVERAL = {
+    "two documents": (
+        [("q2", "d1", 3, 0, 3), ("q2", "d2", 1, 0, 6)],
+        [("d1", "Zoë", 3), ("d2", "Nobody", 1)],
+    ),
+    "two spans": (
+        [("q2", "d1", 1, 8, 12), ("q2", "d1", 2, 0, 3)],
+        [("d1", "Zoë", 2), ("d1", "flew", 2)],
+    ),
+    "spans that overlap": (
+        [("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6), ("q2", "d1", 1, 8, 12)],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
+    rows, expected = SEVERAL[case]
+    result = import_beir(tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *rows])
+    # The grade of a document is the highest of its rows, and the others are counted.
+    assert [item.name for item in result.skipped] == ["query q2, document d1"] * (
+        case == "two spans"
+    )
+    folder = tmp_path / "out/eng-Latn/sports"
+    assert pl.read_parquet(folder / "queries.parquet")["_id"].to_list() == ["q1"]
+    places = pl.read_parquet(folder / "places.parquet")
+    spans = zip(places["corpus-id"], places["pos_char_span"], places["score"], strict=True)
+    texts = {"d1": TEXT, "d2": "Nobody asks."}
+    stored = sorted((name, texts[name][start:end], grade) for name, (start, end), grade in spans)
+    # Spans that overlap are one place, from the first character to the last.
+    assert stored == (expected or [("d1", TEXT[:6], 1), ("d1", "flew", 1)])
+    assert set(places["query-id"]) == {"q2"}
+    assert not posir.validate(folder).rows
+    data = read_domain(LocalRepository(tmp_path / "out"), "eng-Latn", "eng-Latn", "sports")
+    assert {place.query for place in data.places.values()} == {"q2"}
+    grades = {
+        name: max(grade for other, _, grade in stored if other == name) for name, _, _ in stored
+    }
+    assert Judgments.from_positions(data).grades == {"q1": {"d1": 1}, "q2": grades}
+    # Reading what was imported as a source yields the same places.
+    again = collect_questions(open_data(folder).subsets[0].read_passages(), "sports", repair=False)
+    assert (again.questions, again.places) == (result.questions, result.places)
+
+
+def test_spans_that_overlap_in_one_place_are_a_query_with_one(tmp_path):
+    result = import_beir(
+        tmp_path, queries=[SECOND], qrels=[WITH_SPAN, ("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6)]
+    )
+    assert (read_back(tmp_path / "out"), result.places) == ([("Who?", TEXT, TEXT[:6])], {})
+
+
+WRONG_PLACES = {
+    "query-id": (pl.lit("q1"), "is an id in"),
+    "text": (pl.Series(["Who?", "Whose?"]), "differs between the places"),
+    "score": (pl.Series([1, 2]), "differs between the places"),
+    "pos_char_span": (pl.Series([[0, 3], [5, 300]]), "is outside its document"),
+    "corpus-id": (pl.Series(["d1", "d9"]), "is not in"),
+}
+
+
+@pytest.mark.parametrize("field", WRONG_PLACES)
+def test_places_that_break_a_rule_are_refused(tmp_path, field):
+    import_beir(
+        tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *SEVERAL["two spans"][0]]
+    )
+    values, message = WRONG_PLACES[field]
+    file = tmp_path / "out/eng-Latn/sports/places.parquet"
+    pl.read_parquet(file).with_columns(values.alias(field)).write_parquet(file)
+    problems = posir.validate(tmp_path / "out").rows
+    assert any(problem["field"] == field and message in problem["message"] for problem in problems)
+    with pytest.raises(DataError, match=re.escape(f"{file}: field '{field}'")):
+        read_back(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
+def test_a_missing_file_is_named(tmp_path, name):
+    (write_beir(tmp_path / "beir") / name).unlink()
+    with pytest.raises(
+        DataError, match=re.escape(f"{tmp_path / 'beir' / name}: cannot be read (No such file")
+    ):
+        imported(read_beir(tmp_path / "beir", ReadOptions()), tmp_path / "out")
+
+
+def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
+    text = "The mill stood by the river. It burned in 1901. Nobody knew why. It was built again."
+    annotations = {"1": [[1, 2]], "2": [[3]], "3": [[0], [3]], "4": [[9]], "5": []}
+    queries = [
+        {
+            "_id": name,
+            "text": f"{name}?",
+            "metadata": {"d": [{"sentences": row, "label": "SUPPORT"} for row in rows]},
+        }
+        for name, rows in annotations.items()
+    ]
+    qrels = [HEADER, *((name, "d", 1) for name in annotations)]
+    write_beir(tmp_path, corpus=[{"_id": "d", "text": text}], queries=queries, qrels=qrels)
+    questions = collect_questions(read_beir(tmp_path, ReadOptions()), "scifact", repair=False)
+    assert {name: span.of(text) for name, (*_, span) in questions.questions.items()} == {
+        "1": "It burned in 1901. Nobody knew why.",
+        "2": "It was built again.",
+        "3": "The mill stood by the river.",
+        "3#2": "It was built again.",
+        "5": "",
+    }
+    assert questions.places == {"3": Place("3"), "3#2": Place("3")}
+    details = {name: skipped.detail for name, skipped in questions.unsuited.items()}
+    assert details == {"5": "states neither the text of its answer nor both start and end"}
+    assert [(skip.name, skip.detail) for skip in questions.skipped] == [
+        ("4", "names sentence 9 of its document, which has 4")
+    ]
+
+
+# Chroma's chunking evaluation.
+
+TEXTS = {
+    "bells": "The bell was cast in 1770. It fell in 1804. Nobody rang it.",
+    "towers": "The tower burned down twice.",
+}
+
+
+def excerpt(corpus: str, content: str) -> dict[str, Any]:
+    start = TEXTS[corpus].index(content)
+    return {"content": content, "start_index": start, "end_index": start + len(content)}
+
+
+QUESTIONS = [
+    (
+        "When was it cast, and when did it fall?",
+        [excerpt("bells", "1770"), excerpt("bells", "1804")],
+        "bells",
+    ),
+    ("How often did the tower burn?", [excerpt("towers", "twice")], "towers"),
+]
+
+
+def write_chunking_folder(
+    folder: Path, questions: Any = QUESTIONS, name: str = "questions.csv"
+) -> Path:
+    (folder / "corpora").mkdir(parents=True, exist_ok=True)
+    for corpus, text in TEXTS.items():
+        (folder / "corpora" / f"{corpus}.md").write_text(text)
+    with (folder / name).open("w", newline="") as file:
+        rows = [
+            (text, given if isinstance(given, str) else json.dumps(given), corpus)
+            for text, given, corpus in questions
+        ]
+        csv.writer(file).writerows([("question", "references", "corpus_id"), *rows])
+    return folder
+
+
+@pytest.mark.parametrize("name", ["questions.csv", "questions_df.csv"])
+def test_all_excerpts_of_a_question_are_read(tmp_path: Path, name: str):
+    opened = open_data(write_chunking_folder(tmp_path, name=name))
+    data = read_excerpts(opened)
+    assert data.documents == TEXTS
+    (_, first), (_, second) = data.questions
+    assert [excerpt.span.of(TEXTS["bells"]) for excerpt in first] == ["1770", "1804"]
+    assert [excerpt.span.of(TEXTS["towers"]) for excerpt in second] == ["twice"]
+    assert (data.clusters.tolist(), data.skipped) == ([0, 1], 0)
+    # Position data has the questions with a single excerpt.
+    (subset,) = opened.with_questions("the test").subsets
+    assert subset.read().queries["text"][:] == ["How often did the tower burn?"]
+    assert subset.judgments.grades == {"q1": {"bells": 1}, "q2": {"towers": 1}}
+
+
+def test_questions_without_an_excerpt_in_a_corpus_are_skipped(tmp_path: Path):
+    wrong = {"content": "1805", "start_index": 38, "end_index": 42}
+    questions = [
+        *QUESTIONS,
+        ("When?", [wrong], "bells"),
+        ("Where?", [wrong], "absent"),
+        ("Why?", [], "bells"),
+    ]
+    data = read_excerpts(open_data(write_chunking_folder(tmp_path, questions)))
+    assert (len(data.questions), data.skipped) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("references", "message"),
+    [
+        ("{", "question 1: "),
+        ('[{"content": "1770"}]', "question 1: 'references[0].start_index' is missing"),
+        ("3", "question 1: 'references' must be a valid list"),
+    ],
+)
+def test_invalid_references_are_one_message(tmp_path: Path, references: str, message: str):
+    with pytest.raises(DataError) as error:
+        read_excerpts(open_data(write_chunking_folder(tmp_path, [("When?", references, "bells")])))
+    assert message in str(error.value)
+    assert "as Chroma's chunking evaluation has it" in str(error.value)

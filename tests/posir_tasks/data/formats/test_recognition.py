@@ -1,0 +1,113 @@
+"""Data in no form that is read: what it has, the nearest form and the line that is wrong are
+named.
+"""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.formats.recognition import FORMS, describe_form, find_nearest_form
+from posir_tasks.data.posir import find_layout
+from posir_tasks.datasets.opening import QRELS, open_data
+
+JUDGED = [f"q{number} 0 d{number} 1" for number in range(30)]
+
+
+def changed(place: int, line: str) -> list[str]:
+    return [*JUDGED[:place], line, *JUDGED[place + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "line"),
+    [
+        ("a.qrels", [f"q{number} 0 d{number}" for number in range(30)], 1),
+        ("a.txt", [f"q{number} Q0 d{number}" for number in range(30)], 1),
+        ("a.txt", changed(4, "q4 0 d4"), 5),
+        ("a.txt", changed(25, "q4 0 d4 high"), 26),
+        ("a", ["# judged in May", *JUDGED], 1),
+        ("a.txt", ["# judged", "#", *JUDGED], 1),
+        ("a.txt", [*JUDGED, "", "# the end"], 32),
+        ("qrels.test", ["q,0,d,1"], 1),
+        ("qrels.test", ["q 0 d 1 x"] * 5, 1),
+    ],
+)
+def test_qrels_with_a_wrong_line_are_an_error_of_the_line(tmp_path: Path, name, lines, line):
+    (tmp_path / name).write_text("\n".join(lines))
+    with pytest.raises(DataError, match=rf"{name}: line {line}: "):
+        open_data(tmp_path / name)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_qrels_without_a_judgment_are_an_error(tmp_path: Path, content):
+    (tmp_path / "a.qrels").write_text(content)
+    with pytest.raises(DataError, match=r"a\.qrels: has no judgment"):
+        open_data(tmp_path / "a.qrels")
+
+
+def test_qrels_are_recognized_among_texts(tmp_path: Path):
+    (tmp_path / "a").write_text("\n".join(JUDGED))
+    (tmp_path / "b.txt").write_text(
+        "We saw 3 boats\nThey had 2 lamps\nEach was made of copper and rang at noon.\nAll day."
+    )
+    assert open_data(tmp_path / "a").kind == QRELS
+    assert open_data(tmp_path / "b.txt").kind != QRELS
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.title)
+def test_each_form_is_nearest_to_its_own_fields(form):
+    assert find_nearest_form(sorted(form.fields)) == form
+
+
+def test_no_form_is_nearest_to_other_fields():
+    assert find_nearest_form(["foo", "bar"]) is None
+
+
+def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
+    corpus = {"doc_id": ["a"], "contents": ["A text."], "metadata": [""]}
+    questions = {
+        "qid": ["1"],
+        "query": ["Who?"],
+        "retrieval_gt": [[["a"]]],
+        "generation_gt": [["x"]],
+    }
+    pl.DataFrame(corpus).write_parquet(tmp_path / "corpus.parquet")
+    pl.DataFrame(questions).write_parquet(tmp_path / "qa.parquet")
+    assert find_layout(tmp_path) is None
+    said = describe_form(tmp_path)
+    assert "corpus.parquet (nearest form: AutoRAG's corpus)" in said
+    assert "qa.parquet (nearest form: AutoRAG's questions)" in said
+    with pytest.raises(PosirError, match="AutoRAG's questions"):
+        open_data(tmp_path).with_questions("posir score")
+    # A domain that has only its corpus is told what it lacks.
+    pl.DataFrame({"_id": ["a"], "text": ["A text."]}).write_parquet(tmp_path / "corpus.parquet")
+    assert find_layout(tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "seen"),
+    [
+        (
+            "a.json",
+            json.dumps([{"question": "Who?", "contexts": ["a"], "ground_truth": "b"}]),
+            "a data set of ragas",
+        ),
+        ("a.json", '{"foo": 1}', "the fields foo"),
+        ("a.tsv", "query-id\tcorpus-id\tscore\nq\td\t1\n", "the qrels of a BEIR folder"),
+        ("run.trec", "q0 Q0 d0 1 0.5 tag\n", "Its first line is 'q0 Q0 d0 1 0.5 tag'"),
+        ("a.csv", "doc_id,contents\n1,2\n", "AutoRAG's corpus"),
+    ],
+)
+def test_what_a_file_has_and_the_nearest_form_are_said(tmp_path: Path, name, content, seen):
+    (tmp_path / name).write_text(content)
+    assert seen in describe_form(tmp_path / name)
+    with pytest.raises(PosirError, match=seen):
+        open_data(tmp_path / name).with_questions("posir score").subsets[0].read()
+
+
+def test_data_without_any_text_is_not_said_to_be_in_an_unknown_language(tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('{"foo": 1}\n')
+    with pytest.raises(PosirError, match=r"has no text\. Skipped: 1 without a text column"):
+        open_data(tmp_path / "a.jsonl").find_languages()

@@ -1,0 +1,137 @@
+"""Digests of files: cached for large files, and never outdated. Digests of a dataset: by
+content.
+"""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posir_tasks.base import digests
+from posir_tasks.base.digests import digest_file
+from posir_tasks.data.data import digest_data, digest_texts
+from posir_tasks.values.evidence import Evidence
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(digests, "MIN_CACHED_SIZE", 10)
+    monkeypatch.setattr(digests, "MIN_CACHED_AGE", -1)
+    return tmp_path / "cache" / "digests"
+
+
+def expected(content: bytes) -> bytes:
+    return hashlib.blake2b(content).digest()
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    (tmp_path / "large").write_bytes(b"0123456789")
+    return tmp_path / "large"
+
+
+def test_a_large_file_is_read_once(file, cache, monkeypatch):
+    assert digest_file(file) == expected(b"0123456789")
+    monkeypatch.setattr(digests, "_known", {})
+    monkeypatch.setattr(digests, "_compute", None)
+    assert digest_file(file) == expected(b"0123456789")
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_small_file_and_a_file_just_written_are_not_cached(tmp_path, cache, monkeypatch):
+    (tmp_path / "small").write_bytes(b"012345678")
+    assert digest_file(tmp_path / "small") == expected(b"012345678")
+    monkeypatch.setattr(digests, "MIN_CACHED_AGE", 2)
+    (tmp_path / "new").write_bytes(b"0123456789")
+    assert digest_file(tmp_path / "new") == expected(b"0123456789")
+    assert not cache.exists()
+
+
+def test_other_content_of_the_same_size_and_time_of_modification_is_seen(file):
+    before = file.stat()
+    digest_file(file)
+    time.sleep(0.02)
+    file.write_bytes(b"9876543210")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert digest_file(file) == expected(b"9876543210")
+
+
+def test_a_damaged_or_unwritable_cache_only_costs_time(file, cache, monkeypatch):
+    digest_file(file)
+    next(cache.iterdir()).write_bytes(b"short")
+    monkeypatch.setattr(digests, "_known", {})
+    assert digest_file(file) == expected(b"0123456789")
+    next(cache.iterdir()).unlink()
+    cache.rmdir()
+    cache.write_text("a file")
+    monkeypatch.setattr(digests, "_known", {})
+    assert digest_file(file) == expected(b"0123456789")
+
+
+# The content of a dataset.
+
+TEXTS = st.lists(
+    st.tuples(st.text("ab", min_size=1, max_size=3), st.text("abä文", max_size=3)), max_size=6
+)
+
+
+def dataset(rows):
+    rows = dict(rows)
+    return Dataset.from_dict({"id": list(rows), "text": list(rows.values())})
+
+
+@settings(max_examples=20)
+@given(TEXTS, TEXTS)
+def test_digests_of_texts_are_equal_for_the_same_rows_in_any_order_and_no_others(first, other):
+    assert (digest_texts(dataset(first)) == digest_texts(dataset(other))) == (
+        dict(first) == dict(other)
+    )
+    assert digest_texts(dataset(sorted(dict(first).items()))) == digest_texts(dataset(first))
+
+
+def test_a_selection_and_other_columns_do_not_change_the_digest(monkeypatch):
+    rows = {f"d{number}": "text" * number for number in range(30)}
+    expected = digest_texts(dataset(rows))
+    monkeypatch.setattr("posir_tasks.data.data.BATCH_ROWS", 7)
+    selected = dataset({"x": "y", **rows}).select(range(1, 31))
+    assert digest_texts(selected.add_column("title", [""] * 30)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs"),
+    [
+        ({"corpus": {"d1": "one", "d2": "another"}}, {"corpus"}),
+        ({"corpus": {"d1": "one", "d2": "two", "d3": "one"}}, {"corpus"}),
+        ({"queries": {"q1": "what"}}, {"queries"}),
+        ({"document_ids": ["d2"]}, {"queries"}),
+        ({"starts": np.array([1])}, {"queries"}),
+        ({"tokens": np.array([9])}, {"queries"}),
+        ({"labels": ("end",)}, {"queries"}),
+        ({"clusters": ("article",)}, {"queries"}),
+        ({}, set()),
+    ],
+)
+def test_every_part_of_the_data_is_in_the_digest(changed, differs):
+    def build(corpus=None, queries=None, **columns):
+        fields = {
+            "document_ids": ["d1"],
+            "starts": np.array([0]),
+            "ends": np.array([3]),
+            "characters": np.array([3]),
+        }
+        evidence = Evidence(["q1"], **fields | columns)
+        return digest_data(
+            dataset(corpus or {"d1": "one", "d2": "two"}),
+            dataset(queries or {"q1": "what is it"}),
+            evidence,
+        )
+
+    before, after = build(), build(**changed)
+    assert {name for name in before if before[name] != after[name]} == differs

@@ -1,0 +1,278 @@
+"""Grades and what does not fit in judgments: the same for every door, in any order of rows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import posir
+from posir_tasks.base.errors import DataError
+from posir_tasks.data.data import Judgments, PositionData, digest_queries
+from posir_tasks.data.grades import MAX_GRADE, collect_grades, read_grade
+from posir_tasks.data.judgment_audit import JudgmentAudit, Misfits
+from posir_tasks.data.posir import read_domain
+from posir_tasks.data.repository import LocalRepository
+from posir_tasks.text.spans import Span
+from posir_tasks.values.evidence import Place
+from tests.support.datasets import posir_tables, write_beir_folder, write_domain
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["1", "1.0", "1e0", "+1", " 1 ", "01", "10e-1", 1, 1.0, True, np.int32(1), np.float32(1)],
+)
+def test_a_whole_number_is_an_integer_however_it_is_written(stated):
+    grade = read_grade(stated)
+    assert (grade, type(grade)) == (1, int)
+
+
+@given(st.decimals(-1000, 1000, allow_nan=False, places=4))
+def test_a_fraction_is_kept(value: Decimal):
+    assert read_grade(str(value)) == float(value)
+    assert read_grade(float(value)) == float(value)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "",
+        " ",
+        "nan",
+        "NaN",
+        "inf",
+        "-Infinity",
+        "1_0",
+        "1,5",
+        "0x1",
+        "yes",
+        "1e400",
+        "1e16",
+        "١",
+        "--1",
+        "1 2",
+        ".",
+        "1e",
+    ],
+)
+def test_anything_else_is_refused(stated):
+    with pytest.raises(ValueError, match="must be a number"):
+        read_grade(stated)
+
+
+@pytest.mark.parametrize(
+    "stated", [None, float("nan"), float("-inf"), MAX_GRADE + 2, [1], 1 + 0j, Fraction(10**30)]
+)
+def test_other_values_are_refused(stated):
+    with pytest.raises(ValueError, match="must be a number"):
+        read_grade(stated)
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.sampled_from([-1, 0, 0.5, 1, 2])),
+    max_size=8,
+)
+
+
+@given(ROWS, st.randoms())
+def test_the_order_of_rows_decides_nothing(rows, random):
+    shuffled = [*rows]
+    random.shuffle(shuffled)
+    grades, others = collect_grades(rows), collect_grades(shuffled)
+    assert (grades.by_query, grades.contradictions) == (others.by_query, others.contradictions)
+    stated = {
+        (query, document): [grade for *pair, grade in rows if pair == [query, document]]
+        for query, document, _ in rows
+    }
+    assert grades.by_query == {
+        query: {
+            document: max(values) for (other, document), values in stated.items() if other == query
+        }
+        for query, _ in stated
+    }
+    assert set(grades.contradictions) == {
+        pair for pair, values in stated.items() if len({*values}) > 1
+    }
+
+
+def write_qrels(folder: Path, rows: list[tuple[str, str, object]], kind: str) -> Path:
+    """Write qrels as BEIR or TREC have them, and return what `--data` takes."""
+    if kind == "beir":
+        corpus = [{"_id": f"d{row}", "text": f"Text {row}."} for row in range(3)]
+        queries = [{"_id": f"q{row}", "text": f"Question {row}?"} for row in range(2)]
+        return write_beir_folder(folder / "beir", corpus, queries, rows)
+    (file := folder / "judged.qrels").write_text(
+        "".join(f"{query} 0 {name} {grade}\n" for query, name, grade in rows)
+    )
+    return file
+
+
+@pytest.mark.parametrize("kind", ["beir", "trec"])
+def test_every_door_has_the_same_grades(tmp_path, kind):
+    rows = [
+        ("q0", "d0", "0.50"),
+        ("q0", "d1", "1e0"),
+        ("q0", "d2", "-2"),
+        ("q1", "d0", "0"),
+        ("q1", "d0", "1"),
+        ("q1", "d0", "1"),
+    ]
+    (subset,) = posir.open_data(write_qrels(tmp_path, rows, kind), language="eng-Latn").subsets
+    assert subset.judgments.grades == {"q0": {"d0": 0.5, "d1": 1, "d2": -2}, "q1": {"d0": 1}}
+    assert subset.judgments.contradictions == (("q1", "d0"),)
+    written = Judgments(
+        subset.judgments.queries, {"q1": {"d0": 1}, "q0": {"d1": 1, "d0": 0.5, "d2": -2}}
+    )
+    assert subset.judgments.digest() == written.digest()
+
+
+STATED = st.sampled_from(
+    [
+        "0",
+        "1",
+        "2",
+        "-1",
+        "1.0",
+        "0.5",
+        ".5",
+        "5e-1",
+        "+2",
+        "1e1",
+        "nan",
+        "1e99",
+        "1_0",
+        "one",
+        "0x1",
+    ]
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["q0", "q1"]), st.sampled_from(["d0", "d1", "zz"]), STATED),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from(["beir", "trec"]),
+)
+def test_random_qrels_have_the_grades_that_pandas_reads_or_are_refused(rows, kind):
+    with TemporaryDirectory() as folder:
+        # A file of qrels is recognized by its first lines.
+        first = [("q0", f"x{row}", "1") for row in range(20)]
+        file = write_qrels(Path(folder), [*first, *rows], kind)
+        frame = pd.DataFrame([*first, *rows], columns=["query", "document", "grade"])
+        frame["grade"] = pd.to_numeric(
+            frame["grade"].mask(frame["grade"].str.contains("[_xa]")), errors="coerce"
+        )
+        try:
+            (subset,) = posir.open_data(file, language="eng-Latn").subsets
+            grades = subset.judgments.grades
+        except DataError:
+            assert frame["grade"].isna().any() or frame["grade"].max() > MAX_GRADE
+            return
+    assert frame["grade"].notna().all()
+    expected = frame.groupby(["query", "document"])["grade"].agg(["max", "nunique"])
+    assert {
+        (query, name): grade
+        for query, of_query in grades.items()
+        for name, grade in of_query.items()
+    } == dict(expected["max"])
+    assert {*subset.judgments.contradictions} == {*expected.index[expected["nunique"] > 1]}
+
+
+@pytest.mark.parametrize("stated", ["nan", "1e300", "0,9"])
+@pytest.mark.parametrize("kind", ["beir", "trec"])
+def test_a_malformed_grade_is_refused_by_its_place(tmp_path, kind, stated):
+    rows = [*(("q0", f"d{row}", 1) for row in range(25)), ("q1", "d1", stated)]
+    place = (
+        "test.tsv: field 'score': .*first: 25"
+        if kind == "beir"
+        else "judged.qrels: (line 26|query q1, document d1: grade)"
+    )
+    with pytest.raises(DataError, match=place):
+        posir.open_data(write_qrels(tmp_path, rows, kind), language="eng-Latn").subsets[0].judgments  # noqa: B018
+
+
+def test_a_digest_tells_fractional_grades_apart_and_keeps_those_of_whole_ones():
+    data = PositionData.from_questions(
+        {"d": "Some text."}, {"a": ("Q?", "d", Span(0, 4)), "b": ("Q?", "d", Span(5, 9))}
+    )
+    digests = [
+        digest_queries(
+            data.queries, data.evidence, {"a": Place("q", grade), "b": Place("q", grade)}
+        )
+        for grade in (1, 2, 0.5, 0.9)
+    ]
+    # As before fractions were read.
+    assert digests[0] == "b45f1a409dcfc395"
+    assert len(set(digests)) == 4
+
+
+JUDGED = Judgments(
+    {"one": "?", "two": "?", "three": "?"},
+    {
+        "one": {"d0": 1, "gone": 2, "away": 0},
+        "two": {"gone": 0.5},
+        "three": {"d0": 0, "d1": -1},
+        "untold": {"d1": 1},
+    },
+    contradictions=(("one", "d0"),),
+    left_out=("empty",),
+)
+
+
+def test_misfits_are_counted_with_the_first_of_them():
+    audit = JudgmentAudit.from_judgments(JUDGED, {"d0", "d1"})
+    assert audit == JudgmentAudit(
+        queries=4,
+        relevant=4,
+        missing_documents=Misfits(2, "gone of query one"),
+        unanswerable=Misfits(1, "two"),
+        contradictions=Misfits(1, "d0 of query one"),
+        without_relevant=Misfits(1, "three"),
+        without_text=Misfits(1, "untold"),
+        left_out=Misfits(1, "empty"),
+    )
+    assert len([*audit.describe()]) == 6
+    assert [*JudgmentAudit(queries=3, relevant=3).describe()] == []
+    # Without texts, neither documents nor queries are known.
+    alone = JudgmentAudit.from_judgments(JUDGED, None)
+    assert (alone.missing_documents, alone.without_text, alone.contradictions.count) == (
+        Misfits(),
+        Misfits(),
+        1,
+    )
+
+
+def test_audits_of_subsets_add():
+    audit = JudgmentAudit.from_judgments(JUDGED, {"d0", "d1"})
+    both = JudgmentAudit(queries=1, relevant=2, without_text=Misfits(3, "x")) + audit
+    assert (both.queries, both.relevant, both.without_text) == (5, 6, Misfits(4, "x"))
+    assert both.missing_documents == audit.missing_documents
+
+
+def test_an_example_cannot_control_a_terminal():
+    audit = JudgmentAudit(queries=1, without_relevant=Misfits(1, "q\x1b[31m"))
+    assert "\x1b" not in "".join(audit.describe())
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_contradictions_in_the_layout_are_counted_by_a_run_and_by_its_check(tmp_path, is_last):
+    tables = posir_tables()
+    judged = tables["qrels"]
+    zero = judged.head(1).with_columns(score=pl.lit(0, judged["score"].dtype))
+    rows = [judged, zero] if is_last else [zero, judged]
+    write_domain(tmp_path, tables | {"qrels": pl.concat(rows)})
+    data = read_domain(LocalRepository(tmp_path), "eng-Latn", "eng-Latn", "sports")
+    assert (len(data.evidence), data.tolerated) == (4, {"judgments_with_several_grades": 1})
+    checked = posir.validate(tmp_path)
+    assert checked.exit_status == 0
+    assert ["several times" in warning for warning in checked.values["warnings"]] == [True]

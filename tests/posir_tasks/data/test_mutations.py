@@ -1,0 +1,293 @@
+"""A valid dataset, changed at random: the validator reports what is wrong, and the loader reads
+every row that it can.
+
+The expected values are computed independently: tables read by pyarrow, rules applied row by row in
+plain Python, bins by pandas.
+"""
+
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_tasks.base.errors import DataError
+from posir_tasks.data.formats.files import has_question_rows, read_json_lines, read_text_rows
+from posir_tasks.data.formats.passages import ReadOptions
+from posir_tasks.data.posir import SubsetKey, inspect_domain, read_domain
+from posir_tasks.data.repository import LocalRepository
+from posir_tasks.values.schemes import RelativePositions
+from tests.support.datasets import FILES, posir_tables, write_domain
+from tests.support.mutations import MUTATIONS
+
+TEXTS = {
+    "d0": "The mill by the river went tick tick tick. It burned down in 1901.",
+    "d1": "👩‍🚀 Zoë landed on the moon. She took 🇫🇮 along.",
+    "d2": "كُتِبَ هذا النصّ باللغة العربية.",
+    "d3": "Cafe\u0301 Nai\u0308f 開店は十時です。",
+    "d4": "A text that nobody asks about.",
+}
+ASKED = {
+    "q0": ("Where was the mill?", "d0", "by the river"),
+    "q1": ("When did it burn?", "d0", "1901"),
+    "q2": ("Where did she land?", "d1", "the moon"),
+    "q3": ("What came along?", "d1", "🇫🇮"),
+    "q4": ("بأي لغة؟", "d2", "العربية"),
+    "q5": ("いつ開きますか", "d3", "十時"),
+    "q6": ("Which place?", "d3", "Cafe\u0301 Nai\u0308f"),
+}
+TOKENS = [1, 512, 513, 1024, 1025, 1536, 1537]
+LANGUAGE, ENGLISH = "deu-Latn", "eng-Latn"
+KINDS = {
+    "corpus": {"_id": "text", "text": "text"},
+    "queries": {
+        "_id": "text",
+        "text": "text",
+        "pos_char_span": "span",
+        "pos_char_length": "int",
+        "pos_token_length": "int",
+    },
+    "qrels": {"query-id": "text", "corpus-id": "text", "score": "number"},
+}
+
+
+def is_kind(kind, expected_kind):
+    of = pa.types
+    if expected_kind == "text":
+        return of.is_string(kind) or of.is_large_string(kind)
+    if expected_kind == "span":
+        return (
+            of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)
+        ) and of.is_integer(kind.value_type)
+    return of.is_integer(kind) or (
+        expected_kind == "number" and (of.is_floating(kind) or of.is_decimal(kind))
+    )
+
+
+def fits_64_bits(value):
+    if isinstance(value, list):
+        return all(map(fits_64_bits, value))
+    return not isinstance(value, int) or value < 2**63
+
+
+def table_or_none(file, kinds):
+    """The rows of a file, None where it cannot be read or a column is not of its kind."""
+    try:
+        table = pq.ParquetFile(file).read()
+        table.validate(full=True)
+        fits = all(
+            table.column_names.count(name) == 1 and is_kind(table[name].type, kinds[name])
+            for name in kinds
+        )
+        rows = table.select(list(kinds)).to_pylist() if fits else []
+        return (
+            rows
+            if fits and all(fits_64_bits(value) for row in rows for value in row.values())
+            else None
+        )
+    except (OSError, pa.ArrowException, ValueError, KeyError):
+        return None
+
+
+def right_rows(corpus, queries, qrels, *, same_language):
+    """The document of each query, None where a rule of the layout is broken."""
+    ids = [document["_id"] for document in corpus]
+    texts = [row["text"] for row in (*corpus, *queries)]
+    asked = [query["_id"] for query in queries]
+    if (
+        not all((*ids, *asked))
+        or len({*ids}) < len(ids)
+        or len({*asked}) < len(asked)
+        or not ids
+        or not asked
+    ):
+        return None
+    if not all(text and text.strip() for text in texts) or any(
+        None in row.values() for row in qrels
+    ):
+        return None
+    if not all(np.isfinite(float(row["score"])) for row in qrels):
+        return None
+    by_id = {document["_id"]: document["text"] for document in corpus}
+    documents = []
+    for query in queries:
+        positives = {
+            row["corpus-id"]
+            for row in qrels
+            if row["query-id"] == query["_id"] and row["score"] > 0
+        }
+        span, length, tokens = (
+            query["pos_char_span"] or [],
+            query["pos_char_length"],
+            query["pos_token_length"],
+        )
+        if len(positives) != 1 or not positives <= by_id.keys() or length is None or tokens is None:
+            return None
+        (document,) = positives
+        right_length = length == len(by_id[document]) if same_language else 1 <= length < 2**31
+        is_span = len(span) == 2 and None not in span and 0 <= span[0] < span[1] <= length
+        if not (right_length and 1 <= tokens < 2**31 and is_span):
+            return None
+        documents.append(document)
+    return documents
+
+
+def first_of_each_id(rows):
+    """The rows with an id, of several with the same id the first."""
+    values = {}
+    for row in rows:
+        if row["_id"] and "\0" not in row["_id"]:
+            values.setdefault(row["_id"], row)
+    return values
+
+
+def readable_rows(corpus, queries, qrels):
+    """Each query that can be evaluated with its document, None where there is none."""
+    texts = first_of_each_id(corpus)
+    judged = [
+        row
+        for row in qrels
+        if None not in row.values() and np.isfinite(float(row["score"])) and row["score"] > 0
+    ]
+    values = []
+    for name, query in first_of_each_id(queries).items():
+        span, positives = (
+            query["pos_char_span"] or [],
+            {row["corpus-id"] for row in judged if row["query-id"] == name},
+        )
+        has_text = query["text"] and query["text"].strip()
+        lengths = query["pos_char_length"], query["pos_token_length"]
+        has_place = (
+            len(span) == 2
+            and None not in span
+            and all(length and 1 <= length < 2**31 for length in lengths)
+        )
+        if has_text and has_place and len(positives & texts.keys()) == 1:
+            (document,) = positives & texts.keys()
+            values.append(query | {"document": document})
+    return values or None
+
+
+def expected(folder, corpus_folder, *, same_language):
+    """Whether the validator finds nothing wrong; documents and cells of each query by pandas, None
+    if nothing can be read.
+    """
+    places = {"corpus": corpus_folder, "queries": folder, "qrels": folder}
+    tables = {name: table_or_none(places[name] / FILES[name], KINDS[name]) for name in FILES}
+    if None in tables.values():
+        return False, None
+    rows = readable_rows(**tables)
+    if rows is None:
+        return False, None
+    frame = pd.DataFrame(rows)
+    middle = (
+        frame["pos_char_span"].map(sum).astype(float) / 2 / frame["pos_char_length"].astype(float)
+    )
+    cells = pd.DataFrame(
+        {
+            "query": frame["_id"],
+            "text": frame["text"],
+            "document": frame["document"],
+            "start": frame["pos_char_span"].map(min).clip(-(2**40), 2**40),
+            "end": frame["pos_char_span"].map(max).clip(-(2**40), 2**40),
+            "position": pd.cut(
+                middle.clip(0, 1), np.linspace(0, 1, 21), include_lowest=True, labels=False
+            ),
+            "length": pd.cut(
+                frame["pos_token_length"].astype(float), [0, 512, 1024, 1536, np.inf], labels=False
+            ),
+        }
+    )
+    return right_rows(**tables, same_language=same_language) is not None, cells
+
+
+def check(root, corpus_language):
+    """The loader, the validator and the expectation agree on a folder."""
+    same_language = corpus_language == LANGUAGE
+    folder, corpus_folder = root / LANGUAGE / "sports", root / corpus_language / "sports"
+    is_valid, right = expected(folder, corpus_folder, same_language=same_language)
+    problems, _ = inspect_domain(
+        LocalRepository(root), SubsetKey(LANGUAGE, corpus_language, "sports")
+    )
+    assert (not problems) == is_valid, problems
+    assert all(problem.file.startswith(str(root)) for problem in problems)
+    try:
+        data, refusal = (
+            read_domain(LocalRepository(root), LANGUAGE, corpus_language, "sports"),
+            None,
+        )
+    except DataError as error:
+        data, refusal = None, error
+    assert (data is None) == (right is None), refusal
+    if data is not None:
+        evidence, cells = data.evidence, RelativePositions().cells(data.evidence)
+        assert data.queries["id"][:] == evidence.query_ids
+        read = (
+            evidence.query_ids,
+            data.queries["text"][:],
+            evidence.document_ids,
+            evidence.starts,
+            evidence.ends,
+        )
+        columns = dict(
+            zip(right.columns, map(list, (*read, cells.position, cells.length)), strict=True)
+        )
+        assert columns == right.to_dict("list")
+        but_for_titles = all(problem.field == "pos_title" for problem in problems)
+        assert (data.tolerated.keys() <= {"queries_removed"}) == (is_valid or but_for_titles), (
+            problems
+        )
+
+
+@given(MUTATIONS, st.sampled_from([LANGUAGE, ENGLISH]))
+def test_a_mutated_dataset_is_read_as_far_as_possible_and_validated_strictly(
+    mutations, corpus_language
+):
+    """Searched in its own corpus, which is changed too, or in the English one."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        tables = posir_tables(TEXTS, ASKED)
+        tables["queries"] = tables["queries"].with_columns(pos_token_length=np.array(TOKENS))
+        write_domain(root, tables, language=ENGLISH)
+        folder = write_domain(root, tables, language=LANGUAGE)
+        for mutate in mutations:
+            mutate(folder)
+        check(root, corpus_language)
+
+
+def test_the_valid_dataset_is_read(tmp_path):
+    """Otherwise the test above could pass by refusing everything."""
+    tables = posir_tables(TEXTS, ASKED)
+    for language in (LANGUAGE, ENGLISH):
+        write_domain(tmp_path, tables, language=language)
+        folders = tmp_path / LANGUAGE / "sports", tmp_path / language / "sports"
+        is_valid, right = expected(*folders, same_language=language == LANGUAGE)
+        assert is_valid
+        assert len(right) == len(ASKED)
+        check(tmp_path, language)
+
+
+def test_a_damaged_parquet_file_is_one_error_and_never_a_panic(tmp_path, capfd):
+    file, rng, refused = tmp_path / "rows.parquet", random.Random(14), 0
+    asked = [(TEXTS[document], question, answer) for question, document, answer in ASKED.values()]
+    pl.DataFrame(asked, ["context", "question", "answer"], orient="row").write_parquet(file)
+    content = file.read_bytes()
+    for number in range(300):
+        damaged = bytearray(content)
+        for place in rng.sample(range(len(content)), 1 + number % 4):
+            damaged[place] = rng.randrange(256)
+        file.write_bytes(damaged[: len(content) - number % 2 * rng.randrange(len(content))])
+        try:
+            list(read_json_lines(file))
+        except DataError as error:
+            refused += f"{file}: not a readable parquet file" in str(error)
+        list(read_text_rows(file, "rows", ReadOptions("context")))
+        has_question_rows(file)
+    assert refused > 100
+    assert "panicked" not in capfd.readouterr().err

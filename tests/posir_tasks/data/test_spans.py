@@ -1,0 +1,151 @@
+"""The span of an answer: as stated, moved to the only match nearby, or none."""
+
+import json
+import re
+import unicodedata
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from posir_tasks.data.formats.passages import StatedAnswer
+from posir_tasks.data.questions import (
+    REPAIR_DISTANCE,
+    find_occurrences,
+    find_span,
+    repair_span,
+    resolve_span,
+)
+from posir_tasks.text.spans import Span
+
+few_letters = st.text("ab ", max_size=40)
+letters = st.text("ab ", min_size=1, max_size=3)
+
+
+@given(st.text(max_size=30), st.text(min_size=1, max_size=10), st.integers(-50, 50))
+def test_a_stated_span_is_accepted_exactly_where_its_text_is(before, answer, shift):
+    assume(answer.strip())
+    document, start = before + answer + " after", len(before) + shift
+    if start >= 0 and document.startswith(answer, start):
+        assert resolve_span(StatedAnswer(answer, start), document) == Span(
+            start, start + len(answer)
+        )
+    else:
+        with pytest.raises(ValueError, match="is not at character"):
+            resolve_span(StatedAnswer(answer, start), document)
+
+
+@given(few_letters, letters)
+def test_a_text_alone_has_a_span_if_it_occurs_once(document, text):
+    places = find_occurrences(text, document)
+    assert places == [match.start() for match in re.finditer(f"(?={text})", document)]
+    assume(text.strip())
+    if len(places) == 1:
+        assert resolve_span(StatedAnswer(text), document) == Span(places[0], places[0] + len(text))
+    else:
+        with pytest.raises(
+            ValueError, match=f"occurs {len(places)} times in" if places else "does not occur in"
+        ):
+            resolve_span(StatedAnswer(text), document)
+
+
+@given(few_letters, st.integers(-3, 45), st.integers(-3, 45))
+def test_start_and_end_alone_must_be_within_the_document_and_not_blank(document, start, end):
+    if 0 <= start < end <= len(document) and document[start:end].strip():
+        assert resolve_span(StatedAnswer(start=start, end=end), document) == Span(start, end)
+    else:
+        with pytest.raises(ValueError, match=f"its span {start} to {end} is"):
+            resolve_span(StatedAnswer(start=start, end=end), document)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (StatedAnswer("and", end=5), "neither the text of its answer nor both start and end"),
+        (StatedAnswer(start=3), "neither its end nor its text"),
+        (StatedAnswer("  ", 3), "has no answer"),
+        (StatedAnswer("and", 4, 6), "its span 4 to 6 is not as long as its answer 'and'"),
+        (StatedAnswer("And", 4, 7), "is not at character 4 or anywhere else"),
+        (StatedAnswer("and", 6), "it is at 4, and --repair moves it there"),
+        (StatedAnswer("and", 10**30), "the nearest match is at 12"),
+    ],
+)
+def test_an_answer_that_does_not_match_is_refused_with_what_was_found(answer, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        resolve_span(answer, "sun and sky and sea ..........")
+
+
+@given(few_letters, letters, st.integers(-8, 48))
+@example("Zoë flew.", "flew. ", 4)
+@example("Zoë flew.", "\n flew", 2)
+@example("abcdefgh and", "and", 4)
+@example("aa", "a", -7)
+def test_a_repair_takes_the_only_match_nearby_or_none(document, text, start):
+    """Against a scan of every start nearby: the text as it is, then without white space at its
+    ends.
+    """
+    assume(text.strip())
+
+    def scan(match, at):
+        nearby = range(max(0, at - REPAIR_DISTANCE), at + REPAIR_DISTANCE + 1)
+        return [place for place in nearby if document[place:].startswith(match)]
+
+    bare = text.strip()
+    exact, stripped = scan(text, start), scan(bare, start + text.index(bare))
+    match, places = (text, exact) if exact else (bare, stripped)
+    if len(places) == 1:
+        assert repair_span(text, start, document) == Span(places[0], places[0] + len(match))
+    else:
+        with pytest.raises(ValueError, match=r"occurs \d+ times near|is not at character"):
+            repair_span(text, start, document)
+
+
+PERSIAN = "در خانه کنار رود ماهیگیر پیری زندگی می\u200cکند که هر روز به بازار می\u200cرود."
+
+
+@pytest.mark.parametrize(
+    ("answer", "evidence", "document"),
+    [
+        ("\u0643نار رود ماه\u064aگ\u064aر", "کنار رود ماهیگیر", PERSIAN),
+        ("زندگی می کند", "زندگی می\u200cکند", PERSIAN),
+        ("زندگی میکند", "زندگی می\u200cکند", PERSIAN),
+        ("سال \u0661\u0663\u0667\u0661", "سال ۱۳۷۱", "در سال ۱۳۷۱ بود."),
+        ("locuieşte", "locuiește", "Aici locuiește un pescar."),
+        ("two words", "two\u00a0words", "Here two\u00a0words are."),
+    ],
+)
+def test_a_repair_takes_the_spelling_of_the_document(answer, evidence, document):
+    start = document.index(evidence)
+    with pytest.raises(ValueError, match=r"spells it otherwise .*, which --repair accepts"):
+        resolve_span(StatedAnswer(answer, start), document)
+    for shift in (0, 2, -REPAIR_DISTANCE):
+        assert repair_span(answer, start + shift, document) == Span(start, start + len(evidence))
+    with pytest.raises(ValueError, match="is not at character"):
+        repair_span(answer, start + REPAIR_DISTANCE + 1, document)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_another_unicode_form_is_named_and_never_taken(form):
+    other = {"NFC": "NFD", "NFD": "NFC"}[form]
+    document = unicodedata.normalize(form, "Das Café in Zürich.")
+    answer = unicodedata.normalize(other, "Zürich")
+    for stated in (StatedAnswer(answer, document.index("Z")), StatedAnswer(answer)):
+        with pytest.raises(ValueError, match="in another Unicode form"):
+            find_span(stated, document, repair=True)
+
+
+def test_the_same_text_is_rarely_near_once_more(squad_data):
+    """What REPAIR_DISTANCE rests on: how often another place would be taken for the right one, were
+    that lost.
+    """
+    near = []
+    for article in json.loads((squad_data / "xquad.zh.json").read_text(encoding="utf-8"))["data"]:
+        for context, qa in (
+            (paragraph["context"], qa)
+            for paragraph in article["paragraphs"]
+            for qa in paragraph["qas"]
+        ):
+            start = qa["answers"][0]["answer_start"]
+            first, last = max(0, start - REPAIR_DISTANCE), start + REPAIR_DISTANCE
+            near.append(len(find_occurrences(qa["answers"][0]["text"], context, first, last)))
+    assert (sum(places > 1 for places in near), len(near)) == (4, 1_190)

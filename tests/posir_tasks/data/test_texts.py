@@ -1,0 +1,74 @@
+"""Texts in memory: spans are those of the quoted evidence, in code points of any script."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_tasks.base.errors import DataError
+from posir_tasks.data.texts import build_position_data
+
+DOCUMENTS = {
+    "bell": "The bell is of copper. The bell rings.",
+    "crane": "Its jar holds plums.",
+    "overlap": "banana",
+}
+
+
+def test_evidence_is_a_span_of_its_document():
+    questions = [("Which metal?", "bell", "copper"), ("Which fruit?", "crane", "plums")]
+    data = build_position_data(DOCUMENTS, questions, revision="7")
+    assert data.evidence.positives() == {"q0": "bell", "q1": "crane"}
+    assert (data.evidence.starts.tolist(), data.evidence.ends.tolist()) == ([15, 14], [21, 19])
+    assert data.evidence.characters.tolist() == [38, 20]
+    assert data.evidence.tokens.tolist() == [10, 5]
+    assert data.queries.to_dict() == {"id": ["q0", "q1"], "text": ["Which metal?", "Which fruit?"]}
+    assert data.corpus.to_dict() == {"id": list(DOCUMENTS), "text": list(DOCUMENTS.values())}
+    assert data.revision == "7"
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(before=TEXT, after=TEXT)
+def test_spans_count_code_points_of_any_script(before, after):
+    evidence = "\N{BELL}e\N{COMBINING ACUTE ACCENT}\N{ARABIC LETTER MEEM}"
+    data = build_position_data(
+        {"d": before + evidence + after}, [("q", "d", evidence)], revision="1"
+    )
+    assert data.place_spans() == [(len(before), len(before) + 4)]
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (("Which metal?", "bell", "iron"), "its evidence 'iron' does not occur in document 'bell'"),
+        (
+            ("Which?", "bell", "The bell"),
+            "its evidence 'The bell' occurs in document 'bell' more than once; quote more of it",
+        ),
+        (("Which?", "ferry", "copper"), "its document 'ferry' is not among the documents"),
+        (("Which?", "bell", ""), "has no evidence"),
+        ((" ", "bell", "copper"), "has no text"),
+        (
+            ("Which?", "overlap", "ana"),
+            "its evidence 'ana' occurs in document 'overlap' more than once; quote more of it",
+        ),
+    ],
+)
+def test_an_unusable_question_is_named(question, message):
+    with pytest.raises(DataError) as raised:
+        build_position_data(
+            DOCUMENTS, [("Which metal?", "bell", "copper"), question, question], revision="1"
+        )
+    first, second = str(raised.value).splitlines()
+    assert first == f"question 1 ({question[0]!r}): {message}"
+    assert second.startswith("question 2 ")
+
+
+def test_no_question_and_an_empty_document_are_named():
+    with pytest.raises(DataError, match="there is no question"):
+        build_position_data(DOCUMENTS, [], revision="1")
+    with pytest.raises(DataError, match="document 'blank': has no text"):
+        build_position_data(
+            {"blank": " "} | DOCUMENTS, [("Which metal?", "bell", "copper")], revision="1"
+        )

@@ -1,0 +1,138 @@
+"""Any language: valid codes are taken, wrong ones refused with what may be meant; the table says
+what the papers report.
+"""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
+
+from posir_tasks.base.errors import PosirError
+from posir_tasks.text.languages import (
+    LANGUAGES,
+    PIVOT,
+    Language,
+    check_code,
+    default_script,
+    find_language,
+    language_names,
+    macrolanguages,
+    name_languages,
+)
+
+TRIED = {
+    "pes-Arab": "Persian",
+    "tha-Thai": "Thai",
+    "jpn-Jpan": "Japanese",
+    "ekk-Latn": "Estonian",
+    "zsm-Latn": "Malay",
+}
+
+
+def test_the_code_of_any_individual_language_and_script_is_valid():
+    for code in (
+        *TRIED,
+        *(language.code for language in LANGUAGES),
+        "srp-Latn",
+        "cmn-Hant",
+        "arb-Arab",
+    ):
+        check_code(code)
+    for language in language_names().keys() - {"ara"}:
+        check_code(f"{language}-Latn")
+    for script in ISO_TO_SCRIPT:
+        check_code(f"fin-{script}")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("fas-Arab", "'fas' is a macrolanguage, Persian; did you mean pes-Arab?"),
+        ("zho-Hant", "did you mean cmn-Hant?"),
+        ("fa", "ISO 639-3 has no individual language 'fa'; did you mean pes-Arab?"),
+        ("ar", "did you mean ara-Arab?"),
+        ("tha", "it has no script; did you mean tha-Thai?"),
+        ("THA_thai", "did you mean tha-Thai?"),
+        ("fin-Lant", "ISO 15924 has no script 'Lant'; did you mean fin-Latn?"),
+        ("eng-Code", "ISO 15924 has no script 'Code'"),
+        ("Greek", "did you mean ell-Grek?"),
+        ("nor-Latn", "did you mean nob-Latn or nno-Latn?"),
+        ("mul-Latn", "ISO 639-3 has no individual language 'mul'"),
+        ("../eng-Latn", "ISO 639-3 has no individual language '../eng'"),
+        ("", "ISO 639-3 has no individual language ''"),
+    ],
+)
+def test_a_wrong_code_is_refused_with_what_may_be_meant(code, message):
+    with pytest.raises(PosirError, match=re.escape(message)):
+        check_code(code)
+
+
+def test_every_suggested_member_of_a_macrolanguage_is_an_individual_language():
+    for members in macrolanguages().values():
+        assert {*members} <= ISO_TO_LANGUAGE.keys() - macrolanguages().keys()
+
+
+def test_names_are_unique_and_found_again():
+    names = language_names()
+    assert len({*names.values()}) == len(names) > 7_000
+    assert all(re.fullmatch("[A-Z][A-Za-z]*", name) for name in names.values())
+    for code, name in TRIED.items():
+        assert find_language(name, list) == Language(name, code)
+        assert find_language(f"{name}-{code[4:]}", list).code == code
+
+
+def test_a_script_is_part_of_the_name_where_it_is_needed():
+    codes = ["pes-Arab", "srp-Latn", "cmn-Hant", "fas-Arab", "eng-Latn", "junk", "uzn-Cyrl"]
+    assert [language.name for language in name_languages(codes)] == [
+        "Chinese-Hant",
+        "Persian",
+        "Serbian-Latn",
+        "Uzbek-Cyrl",
+    ]
+    assert [language.name for language in name_languages(["srp-Latn", "srp-Cyrl"])] == [
+        "Serbian-Cyrl",
+        "Serbian-Latn",
+    ]
+    assert find_language("Serbian", list).code == "srp-Cyrl"
+    assert find_language("Serbian-Latn", list).code == "srp-Latn"
+
+
+def test_without_a_usual_script_the_data_decides():
+    assert default_script("pnb") == default_script("lah") == "Arab"
+    code = next(code for code in language_names() if default_script(code) is None)
+    name = language_names()[code]
+    assert find_language(name, list) is None
+    assert find_language(name, lambda: [f"{code}-Cyrl", "eng-Latn"]).code == f"{code}-Cyrl"
+    assert find_language(name, lambda: [f"{code}-Cyrl", f"{code}-Latn"]) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Germany", "Klingonese", "German-Latn", "Persian-Xxxx", "persian", "", "English-English"],
+)
+def test_other_names_are_no_language(name):
+    assert find_language(name, list) is None
+
+
+def test_the_table_has_the_ten_languages_of_the_paper():
+    assert (
+        len({language.name for language in LANGUAGES})
+        == len({language.code for language in LANGUAGES})
+        == 10
+    )
+    assert sum(language.cross_lingual_in_paper for language in LANGUAGES) == 8
+    assert all(
+        language.code[:3] in ISO_TO_LANGUAGE and language.code[4:] in ISO_TO_SCRIPT
+        for language in LANGUAGES
+    )
+    assert PIVOT.code == "eng-Latn"
+
+
+def test_the_tables_cost_no_import_of_mteb():
+    code = (
+        "import sys, posir_tasks.text.languages as c; c.check_code('deu-Latn'); sys.exit('mteb' in "
+        "sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,367 @@
+"""Ranks by document: additive, small, and the source of the profile."""
+
+import base64
+import json
+import tracemalloc
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_tasks.base.errors import NewerSchemaError, ProfileError
+from posir_tasks.data.mini import read_mini
+from posir_tasks.values.document_keys import KEY_NAMES, pack_keys, unpack_keys
+from posir_tasks.values.document_ranks import DocumentRanks, pack_column
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.profile import PositionProfile, pool
+from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
+from posir_tasks.values.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
+from posir_tasks.values.schemes import AbsolutePositions, RelativePositions
+from posir_tasks.values.scores import ResultValues
+from posir_tasks.values.tokens_read import TokensRead
+
+SCHEME = RelativePositions(bins=4, token_bounds=(100,))
+
+
+def evidence_of(rows, prefix="q", article=None):
+    """Evidence of (document, start in tenths, tokens) rows."""
+    starts = np.array([start * 10 for _, start, _ in rows], np.int64)
+    names, documents = (
+        [f"{prefix}{row}" for row in range(len(rows))],
+        [document for document, _, _ in rows],
+    )
+    tokens = np.array([50 if document % 2 else 200 for document in documents])
+    clusters = tuple(f"a{document // 3}" for document in documents) if article else ()
+    documents = [f"d{document}" for document in documents]
+    return Evidence(
+        names, documents, starts, starts + 5, np.full(len(rows), 100), tokens, clusters=clusters
+    )
+
+
+READ = ReadPart.first(512, KnownBy.GIVEN)
+
+
+def placed(given_rows, window):
+    """The estimated places of evidence in the first tokens of a window."""
+    return ReadEvidence.estimate(
+        ReadPart.first(window, KnownBy.GIVEN), evidence_of(given_rows), ["eng-Latn"]
+    )
+
+
+rows = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9), st.integers(0, 120)), max_size=40)
+
+
+def built(given_rows, prefix="q", **options):
+    return DocumentRanks.from_ranks(
+        SCHEME,
+        evidence_of(given_rows, prefix),
+        np.array([rank for *_, rank in given_rows], np.int64),
+        **options,
+    )
+
+
+@given(rows)
+def test_the_profile_follows_from_it(given_rows):
+    ranks = np.array([rank for *_, rank in given_rows], np.int64)
+    assert built(given_rows).profile == PositionProfile.from_ranks(
+        SCHEME, evidence_of(given_rows), ranks
+    )
+
+
+def test_the_stored_form_stays_so_that_results_of_other_versions_pair():
+    stored = built(
+        [
+            (document, start, rank)
+            for document in range(6)
+            for start, rank in ((0, 0), (4, 9), (9, 130))
+        ]
+    ).to_json()
+    (part,) = stored[RANKS_KEY]["sets"]
+    assert (part["documents"], part["queries"]) == ("916ee6533da91c8e", "c0d81ff1a8057445")
+    assert stored[RANKS_KEY]["cells"] == "0:0 0:1 0:3 1:0 1:1 1:3"
+    assert list(zlib.decompress(base64.b85decode(part["document_sizes"][1:]))) == [3] * 6
+    # A query without its document, the ninth rank, and one below the hundredth.
+    assert sorted(zlib.decompress(base64.b85decode(part["ranks"][1:]))) == [8] * 6 + [11] * 12
+
+
+@given(rows, rows, rows)
+def test_values_add_in_any_order(first, second, third):
+    a, b, c = built(first, "a"), built(second, "b"), built(third, "c")
+    assert (a + b) + c == c + (b + a)
+    assert (a + b).profile == a.profile + b.profile
+
+
+@given(rows, st.integers(1, 300))
+def test_json_round_trip(given_rows, window):
+    texts = {f"d{document}": f"text {document} " * 150 for document in range(9)}
+    value = built(
+        given_rows, placed=placed(given_rows, window), texts=texts if window % 2 else None
+    )
+    data = json.loads(json.dumps(value.to_json()))
+    assert DocumentRanks.from_json(data, value.axes) == value
+    read = ReadPart.first(window, KnownBy.MEASURED)
+    values = ResultValues(
+        value, read, TokensRead(np.array([50, 40]), np.array([0, 1060]), CountedWith.TOKENIZER, 7)
+    )
+    assert (
+        ResultValues.from_json(json.loads(json.dumps(values.to_json()))).to_json()
+        == values.to_json()
+    )
+    assert (values + values).tokens_read.not_read.tolist() == [0, 2120]
+
+
+@given(rows, rows, st.integers(1, 300))
+def test_columns_of_a_sum_are_those_of_its_parts(first, second, window):
+    parts = [
+        built(given_rows, prefix, placed=placed(given_rows, window))
+        for given_rows, prefix in ((first, "a"), (second, "b"))
+    ]
+    columns, whole = [part.columns for part in parts], (parts[0] + parts[1]).columns
+    for name in ("gains", "ranks", "twelfths", "thirds", "half_octaves"):
+        joined = np.concatenate([getattr(part, name) for part in columns])
+        assert sorted(joined.tolist()) == sorted(getattr(whole, name).tolist())
+    # The parts have the same documents where neither has a text: known again only if they are all
+    # the same.
+    assert (
+        len(np.unique(whole.clusters))
+        <= len(np.unique(whole.documents))
+        <= sum(len(set(x.documents)) for x in columns)
+    )
+
+
+@given(rows, st.integers(1, 300))
+def test_queries_within_the_window_are_counted_by_a_loop(given_rows, window):
+    tokens = [(50 if document % 2 else 200) for document, _, _ in given_rows]
+    ends = [
+        (start * 10 + 5) / 100 * length > window
+        for (_, start, _), length in zip(given_rows, tokens, strict=True)
+    ]
+    value = built(given_rows, placed=placed(given_rows, window))
+    read = ResultValues(value, ReadPart.first(window, KnownBy.GIVEN)).read_profile
+    assert value.within_window().profile.queries == len(given_rows) - sum(ends)
+    if given_rows:
+        assert read == value.within_window().profile
+    assert ResultValues(value).read_profile is None
+
+
+def test_fields_of_a_newer_version_are_said(caplog):
+    value = built([(1, 1, 1)])
+    data = value.to_json()
+    data[READ_RANKS_KEY]["sets"][0]["hundredths"] = "1"
+    assert DocumentRanks.from_json(data, value.axes, 1) == value
+    assert "hundredths" in caplog.text
+
+
+def test_an_unknown_place_makes_those_of_a_sum_unknown():
+    known, unknown = (
+        built([(0, 1, 1)], "a", placed=placed([(0, 1, 1)], 50)),
+        built([(1, 1, 1)], "b"),
+    )
+    # The evidence is tokens 20 to 30 of the 50 that are read of 200.
+    assert known.columns.twelfths.tolist() == [6]
+    assert (known + unknown).columns.twelfths.tolist() == []
+    with pytest.raises(ProfileError, match="unknown"):
+        (known + unknown).within_window()
+
+
+def test_articles_are_known_again_in_other_subsets_by_text_title_or_opening():
+    words = [f"word{number}" for number in range(300)]
+    texts = {
+        "d0": " ".join(words),
+        "d1": "  ".join(words).upper(),
+        "d2": " ".join([*words[:200], "another", "end"]),
+        "d3": " ".join(words[1:]),
+    }
+
+    def one_subset(document, title, subset):
+        evidence = replace(evidence_of([(document, 1, 1)], subset), clusters=(title,))
+        return DocumentRanks.from_ranks(SCHEME, evidence, np.ones(1, np.int64), None, subset, texts)
+
+    values = [
+        one_subset(0, "", "a"),
+        one_subset(1, "", "b"),
+        one_subset(2, "Bees", "c"),
+        one_subset(3, "bees", "d"),
+    ]
+    columns = pool(values).columns
+    by_subset = np.argsort(columns.subsets)
+    assert len(np.unique(columns.clusters)) == 1
+    documents = columns.documents[by_subset]
+    assert (documents[0] == documents[1], len(np.unique(documents))) == (True, 3)
+    assert len(np.unique((values[0] + one_subset(3, "", "d")).columns.clusters)) == 2
+
+
+def test_keys_take_at_most_20_characters_a_document():
+    keys = np.random.default_rng(0).integers(1, 2**40, 1_001)
+    text = pack_keys(keys)
+    assert unpack_keys(text, len(keys)).tolist() == keys.tolist()
+    assert 3 * len(text) / len(keys) < 19
+    for damaged in (text[:-1], text + "0", "'" + text[1:], "~" * len(text)):
+        with pytest.raises(ValueError, match=r"column of keys|base85"):
+            unpack_keys(damaged, len(keys))
+
+
+def test_two_models_list_the_same_queries_in_the_same_order():
+    given_rows = [(3, 1, 1), (1, 9, 2), (3, 5, 3), (2, 2, 0)]
+    shuffled = [given_rows[row] for row in (2, 0, 3, 1)]
+    ids = ["q2", "q0", "q3", "q1"]
+    evidence = evidence_of(shuffled)
+    other = Evidence(
+        ids,
+        evidence.document_ids,
+        evidence.starts,
+        evidence.ends,
+        evidence.characters,
+        evidence.tokens,
+    )
+    first, second = (
+        built(given_rows),
+        DocumentRanks.from_ranks(SCHEME, other, np.array([row[2] for row in shuffled])),
+    )
+    assert first == second
+
+
+def test_documents_and_articles_are_shared_between_results_on_the_same_documents():
+    first, second = built([(0, 1, 1), (1, 2, 1)], "german"), built([(0, 7, 5), (1, 8, 5)], "french")
+    columns = (first + second).columns
+    assert sorted(columns.documents.tolist()) == [0, 0, 1, 1]
+    articles = DocumentRanks.from_ranks(
+        SCHEME, evidence_of([(0, 1, 1), (1, 1, 1), (3, 1, 1)], article=True), np.ones(3, int)
+    )
+    assert sorted(np.bincount(articles.columns.clusters)) == [1, 2]
+
+
+def test_a_query_on_a_shared_boundary_counts_in_two_bins():
+    scheme = AbsolutePositions()
+    evidence = Evidence(["q"], ["d"], starts=np.array([100]), ends=np.array([101]))
+    value = DocumentRanks.from_ranks(scheme, evidence, np.array([1]))
+    assert value.profile == PositionProfile.from_ranks(scheme, evidence, np.array([1]))
+    assert value.to_json()[RANKS_KEY]["cells"] == "0:0,1"
+
+
+NO_LISTS = [{"sets": sets} for sets in (3, {"a": [1]}, "a", ["a"], [None])]
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "said"),
+    [
+        *(
+            (RANKS_KEY, change, "")
+            for change in ({"schema": 2}, {"cells": "9:0"}, {"cells": "x"}, {"sets": [{}]})
+        ),
+        *(
+            (key, change, "'sets' must be a list")
+            for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY)
+            for change in NO_LISTS
+        ),
+    ],
+)
+def test_damaged_json_is_refused(key, change, said):
+    value = built([(1, 1, 1)])
+    data = value.to_json()
+    with pytest.raises((ProfileError, NewerSchemaError), match=f"'{key}'.*{said}"):
+        DocumentRanks.from_json({**data, key: {**data[key], **change}}, value.axes)
+
+
+@pytest.mark.parametrize("text", ["z!!", "-1", "zabc", "99999999999", "2", ""])
+@pytest.mark.parametrize(
+    ("key", "name"), [(RANKS_KEY, "ranks"), (READ_RANKS_KEY, "half_octaves"), (KEYS_KEY, "titles")]
+)
+def test_a_damaged_column_is_refused_by_the_field_that_has_it(key, name, text):
+    value = built([(1, 1, 1)])
+    data = value.to_json()
+    data[key]["sets"][0][name] = text
+    with pytest.raises(ProfileError, match=f"'{key}'") as refused:
+        DocumentRanks.from_json(data, value.axes)
+    assert refused.value.field == key
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [str(2**22), str(2**25), pack_column(np.full(2**22, 5)), pack_column(np.full(2**16, 2**30))],
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "document_sizes",
+        "cells",
+        "ranks",
+        "twelfths",
+        "thirds",
+        "half_octaves",
+        "texts",
+        "titles",
+        "openings",
+    ],
+)
+def test_no_column_takes_more_memory_than_the_queries_of_the_profile_need(packed, name):
+    value = built([(1, 1, 1), (2, 2, 2)])
+    data = value.to_json()
+    for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY):
+        first = data[key]["sets"][0]
+        changed = (
+            {**first, name: packed}
+            if name in first or (key == KEYS_KEY and name in KEY_NAMES)
+            else first
+        )
+        data[key]["sets"] = [first, *([changed] * 40)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProfileError):
+            DocumentRanks.from_json(data, value.axes, 82)
+        assert tracemalloc.get_traced_memory()[1] < 2**19
+    finally:
+        tracemalloc.stop()
+
+
+def test_sets_have_together_no_more_queries_than_the_profile():
+    value = built([(1, 1, 1), (2, 2, 2)])
+    data = value.to_json()
+    assert DocumentRanks.from_json(data, value.axes, 2) == value
+    for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY):
+        data[key]["sets"] *= 2
+    with pytest.raises(ProfileError):
+        DocumentRanks.from_json(data, value.axes, 3)
+
+
+def test_a_result_of_the_size_of_squad_posq_grows_by_less_than_100_kilobytes_and_keys():
+    """92,749 questions in 20,233 documents of 477 articles, with as varied ranks as a weak model
+    has.
+    """
+    rng = np.random.default_rng(0)
+    documents = np.sort(rng.integers(0, 20_233, 92_749))
+    articles = np.sort(rng.integers(0, 477, 20_233))[documents]
+    evidence = Evidence(
+        [f"q{row}" for row in range(len(documents))],
+        [f"c{document}" for document in documents],
+        starts=(rng.random(len(documents)) * rng.integers(300, 1_200, 20_233)[documents]).astype(
+            np.int64
+        ),
+        clusters=tuple(f"a{article}" for article in articles),
+    )
+    ranks = np.where(rng.random(len(documents)) < 0.7, 1, rng.integers(0, 30, len(documents)))
+    value = DocumentRanks.from_ranks(AbsolutePositions(), evidence, ranks)
+    text = json.dumps(value.to_json())
+    keys = len(json.dumps(value.to_json()[KEYS_KEY]))
+    assert (len(text) - keys <= 100_000, keys <= 7 * 20_233) == (True, True)
+    assert DocumentRanks.from_json(json.loads(text), value.axes) == value
+    assert len(np.unique(value.columns.clusters)) == 477
+    for name in [
+        *evidence.query_ids[:50],
+        *set(evidence.document_ids[:50]),
+        *set(evidence.clusters[:50]),
+    ]:
+        assert f'"{name}"' not in text
+
+
+def test_a_real_result_grows_by_less_than_4_kilobytes():
+    data = read_mini()
+    ranks, estimate = (
+        np.arange(len(data.evidence)) % 12,
+        ReadEvidence.estimate(READ, data.evidence, ["eng-Latn"]),
+    )
+    value = DocumentRanks.from_ranks(RelativePositions(), data.evidence, ranks, estimate)
+    assert len(json.dumps(value.to_json())) <= 4_000

@@ -1,0 +1,251 @@
+"""Places of evidence: each with the rank of its own document and weight 1/n; additive, and stored
+exactly.
+"""
+
+import json
+import math
+from collections import defaultdict
+
+import mteb
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import given
+from hypothesis import strategies as st
+from mteb.cache import ResultCache
+
+import posir
+from posir_report.tables import describe_places
+from posir_tasks.base.errors import PosirError, ProfileError
+from posir_tasks.results import read_results
+from posir_tasks.tasks.base import PositionTask
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.place_ranks import PlaceRanks
+from posir_tasks.values.profile import NDCG_AT_10
+from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.values.scores import ResultValues
+from tests.support.datasets import write_beir_folder
+
+SCHEME = RelativePositions(bins=4, token_bounds=(100,))
+READ = ReadPart.first(60, KnownBy.GIVEN)
+#: Of each query its places: document and tenth of it; and the rank of each document.
+queries = st.lists(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=2, max_size=14, unique=True),
+    max_size=8,
+)
+
+
+def rank_of(query: int, document: int) -> int:
+    return (7 * query + 3 * document) % 14
+
+
+def build(asked, prefix="q", read=None):
+    """Ranks of the places of queries, and the same as rows of query, document, tenth and rank."""
+    rows = [
+        (query, document, tenth, rank_of(query, document))
+        for query, row in enumerate(asked)
+        for document, tenth in row
+    ]
+    starts = np.array([10 * tenth for _, _, tenth, _ in rows], np.int64)
+    documents = [f"d{document}" for _, document, _, _ in rows]
+    tokens = np.array([50 if document % 2 else 200 for _, document, _, _ in rows], np.int64)
+    ids = [f"{prefix}{row}" for row in range(len(rows))]
+    evidence = Evidence(
+        ids, documents, starts, starts + 5, np.full(len(rows), 100, np.int64), tokens
+    )
+    placed = ReadEvidence.estimate(read, evidence, ["eng-Latn"]) if read else None
+    ranks = np.array([rank for *_, rank in rows], np.int64)
+    return PlaceRanks.from_ranks(
+        SCHEME, evidence, [f"{prefix}{row[0]}" for row in rows], ranks, placed
+    ), rows
+
+
+@given(queries)
+def test_each_place_has_the_rank_of_its_document_and_weight_one_nth(asked):
+    places, _ = build(asked)
+    kept = {query: row for query, row in enumerate(asked) if len(row) <= 12}
+    assert (places.queries, places.left_out) == (len(kept), len(asked) - len(kept))
+    shares, gains = defaultdict(float), []
+    for query, row in kept.items():
+        gains.append(0.0)
+        for document, tenth in row:
+            shares[int(3 * (10 * tenth + 2.5) / 100)] += 1 / len(row) / len(kept)
+            rank = rank_of(query, document)
+            gains[-1] += (1 / math.log2(1 + rank) if 1 <= rank <= 10 else 0.0) / len(row)
+    if kept:
+        assert places.thirds() == pytest.approx([shares[third] for third in range(3)])
+        assert places.mean() == pytest.approx(np.mean(gains))
+        # The profile counts the same weights in its cells, in parts of 27,720.
+        assert places.ranks.profile.counts.sum() == 27_720 * len(kept)
+        assert places.ranks.profile.score(NDCG_AT_10) == pytest.approx(np.mean(gains))
+
+
+@given(queries, queries, queries)
+def test_two_sets_add_in_any_order_and_are_stored_exactly(first, second, third):
+    a, b, c = (
+        build(asked, prefix, READ)[0]
+        for asked, prefix in ((first, "a"), (second, "b"), (third, "c"))
+    )
+    assert (a + b) + c == c + (b + a)
+    total = a + b
+    assert (total.queries, total.left_out) == (a.queries + b.queries, a.left_out + b.left_out)
+    assert total.ranks.profile == a.ranks.profile + b.ranks.profile
+    single = DocumentRanks(SCHEME.axes, (), ())
+    values = ResultValues(single, READ, places=total)
+    stored = json.loads(json.dumps(values.to_json()))
+    assert ResultValues.from_json(stored).places == total
+    assert (
+        (ResultValues(single, READ) + values).places
+        == (values + ResultValues(single, READ)).places
+        == total
+    )
+    # Without places, nothing of them is stored.
+    assert stored.keys() - ResultValues(single, READ).to_json().keys() == {"places"}
+
+
+def test_places_of_one_query_are_one_cluster_whatever_their_documents():
+    places, _ = build([[(0, 1), (1, 2)], [(1, 5), (2, 7)], [(4, 3), (4, 8)]])
+    columns = places.ranks.columns
+    by_document = defaultdict(set)
+    for document, cluster in zip(
+        columns.documents.tolist(), columns.clusters.tolist(), strict=True
+    ):
+        by_document[document].add(cluster)
+    assert sorted(map(len, by_document.values())) == [1, 1, 1, 1]
+    assert sorted(np.bincount(columns.clusters).tolist()) == [2, 4]
+
+
+def test_the_first_span_makes_an_early_bias_that_every_span_at_one_nth_does_not():
+    """FiRA's finding in small: spans are anywhere, so that the first of several is early (facts:
+    61.1 against 36.1%).
+    """
+    rng = np.random.default_rng(7)
+    asked = [
+        [
+            (document, tenth)
+            for tenth in sorted(rng.choice(10, rng.integers(2, 5), replace=False).tolist())
+        ]
+        for document in range(400)
+    ]
+    places, _ = build(asked)
+    first = np.bincount(
+        [int(3 * (10 * row[0][1] + 2.5) / 100) for row in asked], minlength=3
+    ) / len(asked)
+    assert first[0] > 0.55
+    assert first[2] < 0.15
+    # Each third has 3 or 4 of the ten places: tenths 0 to 3, 4 to 6 (middles 42.5 to 62.5) and 7 to
+    # 9, or so.
+    share = (
+        np.bincount([int(3 * (10 * tenth + 2.5) / 100) for tenth in range(10)], minlength=3) / 10
+    )
+    assert places.thirds() == pytest.approx(share, abs=0.03)
+
+
+def damage(change):
+    stored = build([[(0, 1), (1, 2)], [(1, 5), (2, 7)]])[0].to_json()
+    change(stored)
+    return PlaceRanks.from_json(stored, SCHEME.axes)
+
+
+@pytest.mark.parametrize("number", ["4", "zc-jqeK"])
+def test_weights_that_are_not_those_of_the_places_are_refused(number):
+    with pytest.raises(ProfileError, match=r"places|weights|column"):
+        damage(lambda stored: stored["weights"]["sets"][0].update(weights=number))
+
+
+@pytest.mark.parametrize("left_out", [-1, None, 2**60])
+def test_a_number_that_cannot_be_one_of_queries_is_refused(left_out):
+    with pytest.raises(PosirError, match="places"):
+        damage(lambda stored: stored.update(left_out=left_out))
+
+
+def test_a_model_is_scored_by_the_grades_of_documents_and_the_ranks_of_places(tmp_path):
+    """BM25 by both ways of search; oracles: pytrec_eval on its predictions, and a loop over the
+    places.
+    """
+    words = ["mill", "weir", "crane", "heron", "bell", "tower"]
+    texts = {
+        f"d{row}": " ".join(words[(row + step) % 6] for step in range(1 + row % 4)) + " stood"
+        for row in range(12)
+    }
+    spans = {name: [(0, 4), (text.rindex("stood"), len(text))] for name, text in texts.items()}
+    asked = {
+        "one": {"d3": (1, 1)},
+        "two": {"d0": (2, 1), "d6": (1, 1)},
+        "four": {"d1": (1, 2), "d7": (3, 2)},
+    }
+    qrels = [
+        (query, document, grade, *spans[document][place])
+        for query, relevant in asked.items()
+        for document, (grade, places) in relevant.items()
+        for place in range(places)
+    ]
+    corpus = [{"_id": name, "text": text} for name, text in texts.items()]
+    queries = [
+        {"_id": query, "text": text}
+        for query, text in zip(asked, ["heron", "mill", "weir bell"], strict=True)
+    ]
+    folder = write_beir_folder(tmp_path / "beir", corpus, queries, qrels, ("start", "end"))
+    posir.import_data(folder, language="eng-Latn", domain="mills", output=tmp_path / "data")
+    entries = []
+    for number, predictions in enumerate((None, tmp_path / "run")):
+        task, model = (
+            PositionTask.from_folder(tmp_path / "data", name="Mills", language="eng-Latn"),
+            "mteb/baseline-bm25s",
+        )
+        cache = ResultCache(tmp_path / f"results{number}")
+        mteb.evaluate(
+            mteb.get_model(model),
+            task,
+            cache=cache,
+            prediction_folder=predictions,
+            show_progress_bar=False,
+        )
+        (result,) = read_results(tmp_path / f"results{number}")
+        entries.append(json.loads(result.file.read_text())["scores"]["test"][0])
+    assert {**entries[0], "position_run": None} == {**entries[1], "position_run": None}
+    run = next(
+        iter(
+            json.loads((tmp_path / "run" / "Mills_predictions.json").read_text())
+            .popitem()[1]
+            .values()
+        )
+    )
+    grades = {
+        query: {name: grade for name, (grade, _) in relevant.items()}
+        for query, relevant in asked.items()
+    }
+    judged = pytrec_eval.RelevanceEvaluator(grades, {"ndcg_cut.10", "map_cut.10"}).evaluate(run)
+    for name, key in (("ndcg_cut_10", "ndcg_at_10"), ("map_cut_10", "map_at_10")):
+        assert entries[0][key] == pytest.approx(
+            np.mean([row[name] for row in judged.values()]), abs=1e-6
+        )
+    assert entries[0]["main_score"] == entries[0]["ndcg_at_10"]
+    gains = []
+    for query in ("two", "four"):
+        order = [
+            name
+            for _, name in sorted(
+                ((np.float32(score), name) for name, score in run[query].items()), reverse=True
+            )
+        ]
+        places = [name for name, (_, number) in asked[query].items() for _ in range(number)]
+        gains.append(
+            np.mean(
+                [
+                    1 / math.log2(2 + order.index(name)) if name in order[:10] else 0
+                    for name in places
+                ]
+            )
+        )
+    stored = result.values.places
+    assert stored is not None
+    assert (stored.queries, stored.mean(), result.profile.queries) == (
+        2,
+        pytest.approx(np.mean(gains)),
+        1,
+    )
+    assert "position_profile" in entries[0]
+    assert describe_places(posir.read_results(tmp_path / "results0").summaries[0])["places"] == 6
