@@ -1,3 +1,3 @@
-"""What every other package may use: errors, limits, files, untrusted input, digests, settings,
+"""Modules that every other package may use: errors, limits, files, untrusted input, digests, settings,
 wording, progress.
 """
