@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from datasets import Dataset
-from mteb.models import EncoderProtocol, SearchProtocol
+from mteb.models import EncoderProtocol, MultiVectorSearchEncoderWrapper, SearchProtocol
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.types import PromptType
 
@@ -86,6 +86,8 @@ def can_score_versions(model: object) -> bool:
     """Tell whether a model scores a document independently of the rest of the corpus."""
     if isinstance(model, HybridSearch):
         return all(is_order_blind(part) or can_score_versions(part) for part in model.models)
+    if isinstance(model, MultiVectorSearchEncoderWrapper):
+        return True
     if isinstance(model, SearchProtocol):
         return getattr(model, "scores_depend_on_corpus", True) is False
     return isinstance(model, EncoderProtocol) or is_reranker(model)  # type: ignore[arg-type]
