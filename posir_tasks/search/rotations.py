@@ -23,6 +23,7 @@ from mteb.types import PromptType
 
 from posir_tasks.digests import digest
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet, order_queries
+from posir_tasks.embeddings.cached_encoder import CachedEncoder
 from posir_tasks.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.errors import ScoreError
 from posir_tasks.evidence import POSITIONS, TWELFTHS, Evidence, Integers
@@ -174,7 +175,8 @@ class ExcerptReader:
     @classmethod
     def of_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
         """Return the reader of a model that reads a part of a text."""
-        tokenizer, before = find_counter(model, request.context.task_metadata)
+        reading = model.base if isinstance(model, CachedEncoder) else model
+        tokenizer, before = find_counter(reading, request.context.task_metadata)
         tokens = read.tokens or 0
         queries: dict[str, str] = {}
         if is_reranker(model):

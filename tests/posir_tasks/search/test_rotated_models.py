@@ -62,6 +62,16 @@ def test_models_of_every_kind_are_tested(kind: str, tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_a_cache_of_embeddings_changes_neither_excerpts_nor_ranks(tmp_path: Path, monkeypatch):
+    model = str(write_tiny_model(tmp_path / "model"))
+    plain = evaluate(model, tmp_path / "plain")
+    monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
+    for name in ("first", "second"):
+        cached = evaluate(model, tmp_path / name)
+        assert cached.values.rotations.to_json() == plain.values.rotations.to_json()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["{}+chunks(32)", "hybrid(mteb/baseline-bm25s,{})"])
 def test_chunks_and_hybrids_are_tested(form: str, tmp_path: Path):
     check(evaluate(form.format(write_tiny_model(tmp_path / "model")), tmp_path))
