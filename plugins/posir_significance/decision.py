@@ -163,7 +163,9 @@ def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) ->
     estimate = _at_level(test.effect, level)
     undecided = Finding(quantity, estimate, level, State.INCONCLUSIVE, margin=margin)
     if test.effect is None or estimate is None or test.documents_at_ends < MIN_DOCUMENTS:
-        return replace(undecided, reason=Reason.FEW_DOCUMENTS, needed=_need_documents(test))
+        # More documents like these would not have evidence at both ends either.
+        needed = _need_documents(test) if test.documents_at_ends else None
+        return replace(undecided, reason=Reason.FEW_DOCUMENTS, needed=needed)
     if test.room_for_effect <= margin:
         return replace(undecided, reason=Reason.NO_ROOM)
     state = decide_state(estimate, margin)

@@ -69,7 +69,7 @@ VERDICTS: dict[tuple[State, Reason | None], str] = {
     (
         State.INCONCLUSIVE,
         Reason.FEW_DOCUMENTS,
-    ): "Inconclusive: {found} with evidence at both ends {be} too few. {needed}",
+    ): "Inconclusive: too few of {found} have evidence at both ends. {needed}",
     (
         State.INCONCLUSIVE,
         Reason.NO_ROOM,
@@ -110,6 +110,9 @@ NEEDED = {
     "tested.",
     "documents": "At least {number} are needed.",
 }
+#: The same without a number, and where more data of the same kind would not decide.
+MORE_NEEDED = "More questions are needed to decide."
+ENDS_NEEDED = "Evidence at other positions is needed to decide."
 #: Next steps in a sentence.
 STEPS = {
     NextStep.CHUNK: "search in chunks that fit the window",
@@ -247,13 +250,11 @@ def describe_verdict(findings: GroupFindings) -> str:
 def _describe_missing(findings: GroupFindings) -> dict[str, str]:
     """Return what a verdict lacks, for its template."""
     needed = findings.verdict.needed
+    without_number = ENDS_NEEDED if findings.verdict.reason is Reason.FEW_DOCUMENTS else MORE_NEEDED
     mean = findings.value(Quantity.NDCG_AT_10) or 0.0
     return {
-        "needed": _describe_needed(findings, needed)
-        if needed
-        else "More questions are needed to decide.",
+        "needed": _describe_needed(findings, needed) if needed else without_number,
         "found": pluralize(findings.tested_documents, "document"),
-        "be": "is" if findings.tested_documents == 1 else "are",
         "nearly": "nearly all" if mean > 0.5 else "nearly no",
         "mean": numbers.format_percent(mean, ".0f"),
     }

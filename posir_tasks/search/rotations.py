@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from datasets import Dataset
-from mteb.models import EncoderProtocol, SearchProtocol
+from mteb.models import EncoderProtocol, MultiVectorSearchEncoderWrapper, SearchProtocol
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.types import PromptType
 
@@ -27,6 +27,7 @@ from posir_tasks.base.arrays import Integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ScoreError
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
+from posir_tasks.models.embeddings.cached_encoder import CachedEncoder
 from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_counter
@@ -92,6 +93,8 @@ def can_score_versions(model: object) -> bool:
     """Tell whether a model scores a document independently of the rest of the corpus."""
     if isinstance(model, HybridSearch):
         return all(is_order_blind(part) or can_score_versions(part) for part in model.models)
+    if isinstance(model, MultiVectorSearchEncoderWrapper):
+        return True
     if isinstance(model, SearchProtocol):
         return getattr(model, "scores_depend_on_corpus", True) is False
     return isinstance(model, EncoderProtocol) or is_reranker(model)  # type: ignore[arg-type]
@@ -184,7 +187,8 @@ class ExcerptReader:
     @classmethod
     def of_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
         """Return the reader of a model that reads a part of a text."""
-        tokenizer, before = find_counter(model, request.context.task_metadata)
+        reading = model.base if isinstance(model, CachedEncoder) else model
+        tokenizer, before = find_counter(reading, request.context.task_metadata)
         tokens = read.tokens or 0
         queries: dict[str, str] = {}
         if is_reranker(model):

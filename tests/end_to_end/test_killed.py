@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -23,8 +24,9 @@ from mteb.cache import ResultCache
 
 from posir_tasks.base.files import PART_SUFFIX
 from posir_tasks.models.embeddings.cache import compute_checksums, read_embeddings
+from posir_tasks.results import read_results
 from tests.plugins.posir_train.texts import build_examples, write_squad
-from tests.support.commands import python
+from tests.support.commands import BIN, CLEAN, python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.encoders import RecordingEncoder
 from tests.support.human_answers import Truth, mini_documents, write_documents
@@ -415,3 +417,80 @@ def test_train_killed_twenty_times(tmp_path: Path):
 
     arguments = ("train", model, "--data", data, "--output", "out", *options)
     kill_and_resume(tmp_path, arguments, random.Random(12), check=check, find_options=find_options)
+
+
+#: Kills of a run after its ordinary search, and what its log says then.
+KILLS_OF_ROTATIONS = 4
+ROTATION_BEGINS = "Rotating 72 documents"
+
+
+def start_mini(model: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a run of PosIR-Mini with results, embeddings and log in a folder, and a process group
+    of its own.
+    """
+    folder.mkdir(exist_ok=True)
+    command = [BIN / "posir", "run", "-v", "-t", "PosIR-Mini", "-m", model]
+    environment = CLEAN | {"POSIR_EMBEDDINGS": str(folder / "embeddings")}
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            [*command, "--output", folder / "out"],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def wait_for_rotation(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Wait until a run rotates documents, or has ended."""
+    while process.poll() is None and ROTATION_BEGINS not in (folder / "log").read_text():
+        time.sleep(0.01)
+
+
+def cached_in(folder: Path) -> list[tuple[str, bytes]]:
+    """Return the folder and the key of each cached embedding, sorted."""
+    files = list((folder / "embeddings").rglob("*.arrow"))
+    return sorted(
+        (file.parent.name, key.tobytes()) for file in files for key in read_embeddings(file).keys
+    )
+
+
+@pytest.mark.slow
+def test_run_killed_while_documents_are_rotated(tmp_path: Path):
+    """The result is that of an undisturbed run, and no embedding that was saved is computed
+    again.
+    """
+    model = str(write_tiny_model(tmp_path / "tiny"))
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = start_mini(model, whole)
+    wait_for_rotation(process, whole)
+    start = time.monotonic()
+    assert process.wait() == 0, (whole / "log").read_text()
+    seconds = time.monotonic() - start
+    (result,) = read_results(whole / "out")
+    assert result.values.rotations.untested is None
+
+    def check() -> None:
+        # NaN, the score of some metrics, equals itself as text.
+        assert json.dumps(results_in(killed)) == json.dumps(results_in(whole))
+        # An embedding that is computed again is saved again.
+        assert cached_in(killed) == cached_in(whole)
+
+    moments, kills = random.Random(13), 0
+    for _ in range(KILLS_OF_ROTATIONS):
+        process = start_mini(model, killed)
+        wait_for_rotation(process, killed)
+        time.sleep(moments.uniform(0, seconds))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+        assert code in (0, -signal.SIGKILL), (killed / "log").read_text()
+        assert ROTATION_BEGINS in (killed / "log").read_text()
+        kills += code != 0
+        # After its result is saved, a run only ends.
+        if any((killed / "out").rglob("PosIR-Mini.json")):
+            check()
+            shutil.rmtree(killed)
+    assert kills
+    assert start_mini(model, killed).wait() == 0, (killed / "log").read_text()
+    check()

@@ -332,7 +332,8 @@ def test_ids_that_no_document_has_stop_a_retriever_early_and_are_not_kept(tmp_pa
     settings = CollectionSettings(concurrency=1, folder=tmp_path)
     with pytest.raises(
         PosirError,
-        match=r"no retrieved document is in the corpus, of 10 .*; first 5e1f, and.*--document-field",  # noqa: E501
+        match=r"no retrieved document is in the corpus, of 10 .*; first 5e1f, "
+        r"and.*--document-field",  # noqa: E501
     ):
         collect(search, tmp_path, settings)
     assert len(asked) == FIRST_QUERIES

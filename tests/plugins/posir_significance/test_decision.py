@@ -16,12 +16,16 @@ from posir_significance.decision import (
 )
 from posir_significance.findings import ChangeState, NeededUnit, Quantity, Reason, State, Subject
 from posir_significance.intervals import student_difference
+from posir_significance.messages import describe_verdict
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import UsageError
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.values.read_part import UNKNOWN
 from posir_tasks.values.scores import Estimate
 from tests.support.rotations import READS_FIRST, build_group, build_test
+
+#: The fields of a test that have a value for each row.
+ROW_FIELDS = ("gains", "thirds", "versions", "unread", "questions", "clusters", "weights")
 
 
 @pytest.mark.parametrize(
@@ -237,3 +241,16 @@ def test_margins():
     for wrong in ("0", "abc", "psi=10", "200"):
         with pytest.raises(UsageError, match="margin"):
             Margins.parse([wrong])
+
+
+@pytest.mark.parametrize("thirds", [(0,), (1,), (0, 1)])
+def test_documents_without_evidence_at_both_ends_have_no_number_that_would_decide(thirds):
+    test = build_test(documents=72)
+    kept = np.isin(test.thirds, thirds)
+    rows = {name: getattr(test, name)[kept] for name in ROW_FIELDS}
+    findings = decide(build_group(replace(test, **rows), documents=72))
+    verdict = findings.verdict
+    assert (verdict.state, verdict.reason) == (State.INCONCLUSIVE, Reason.FEW_DOCUMENTS)
+    assert verdict.needed is None
+    assert "72 documents" in describe_verdict(findings)
+    assert not any(step.number for step in advise(findings))

@@ -10,9 +10,12 @@ import pytest
 
 import posir
 from posir_tasks.results import read_results
+from posir_tasks.values.profile import NDCG_AT_10
+from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE, Window
 from tests.support.embedding_server import serve_embeddings
 from tests.support.models import write_tiny_gpt2, write_tiny_model
+from tests.support.rotations import WordVectors
 
 DOCUMENTS = 4
 
@@ -22,7 +25,7 @@ def _sample(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(ROTATED_VARIABLE, str(DOCUMENTS))
 
 
-def evaluate(model: str, folder: Path):
+def evaluate(model, folder: Path):
     posir.evaluate(model, "PosIR-Mini", output_folder=folder / "results")
     (result,) = read_results(folder / "results")
     return result
@@ -33,7 +36,9 @@ def check(result) -> None:
     rotations = values.rotations
     assert rotations.untested is None
     ordinary = values.ranks.columns.ranks
-    for window in (False, True):
+    # A hybrid has no window of its own.
+    tests = (False,) if rotations.window is Window.UNKNOWN else (False, True)
+    for window in tests:
         rows = rotations.rows(values.ranks, window=window)
         unmoved = rows.version == 0
         assert len(rows.query) > unmoved.sum() >= DOCUMENTS
@@ -62,6 +67,16 @@ def use_last_tokens(folder: Path) -> Path:
 )
 def test_models_of_every_kind_are_tested(kind: str, tmp_path: Path):
     check(evaluate(str(write_tiny_model(tmp_path / "model", kind)), tmp_path))
+
+
+@pytest.mark.slow
+def test_a_cache_of_embeddings_changes_neither_excerpts_nor_ranks(tmp_path: Path, monkeypatch):
+    model = str(write_tiny_model(tmp_path / "model"))
+    plain = evaluate(model, tmp_path / "plain")
+    monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
+    for name in ("first", "second"):
+        cached = evaluate(model, tmp_path / name)
+        assert cached.values.rotations.to_json() == plain.values.rotations.to_json()
 
 
 @pytest.mark.slow
@@ -94,3 +109,31 @@ def test_an_endpoint_is_tested_on_whole_documents(tmp_path: Path):
     np.testing.assert_array_equal(
         rows.ranks[unmoved], result.values.ranks.columns.ranks[rows.query[unmoved]]
     )
+
+
+class EndVectors(WordVectors):
+    """A bag of the first and of the last words of a text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        part = {"part": Part.ENDS, "tokens": 256, "tokens_at_start": 128}
+        self.read_part = ReadPart(ReadKind.PART, known_by=KnownBy.CLASS, **part)
+
+    def embed(self, text):
+        words = text.split()
+        # A word has about a token and a third.
+        return super().embed(" ".join([*words[:96], *words[96:][-96:]]))
+
+
+@pytest.mark.slow
+def test_a_model_that_reads_both_ends_is_tested_on_excerpts_that_it_reads_whole(tmp_path: Path):
+    """Word order plays no part in what it reads: there is no effect within the window."""
+    result = evaluate(EndVectors(), tmp_path)
+    check(result)
+    values = result.values
+    assert values.rotations.window is Window.EXCERPT
+    rows = values.rotations.rows(values.ranks, window=True)
+    gains = NDCG_AT_10[rows.ranks]
+    gains_by_question = [set(gains[rows.query == question]) for question in np.unique(rows.query)]
+    assert len(gains_by_question) >= DOCUMENTS
+    assert {len(distinct) for distinct in gains_by_question} == {1}
