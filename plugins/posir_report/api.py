@@ -413,7 +413,7 @@ def read_results(
     undecided_by=("fail_if", "strict", "junit"),
 )
 def report(
-    results: str | Path,
+    results: str | Path = "results",
     *,
     bins: bool = False,
     recall: bool = False,
@@ -435,7 +435,7 @@ def report(
         posir report results --fail-if "position_effect > 10"
 
     Args:
-        results: The --output-folder of `mteb run`.
+        results: The --output-folder of `mteb run`; by default results.
         bins: Show nDCG@10 of every position bin.
         recall: Show Recall@5, @10 and @100 of every position bin.
         published: Include the published results of the same tasks.
