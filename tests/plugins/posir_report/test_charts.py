@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from posir_report.cells import FEW, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.charts import (
@@ -30,7 +29,6 @@ from posir_significance.analysis import MIN_QUERIES
 from posir_significance.messages import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle
-from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.strip import FigureStyle
 from posir_tasks.results import read_results
@@ -45,6 +43,7 @@ from posir_tasks.values.schemes import (
     RelativePositions,
 )
 from posir_tasks.values.scores import ResultScores, ResultValues
+from tests.support.cli import call_posir
 from tests.support.results import write_result
 from tests.support.simulation import separate_documents
 
@@ -522,7 +521,7 @@ def test_latex_is_balanced_and_escapes_names(summaries):
 
 
 def invoked(*arguments):
-    return CliRunner().invoke(build_app(), ["report", *map(str, arguments)])
+    return call_posir(["report", *map(str, arguments)])
 
 
 def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 import posir
 from posir_published.rows import published_rows
@@ -43,7 +42,6 @@ from posir_report.tables import (
     pooled_scores,
 )
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.results import read_results
 from posir_tasks.text.languages import LANGUAGES
@@ -53,6 +51,7 @@ from posir_tasks.values.read_part import KnownBy, ReadPart
 from posir_tasks.values.result_schema import DataVersion
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import Estimate, ResultScores, ResultValues, ScoreInfo
+from tests.support.cli import call_posir
 from tests.support.results import describe_run, write_result
 from tests.support.simulation import build_profile, separate_documents
 
@@ -168,7 +167,7 @@ def test_recall_by_position_is_that_of_pandas(raw, folder, summary):
             assert rows[summary.profile.positions[place]][f"recall_at_{depth}"] == pytest.approx(
                 expected
             )
-    done = CliRunner().invoke(build_app(), ["report", str(folder), "--recall", "--format", "csv"])
+    done = call_posir(["report", str(folder), "--recall", "--format", "csv"])
     printed = pd.read_csv(io.StringIO(done.stdout))
     assert printed.recall_at_5.tolist() == pytest.approx(
         [row["recall_at_5"] for row in rows.values()]
@@ -177,7 +176,7 @@ def test_recall_by_position_is_that_of_pandas(raw, folder, summary):
     assert shown.recall().to_polars()["recall_at_5"].to_list() == pytest.approx(
         printed.recall_at_5.tolist()
     )
-    text = CliRunner().invoke(build_app(), ["report", str(folder), "--recall"]).stdout
+    text = call_posir(["report", str(folder), "--recall"]).stdout
     expected = ["all", summary.profile.positions[0], summary.profile.positions[-1]]
     whole, first, last = (f"{100 * rows[position]['recall_at_10']:.1f}" for position in expected)
     assert " ".join(text.split()).startswith(
@@ -325,7 +324,7 @@ def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_r
         (float(row[1]) for row in english.rows), reverse=True
     )
     assert [row[0] for row in german.rows] == ["org/model"]
-    shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
+    shown = call_posir(["report", str(tmp_path)]).stdout
     assert (
         shown.index("PosIR-English · 150 queries")
         < shown.index("org/model  ")
@@ -377,7 +376,7 @@ def test_a_part_of_a_task_is_marked(raw, tmp_path):
 
 def test_the_command_prints_every_form(folder, summary):
     def printed(*options):
-        done = CliRunner().invoke(build_app(), ["report", str(folder), *options])
+        done = call_posir(["report", str(folder), *options])
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -440,9 +439,7 @@ def test_published_bins_stand_beside_ones_own_of_the_same_length(summary):
 
 
 def test_a_report_with_published_results_shows_their_curves_and_start_to_end(folder):
-    done = CliRunner().invoke(
-        build_app(), ["report", str(folder), "--published"], env={"COLUMNS": "200"}
-    )
+    done = call_posir(["report", str(folder), "--published"], env={"COLUMNS": "200"})
     lines = [line for line in done.stdout.splitlines() if re.match(r"Q4 +[▁-█]", line)]
     assert len(lines) > 9, "a curve of each model in the longest documents"
 
@@ -524,20 +521,14 @@ def test_every_form_of_the_report_separates_different_data(raw, tmp_path):
         write_result(
             tmp_path, profiles, model=model, position_run=describe_run(f"local-{corpus}", corpus)
         )
-    runner, app = CliRunner(), build_app()
-    rows = list(
-        csv.DictReader(io.StringIO(runner.invoke(app, ["report", str(tmp_path), "--csv"]).stdout))
-    )
+    rows = list(csv.DictReader(io.StringIO(call_posir(["report", str(tmp_path), "--csv"]).stdout)))
     assert {(row["model"], row["task"]) for row in rows} == {
         ("a/a", "PosIR-English (data local-c1)"),
         ("b/b", "PosIR-English (data local-c2)"),
         ("c/c", "PosIR-English (data local-c1)"),
     }
-    assert (
-        runner.invoke(app, ["report", str(tmp_path), "--latex"]).stdout.count(r"\begin{table*}")
-        == 2
-    )
-    document = json.loads(runner.invoke(app, ["report", str(tmp_path), "--format", "json"]).stdout)
+    assert call_posir(["report", str(tmp_path), "--latex"]).stdout.count(r"\begin{table*}") == 2
+    document = json.loads(call_posir(["report", str(tmp_path), "--format", "json"]).stdout)
     assert [item["data_revision"] for item in document] == ["local-c1", "local-c2", "local-c1"]
 
 
