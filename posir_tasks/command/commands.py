@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,23 @@ def build_app(target: Any, name: str) -> App:
     return app
 
 
+def install_completion(commands: Mapping[str, Command]) -> Path:
+    """Write the completion of all commands for the shell in use, and return its file."""
+    from cyclopts import App
+
+    app = App(name="posir", help_flags=HELP_FLAGS, version_flags=("--version",))
+    groups: dict[str, App] = {}
+    for name, command in commands.items():
+        group, _, member = name.rpartition(" ")
+        if group and group not in groups:
+            groups[group] = App(name=group)
+            app.command(groups[group])
+        parent = groups[group] if group else app
+        if name != MTEB:
+            parent.command(build_app(load_command(command), name), name=member)
+    return app.install_completion()
+
+
 def run_command(words: Sequence[str]) -> int:
     """Run a command line without the name of the program, and return the exit status.
 
@@ -155,6 +173,9 @@ def run_command(words: Sequence[str]) -> int:
     if not name:
         if rest == ["--version"]:
             print(version("posir"))
+            return 0
+        if rest == ["--install-completion"]:
+            print(f"written: {install_completion(commands)}")
             return 0
         if rest and rest[0] not in HELP_FLAGS:
             raise UsageError(f"No such option '{rest[0]}'.", "posir")

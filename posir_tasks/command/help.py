@@ -12,7 +12,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import EnumType
+from enum import Enum
 from typing import Any
 
 from rich.console import Console
@@ -191,8 +191,8 @@ def _choose_placeholder(parameter: Parameter) -> str:
         return "N"
     if typing.get_origin(kind) is typing.Literal:
         return f"[{'|'.join(map(str, typing.get_args(kind)))}]"
-    if isinstance(kind, EnumType):
-        return f"[{'|'.join(member.value for member in kind)}]"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f"[{'|'.join(choice.value for choice in kind)}]"
     return PLACEHOLDERS.get(parameter.name, parameter.name.rpartition("_")[2].upper())
 
 

@@ -224,3 +224,12 @@ def test_a_misspelled_path_is_no_dataset_of_the_hub(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     with pytest.raises(PosirError, match=r"\./docz: no such file or folder\. Did you mean docs\?"):
         open_data("./docz")
+
+
+def test_completion_has_commands_and_their_options(tmp_path):
+    done = run("posir", "--install-completion", HOME=str(tmp_path), SHELL="/bin/bash")
+    (file,) = (file for file in tmp_path.rglob("posir") if file.is_file())
+    assert str(file) in done.stdout
+    script = file.read_text()
+    assert "agreement" in script
+    assert "--fail-if" in script
