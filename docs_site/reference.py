@@ -12,7 +12,7 @@ import typer
 from typer.cli import get_docs_for_click
 
 import posir
-from posir_report.tables import known_columns
+from posir_report.columns import known_columns
 from posir_tasks.command.app import build_app
 from posir_tasks.command.lazy import LazyCommand
 

@@ -151,7 +151,7 @@ class Presentable(ABC):
         """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is
         none.
         """
-        return _render_latex(self, self.sections())
+        return _render_latex(self, self.sections(), self.legend())
 
     def to_html(self) -> str:
         """Return a page of a single file that needs no network, as the command writes it with
@@ -281,15 +281,19 @@ class Presentable(ABC):
         from posir_tasks.display.figures import render_page
 
         data = self.describe_data().removeprefix(self.title)
+        sections = self.page_sections()
+        # A title without anything below it is the heading of the page.
+        heading = sections[0].title if sections and sections[0].is_heading else ""
+        sections = sections[1:] if heading else sections
         shown = {
-            "title": self.page_title or self.title,
+            "title": heading or self.page_title or self.title,
             "kind": type(self)
             .__module__.partition(".")[0]
             .removeprefix("posir_")
             .replace("tasks", ""),
             "data": data,
             "strips": self.strips(),
-            "sections": self.page_sections(),
+            "sections": sections,
             "legend": self.paragraphs(explain=True),
         }
         return render_page(__package__, template, **shown)
@@ -418,7 +422,9 @@ class Result(Presentable):
         """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is
         none.
         """
-        return _render_latex(self, self.select_sections(Medium.LATEX))
+        sections = self.select_sections(Medium.LATEX)
+        is_special = any(section.only is Medium.LATEX for section in sections)
+        return _render_latex(self, sections, () if is_special else self.notes)
 
     def to_html(self) -> str:
         """Return a page of a single file that needs no network, as the command writes it with
@@ -433,16 +439,18 @@ def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
         yield DisplaySection(sentences=(sentence,))
 
 
-def _render_latex(result: Presentable, sections: Sequence[DisplaySection]) -> str:
+def _render_latex(
+    result: Presentable, sections: Sequence[DisplaySection], notes: Sequence[str]
+) -> str:
     tables = [table for section in sections for table in section.tables]
     if not tables:
         raise PosirError("There is no table for LaTeX. Choose another --format.")
     rendered = []
     for number, table in enumerate(tables, 1):
         title = table.title or f"{result.title}.".replace("?.", "?")
-        captioned = replace(table, title=title, notes=(*table.notes, *result.legend()))
+        captioned = replace(table, title=title, notes=(*table.notes, *notes))
         rendered.append(to_latex(captioned, label=f"tab:posir-{number}"))
-    return "\n\n".join(rendered)
+    return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *rendered])
 
 
 def _print_wide(print_on: Callable[[Console], None]) -> str:

@@ -117,6 +117,11 @@ class Table:
         """Headings of all columns."""
         return tuple(column.heading for column in self.columns)
 
+    @property
+    def has_headings(self) -> bool:
+        """Whether a row is the heading of those below it."""
+        return any(map(is_heading, self.rows))
+
     def parts(self) -> Iterator[Table]:
         """Yield the tables that a terminal shows: one per title of `split_by`, or the table
         itself.
@@ -156,6 +161,11 @@ class Table:
         told = "; ".join(f"{self.headings[at]}: {self.rows[0][at]}" for at in same)
         table = self._select([at for at in range(len(self.columns)) if at not in same])
         return replace(table, title=f"{self.title} · {told}".removeprefix(" · "))
+
+    def without_columns(self, headings: Collection[str]) -> Table:
+        """Return the table without the columns of these headings."""
+        kept = [at for at, heading in enumerate(self.headings) if heading not in headings]
+        return self._select(kept)
 
     def without_pictures(self) -> Table:
         """Return the table without columns of sketches."""
@@ -670,6 +680,11 @@ class DisplaySection:
     """Sentences before the others that a page does not have, as its card says them."""
     only: Medium | None = None
     """The medium that shows it alone; None for all."""
+
+    @property
+    def is_heading(self) -> bool:
+        """Whether it has nothing but a title."""
+        return not (self.sentences or self.tables or self.draw or self.code or self.strips)
 
     def figures(self) -> Sequence[Figure]:
         """Return its charts."""
