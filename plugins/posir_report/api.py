@@ -83,6 +83,11 @@ class Results(Result, Sequence[SubsetResult]):
         """Each model on all judged queries of each task."""
         return self.content.judged_summaries
 
+    @property
+    def place_rows(self) -> list[ReportRow]:
+        """A row for each model and task that has queries with several places of evidence."""
+        return self.content.place_rows
+
     def records(self) -> list[dict[str, object]]:
         """Return every row with all its scores, or those that were chosen."""
         return self.content.records()

@@ -354,7 +354,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
         rows=rows,
         tables=[],
         sentences=[sentence],
-        footer=[f"mteb run -t {name} -m MODEL"],
+        commands=[f"mteb run -t {name} -m MODEL"],
     )
 
 

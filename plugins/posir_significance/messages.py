@@ -30,6 +30,7 @@ from posir_significance.findings import (
 )
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
+from posir_tasks.display.labels import Label, Tone
 from posir_tasks.values.place_ranks import MOST_PLACES as MAX_PLACES
 from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.values.scores import Estimate, Interval
@@ -42,7 +43,15 @@ STATES = {
     State.INCONCLUSIVE: "inconclusive",
     State.NOT_TESTED: "not tested",
 }
-ORDER_BLIND_CELL = "none: word order plays no part"
+TONES = {
+    State.FAVORS_START: Tone.BAD,
+    State.FAVORS_END: Tone.BAD,
+    State.NO_BIAS: Tone.GOOD,
+    ChangeState.BETTER: Tone.GOOD,
+    ChangeState.WORSE: Tone.BAD,
+    ChangeState.EQUIVALENT: Tone.GOOD,
+}
+ORDER_BLIND_CELL = Label("none: word order plays no part", Tone.GOOD)
 CHANGE_STATES = {
     ChangeState.BETTER: "better",
     ChangeState.WORSE: "worse",
@@ -209,14 +218,14 @@ METRICS = {
 WINDOW, DOCUMENT = "window", "document"
 
 
-def name_state(state: State, margin: float, reason: Reason | None = None) -> str:
+def name_state(state: State, margin: float, reason: Reason | None = None) -> Label:
     """Return a state in a few words, for a cell of a table or a title: `no bias above 5 points`."""
     if reason is Reason.ORDER_BLIND:
         return ORDER_BLIND_CELL
-    return STATES[state].format(margin=format_margin(margin))
+    return Label(STATES[state].format(margin=format_margin(margin)), TONES.get(state, Tone.OPEN))
 
 
-def label_state(findings: GroupFindings) -> str:
+def label_state(findings: GroupFindings) -> Label:
     """Return the state of the verdict in a few words."""
     return name_state(findings.state, findings.margin, findings.reason)
 
@@ -452,22 +461,23 @@ def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
         )
     elif findings.read.kind is ReadKind.UNKNOWN:
         yield "Truncated", "unknown"
-    within = format_finding(findings.verdict)
-    yield (
-        "Bias within the window",
-        "\n".join(part for part in (within, label_state(findings)) if part != numbers.MISSING),
-    )
+    label = label_state(findings)
+    within = f"{format_finding(findings.verdict)}\n" if findings.verdict.estimate else ""
+    yield "Bias within the window", Label(f"{within}{label}", label.tone)
     yield "Next", describe_advice(findings)
 
 
-def label_change(change: MetricChange) -> str:
+def label_change(change: MetricChange) -> Label:
     """Return the state of a change in a few words: `better`, `equivalent within 2 points`."""
-    return CHANGE_STATES[change.state].format(margin=format_margin(change.margin))
+    words = CHANGE_STATES[change.state].format(margin=format_margin(change.margin))
+    return Label(words, TONES.get(change.state, Tone.OPEN))
 
 
-def format_change(change: MetricChange) -> str:
+def format_change(change: MetricChange, separator: str = ": ") -> Label:
     """Return the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
-    return ": ".join(part for part in (label_change(change), format_difference(change)) if part)
+    label = label_change(change)
+    points = format_difference(change)
+    return Label(f"{label}{separator}{points}", label.tone) if points else label
 
 
 def format_difference(change: MetricChange) -> str:

@@ -8,7 +8,6 @@ A command prints such an object in the format that is asked for (`present`) and 
 from __future__ import annotations
 
 import io
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -234,16 +233,8 @@ class Presentable(ABC):
         print_tables(console, [], self.paragraphs(explain=explain))
 
     def paragraphs(self, *, explain: bool) -> list[str]:
-        """Return how to read the tables; if asked to explain, all of it, without lines on what is
-        explained at length.
-        """
-        further = list(self.explanation()) if explain else []
-        told = tuple(re.findall(r"(?m)^[^:\n]+:", "\n".join(further)))
-        brief = (
-            "\n".join(line for line in text.split("\n") if not line.startswith(told))
-            for text in self.legend()
-        )
-        return [*filter(None, brief), *further]
+        """Return how to read the tables; if asked to explain, all of it."""
+        return [*filter(None, self.legend()), *(self.explanation() if explain else ())]
 
     def __str__(self) -> str:
         """Return the complete text, as the command prints it outside a terminal."""
@@ -404,7 +395,7 @@ class Result(Presentable):
 
     def closing(self) -> Sequence[str]:
         """Return the lines below everything else."""
-        return (*self.footer, *self.commands)
+        return self.footer
 
     def describe_data(self) -> str:
         """Return the data and its revision in a few words."""
@@ -475,43 +466,39 @@ def _abbreviate(table: Table | None) -> list[str]:
     ]
 
 
+#: How a result is rendered in each format, but for text, which depends on the terminal.
+RENDERERS: dict[OutputFormat, Callable[[Presentable, bool], str]] = {
+    OutputFormat.JSON: lambda result, _: result.to_json(),
+    OutputFormat.CSV: lambda result, _: to_csv(result.records()).removesuffix("\n"),
+    OutputFormat.MARKDOWN: lambda result, explain: result.to_markdown(explain=explain),
+    OutputFormat.LATEX: lambda result, _: result.to_latex(),
+}
+
+
 def present(
-    shown: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0
+    result: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0
 ) -> None:
-    """Print what a function returned, without the sections that a terminal shows already;
-    explanations only if asked to.
+    """Print a result in a format; of text, without the sections that a terminal shows already.
+
+    Text has explanations only if asked to.
     """
-    match format_:
-        case OutputFormat.JSON:
-            typer.echo(shown.to_json())
-        case OutputFormat.CSV:
-            typer.echo(to_csv(shown.records()), nl=False)
-        case OutputFormat.MARKDOWN:
-            typer.echo(shown.to_markdown(explain=explain))
-        case OutputFormat.LATEX:
-            typer.echo(shown.to_latex())
-        case OutputFormat.TEXT:
-            console = Console(highlight=False)
-            if printed:
-                for section in shown.sections()[printed:]:
-                    section.print_on(console)
-                shown.print_legend(console, explain=explain)
-            else:
-                shown.print_on(console, explain=explain)
-            if not explain and next(iter(shown.explanation()), None):
-                print_paragraph(
-                    console,
-                    f"--explain: all columns{'' if shown.full else '; --full: all numbers'}.",
-                )
-            for line in shown.closing():
-                _print_closing(console, escape_controls(line))
-
-
-def _print_closing(console: Console, line: str) -> None:
-    if line.startswith(("posir ", "mteb ")):
-        print_code(console, line)
+    if format_ in RENDERERS:
+        typer.echo(RENDERERS[format_](result, explain))
+        return
+    console = Console(highlight=False)
+    if printed:
+        for section in result.sections()[printed:]:
+            section.print_on(console)
+        result.print_legend(console, explain=explain)
     else:
-        typer.echo(line)
+        result.print_on(console, explain=explain)
+    if not explain and next(iter(result.explanation()), None):
+        full = "" if result.full else "; --full: all numbers"
+        print_paragraph(console, f"--explain: all columns{full}.")
+    for line in result.closing():
+        typer.echo(escape_controls(line))
+    for command in result.commands if isinstance(result, Result) else ():
+        print_code(console, command)
 
 
 def write_charts(
