@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -348,8 +348,8 @@ class Result(Presentable):
     """The data and its revision in a few words, for a page and a card; empty for the title."""
     full: bool = True
     """Whether `--full` would show no more."""
-    page: Callable[[], str] | None = None
-    """Renders a page of its own; None for the page of all results."""
+    renderings: Mapping[OutputFormat, Callable[[], str]] = field(default_factory=dict)
+    """Renders text or Markdown that is to be taken as it is, in place of the sections."""
     exit_status: int = 0
     """1 if a check fails, 2 if it cannot be decided."""
 
@@ -417,11 +417,20 @@ class Result(Presentable):
         is_special = any(section.only is Medium.LATEX for section in sections)
         return _render_latex(self, sections, () if is_special else self.notes)
 
-    def to_html(self) -> str:
-        """Return a page of a single file that needs no network, as the command writes it with
-        `--html`.
+    def to_markdown(self, *, explain: bool = False) -> str:
+        """Return everything as GitHub's Markdown, as the command prints it with `--format
+        markdown`.
         """
-        return self.page() if self.page else super().to_html()
+        if OutputFormat.MARKDOWN in self.renderings:
+            return self.renderings[OutputFormat.MARKDOWN]()
+        return super().to_markdown(explain=explain)
+
+    def print_on(self, console: Console, *, explain: bool = False) -> None:
+        """Print sections and notes, and all further paragraphs if asked to explain."""
+        if OutputFormat.TEXT in self.renderings:
+            console.out(self.renderings[OutputFormat.TEXT](), highlight=False)
+        else:
+            super().print_on(console, explain=explain)
 
 
 def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:

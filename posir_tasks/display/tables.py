@@ -370,7 +370,8 @@ def _plain(value: Any) -> Any:
                 else {key: _plain(field)}
             )
         return plain
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return [_plain(item) for item in value] if is_list else value
 
 
 def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
