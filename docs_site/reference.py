@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import posir
-from posir_report.tables import known_columns
+from posir_report.columns import known_columns
 from posir_tasks.base.public import DECLARATION, describe_function
 from posir_tasks.command.commands import declared_commands, load_command
 from posir_tasks.command.help import describe_parameter

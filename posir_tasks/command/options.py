@@ -25,7 +25,7 @@ from posir_tasks.base.public import (
 )
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.command.undecided import say, undecided_on_error
-from posir_tasks.display.presentation import Presentable, present, write_charts
+from posir_tasks.display.presentation import Presentable, Result, present, write_charts
 from posir_tasks.display.strip import FigureFormat, FigureStyle
 from posir_tasks.display.tables import DisplaySection, OutputFormat
 
@@ -175,7 +175,8 @@ class Call:
         guard = undecided_on_error() if is_check else nullcontext()
         with report_progress(quiet=self.take(QUIET)), guard:
             result = self.function(**arguments)
-            for warning in result.warnings():
+            warnings = result.warnings if isinstance(result, Result) else result.warnings()
+            for warning in warnings:
                 say(warning)
             # Rich exits where a reader such as `head` has left; the files are written all the same.
             with suppress(SystemExit):

@@ -15,7 +15,7 @@ from posir_tasks.base.public import Option, public, read_parameters
 from posir_tasks.command.commands import build_app, call_app
 from posir_tasks.command.help import render_command
 from posir_tasks.command.options import list_own
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from tests.support.cli import (
     call_posir,
@@ -81,7 +81,7 @@ def example(
     limit: int | None = None,
     fast: bool = False,
     show: Annotated[object, Option(python_only=True)] = None,
-) -> TableResult:
+) -> Result:
     """Do it.
 
     In two paragraphs.
@@ -111,7 +111,7 @@ def example(
         "fast": fast,
         "show": show,
     }
-    return TableResult(
+    return Result(
         title="It",
         rows=[row],
         tables=[Table(build_columns(tuple(row)), (tuple(map(str, row.values())),))],

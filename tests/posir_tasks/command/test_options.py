@@ -3,16 +3,16 @@
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import public
 from posir_tasks.command.commands import build_app
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from tests.support.cli import call_posir, command_parameters, name_option
 
 
 def test_a_log_has_the_stages_on_the_error_stream_unless_quiet():
     @public()
-    def example(name: str, *, loud: bool = False) -> TableResult:
+    def example(name: str, *, loud: bool = False) -> Result:
         """Work."""
         with track("Working"):
-            return TableResult(rows=(), tables=(), last=[f"{name} {loud}"])
+            return Result(rows=(), tables=(), footer=[f"{name} {loud}"])
 
     app = build_app(example, "example")
     for option, printed in (

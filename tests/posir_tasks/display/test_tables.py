@@ -16,7 +16,8 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
-from posir_tasks.display.presentation import TableResult, present
+from posir_tasks.display.labels import Label, Tone, change_text, find_tone
+from posir_tasks.display.presentation import Result, present
 from posir_tasks.display.tables import (
     LATEX_SPECIAL,
     Column,
@@ -315,12 +316,12 @@ def test_csv_is_read_as_it_was_written(rows):
 
 
 def test_a_terminal_explains_only_if_asked_to_and_other_formats_hold_the_rows_alone(capsys):
-    shown = TableResult(
+    shown = Result(
         rows=RECORDS,
         tables=[TABLE],
         sentences=["Found."],
         notes=["How to read it."],
-        further=["In depth."],
+        details=["In depth."],
     )
     present(shown, OutputFormat.TEXT)
     lines = capsys.readouterr().out.splitlines()
@@ -333,7 +334,7 @@ def test_a_terminal_explains_only_if_asked_to_and_other_formats_hold_the_rows_al
         (OutputFormat.CSV, to_csv(RECORDS)),
         (OutputFormat.MARKDOWN, to_markdown(TABLE) + "\n"),
     ):
-        present(TableResult(tables=[TABLE], rows=RECORDS), format_)
+        present(Result(tables=[TABLE], rows=RECORDS), format_)
         assert capsys.readouterr().out == expected
 
 
@@ -399,3 +400,20 @@ def test_titles_of_groups_are_not_shortened_as_names_are():
     assert narrowed.rows[0] == rows[0]
     assert all(len(row[0]) < len(name) for row in narrowed.rows[1:])
     assert [row[1:] for row in narrowed.rows] == [row[1:] for row in rows]
+
+
+def test_a_label_has_the_color_of_its_state_alone():
+    def build(*cells):
+        return Table(build_columns(("Model", "State")), tuple(("worse", cell) for cell in cells))
+
+    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system="standard")
+    cells = [Label("anything", tone) for tone in Tone]
+    print_tables(console, [build(*cells, "worse")])
+    *_, good, bad, faint, plain = (line for line in console.file.getvalue().splitlines() if line)
+    assert [re.findall(r"\x1b\[(\d+)m", line)[:1] for line in (good, bad, faint, plain)] == [
+        ["32"],
+        ["31"],
+        ["2"],
+        [],
+    ]
+    assert find_tone(change_text(cells[0], str.upper)) is Tone.GOOD
