@@ -38,7 +38,13 @@ from posir_tasks.display.numbers import (
 from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns
 from posir_tasks.plugin_api import declared_scores
-from posir_tasks.values.place_ranks import MOST_PLACES, PLACES
+from posir_tasks.values.place_ranks import (
+    MAX_PLACES,
+    PLACES,
+    average_places,
+    count_queries,
+    share_thirds,
+)
 from posir_tasks.values.read_part import CountedWith, ReadKind
 from posir_tasks.values.scores import (
     ALL,
@@ -187,7 +193,9 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
     places = summary.values.places
     if places is None:
         return None
-    columns, weights, shares = places.ranks.columns, places.weights, places.thirds().tolist()
+    columns = places.columns
+    weights = columns.shares
+    shares = share_thirds(places).tolist()
     thirds = [columns.thirds == third for third in range(3 if shares else 0)]
     means = [
         np.average(columns.gains[rows], weights=weights[rows]) if rows.any() else None
@@ -195,10 +203,13 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
     ]
     recall = {f"place_recall_at_{depth}": recall_gain(depth) for depth in (10, 100)}
     return {
-        "queries": places.queries,
+        "queries": count_queries(places),
         "places": len(weights),
         "left_out": places.left_out,
-        **{key: places.mean(gain) if len(weights) else None for key, gain in recall.items()},
+        **{
+            key: average_places(places, gain) if len(weights) else None
+            for key, gain in recall.items()
+        },
         "shares": shares or None,
         "ndcg_at_10_by_third": means or None,
         **(summary.place_findings.to_json() if summary.place_findings else {}),
@@ -220,7 +231,7 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
             f"{label}, {summary.task}{PLACES}: {pluralize(place['places'], 'place')} of "
             f"{pluralize(place['queries'], 'query', 'queries')}, each with the rank of its own "
             "document and the weight 1/n of "
-            f"n places; {place['left_out']:,} with more than {MOST_PLACES} left out. In thirds of "
+            f"n places; {place['left_out']:,} with more than {MAX_PLACES} left out. In thirds of "
             f"the document: {shares}% of "
             f"the evidence, nDCG@10 {gains}. Share of a query's places whose document is among "
             "the first 10: "

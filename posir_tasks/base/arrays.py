@@ -7,3 +7,4 @@ from numpy.typing import NDArray
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+Booleans: TypeAlias = NDArray[np.bool_]

@@ -69,7 +69,8 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     loader: Any = meta.loader
     # Of a loader around another one, the inner.
     kind: Any = unwrap(loader) if callable(loader) else loader
-    name, weights = getattr(kind, "__name__", ""), {}
+    name = getattr(kind, "__name__", "")
+    weights = {}
     if dtype := protocol.find("dtype"):
         weights[DTYPE] = getattr(torch, dtype)
     if attention := protocol.find("attention"):
@@ -84,7 +85,8 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
         changed |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
     elif name == "LlamaEmbedNemotron":
         named: Any = partial(_load_with, loader, weights)
-        named.__name__, loader = loader.__name__, named
+        named.__name__ = loader.__name__
+        loader = named
     update: dict[str, Any] = {"loader": loader, "loader_kwargs": {**meta.loader_kwargs, **changed}}
     # An API is asked for the dimensions of the metadata.
     if (dimensions := protocol.find_number("dimensions")) and protocol.kind == "api":
@@ -148,11 +150,9 @@ def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
     """Return the fields of which a loaded model says nothing."""
     name = type(model).__name__
     if find_transformer(model) is None:
-        return (
-            {"query_prompt", "document_prompt"}
-            if not (protocol.query_prompt or protocol.document_prompt)
-            else set()
-        )
+        if not (protocol.query_prompt or protocol.document_prompt):
+            return {"query_prompt", "document_prompt"}
+        return set()
     taken = (
         {"pooling"} if find_pooling(model) is None or protocol.pooling not in POOLINGS else set()
     )
@@ -187,7 +187,8 @@ def _set_texts(model: Any, name: str, protocol: Protocol) -> None:
 def _set_weights(model: Any, protocol: Protocol) -> None:
     """Set padding, pooling, precision and attention, as far as the loader has not."""
     transformer: Any = find_transformer(model)
-    tokenizer, pooling = find_inner_tokenizer(model), find_pooling(model)
+    tokenizer = find_inner_tokenizer(model)
+    pooling = find_pooling(model)
     if side := protocol.find("padding_side"):
         tokenizer.padding_side = side
     elif type(model).__name__ == "_NVEmbedWrapper":
@@ -214,7 +215,7 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
 
 
 def _set_end(model: Any, tokenizer: Any, end: str | None) -> None:
-    """Append a text to all texts in place of the tokenizer's end, or let the tokenizer append
+    """Append a text to all texts instead of the tokenizer's end, or let the tokenizer append
     none.
     """
     if end is None:
@@ -235,9 +236,11 @@ def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dic
     it cannot be given.
     """
     differences: dict[str, str | None] = {}
-    tokenizer, unsaid = find_inner_tokenizer(model), _find_unsaid(model, protocol)
+    tokenizer = find_inner_tokenizer(model)
+    unsaid = _find_unsaid(model, protocol)
     for name in SETTINGS:
-        wanted, has = protocol.find(name), getattr(loaded, name, None)
+        wanted = protocol.find(name)
+        has = getattr(loaded, name, None)
         if (
             wanted is None
             or name in unsaid
@@ -263,7 +266,8 @@ def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dic
 
 def _compare_ends(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
     """Return whether texts end otherwise than in a row."""
-    wanted, text = protocol.find("eos"), loaded.document
+    wanted = protocol.find("eos")
+    text = loaded.document
     if wanted is None:
         return {}
     if text is None:
@@ -280,7 +284,8 @@ def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> di
     template = protocol.find("rerank_template")
     if template is None:
         return {}
-    template, read = template.replace("{query}", QUERY).replace("{text}", DOCUMENT), loaded.document
+    template = template.replace("{query}", QUERY).replace("{text}", DOCUMENT)
+    read = loaded.document
     before, place, after = template.partition("{instruction}")
     if read is None or read.is_made_of(
         tokenizer, before + protocol.rerank_instruction * bool(place) + after

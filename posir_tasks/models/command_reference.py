@@ -118,7 +118,8 @@ def describe_reference(meta: ModelMeta) -> dict[str, Any]:
     """Return what a result records of the reference to a loaded model; nothing if a command takes
     its full name alone.
     """
-    reference, variables = portable_name(meta), _find_variables(meta)
+    reference = portable_name(meta)
+    variables = _find_variables(meta)
     record: dict[str, Any] = {} if reference == meta.name else {"model": reference}
     return record | ({"variables": variables} if variables else {})
 
@@ -158,11 +159,9 @@ def _locate_model(reference: str) -> str:
     ]
     if missing or named_only or model_origin(reference) == RUN:
         return ""
-    return (
-        shorten_path(reference)
-        if Path(reference).is_absolute() and is_model_folder(Path(reference))
-        else reference
-    )
+    if Path(reference).is_absolute() and is_model_folder(Path(reference)):
+        return shorten_path(reference)
+    return reference
 
 
 def _locate_data(reference: str) -> str:

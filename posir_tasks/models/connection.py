@@ -36,15 +36,18 @@ T = TypeVar("T")
 
 #: Environment variable with the key; servers without keys need none.
 KEY_VARIABLE = "OPENAI_API_KEY"
-#: Sent in place of a key.
+#: Sent instead of a key.
 NO_KEY = "none"
 #: Retries of a request that is answered with 408, 409, 429 or 5xx, or not at all. It waits as long
 #: as the server asks (at most so many seconds), or else 0.5, 1, 2, 4 and then 8 seconds, of which
 #: up to a quarter is left out at random.
-RETRIES, MAX_ASKED_SECONDS = 10, 120.0
-FIRST_WAIT, MAX_WAIT = 0.5, 8.0
+RETRIES = 10
+MAX_ASKED_SECONDS = 120.0
+FIRST_WAIT = 0.5
+MAX_WAIT = 8.0
 #: Seconds in which a connection must be made, and in which something of an answer must come.
-CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 600.0
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 600.0
 #: An answer must be complete within this multiple, however steadily it comes. It is not asked for
 #: again.
 COMPLETE_FACTOR = 2
@@ -55,7 +58,7 @@ MAX_REDIRECTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
 #: Status that stands for that of an answer that was not read.
 UNREAD_STATUS = 598
-#: Statuses of a request that is refused, and how a server that fails in place of refusing says that
+#: Statuses of a request that is refused, and how a server that fails instead of refusing says that
 #: a text is too long.
 REFUSED = (400, 413, 422)
 TOO_LARGE = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
@@ -126,11 +129,9 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     asked = headers.get("retry-after", "").strip()
     with suppress(TypeError, ValueError, OverflowError):
         is_number = asked.replace(".", "", 1).isdecimal()
-        return (
-            float(asked)
-            if is_number
-            else max((parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds(), 0.0)
-        )
+        if is_number:
+            return float(asked)
+        return max((parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds(), 0.0)
     return None
 
 
@@ -166,13 +167,14 @@ class Connection:
                 f"the key in {key_variable} has characters that HTTP does not allow. Set it again."
             )
         add_secret(key)
-        self._key, self._key_variable, self.address = key, key_variable, address
-        self.retries, self.retries_of_limits = (
-            retries,
-            retries if retries_of_limits is None else retries_of_limits,
-        )
+        self._key = key
+        self._key_variable = key_variable
+        self.address = address
+        self.retries = retries
+        self.retries_of_limits = retries if retries_of_limits is None else retries_of_limits
         self.address_advice = "Addresses usually end in /v1."
-        self.connect_seconds, self.seconds = timeout or CONNECT_SECONDS, timeout or ANSWER_SECONDS
+        self.connect_seconds = timeout or CONNECT_SECONDS
+        self.seconds = timeout or ANSWER_SECONDS
         # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
         parts = urlsplit(address)
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
@@ -219,7 +221,8 @@ class Connection:
         """Return the answer to a request, sent again where that may help; raise RequestError.
         Without a body, it is a GET.
         """
-        seconds, attempt = COMPLETE_FACTOR * self.seconds, 0
+        seconds = COMPLETE_FACTOR * self.seconds
+        attempt = 0
         while True:
             try:
                 async with asyncio.timeout(seconds) as limit:
@@ -276,7 +279,8 @@ class Connection:
         """Return what a failed request means and what to do, with the server's own message;
         `advice` is for one it refuses.
         """
-        attempts, reason = self.retries + 1, quote_message(error.reason)
+        attempts = self.retries + 1
+        reason = quote_message(error.reason)
         if error.refused:
             return f"the server refuses a request ({error.status}: {reason}). {advice}"
         match error.status:
@@ -367,7 +371,8 @@ async def _read_content(response: aiohttp.ClientResponse) -> bytes:
         raise RequestError("is compressed in another way than asked for, gzip", UNREAD_STATUS)
     # Zlib tells gzip from deflate by the header.
     decoder = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
-    content, limit = bytearray(), max_line()
+    content = bytearray()
+    limit = max_line()
     async for chunk in response.content.iter_any():
         try:
             content += decoder.decompress(chunk, limit + 1 - len(content)) if decoder else chunk

@@ -62,16 +62,15 @@ def search_dense(
     labels = {"split": context.hf_split, "subset": context.hf_subset}
     with timer("Encoding queries", **labels):
         query_embeddings = context.encode(model, queries, PromptType.query)
-    scores, rows = torch.empty((len(queries), 0)), torch.empty((len(queries), 0), dtype=torch.int64)
+    scores = torch.empty((len(queries), 0))
+    rows = torch.empty((len(queries), 0), dtype=torch.int64)
     with timer("Searching corpus", **labels):
         for start in range(0, len(corpus), CORPUS_CHUNK_SIZE):
             block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
             documents = context.encode(model, block, PromptType.document)
             chunk_scores, chunk_rows = find_nearest(model, query_embeddings, documents, top_k)
-            scores, rows = (
-                torch.cat([scores, chunk_scores], dim=1),
-                torch.cat([rows, chunk_rows + start], dim=1),
-            )
+            scores = torch.cat([scores, chunk_scores], dim=1)
+            rows = torch.cat([rows, chunk_rows + start], dim=1)
             scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
             rows = rows.gather(1, order)
     return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
@@ -179,7 +178,8 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, d
     """Search; return the best documents as arrays, or as mteb's evaluator does where there is no
     faster way for this model.
     """
-    context, texts = request.context, (request.corpus, request.queries)
+    context = request.context
+    texts = (request.corpus, request.queries)
     if (
         request.top_ranked is None
         and isinstance(model, BM25Search)

@@ -304,11 +304,13 @@ class EmbeddingClient(EndpointModel):
 
         There is none if the server takes fewer documents at a time.
         """
-        named, host = self._endpoint.kind, self._endpoint.host
+        named = self._endpoint.kind
+        host = self._endpoint.host
         told = [
             kind for kind in KINDS.values() if (kind.name == named if named else kind.serves(host))
         ]
-        tried, failures = told or [KINDS[name] for name in TRIED], list[RequestError]()
+        tried = told or [KINDS[name] for name in TRIED]
+        failures = list[RequestError]()
         for kind in tried:
             chosen = kind
             if (nested := kind.in_context) and nested.nests:

@@ -24,6 +24,7 @@ from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.types import PromptType
 from numpy.typing import NDArray
 
+from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import sanitized
@@ -53,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-Scores = NDArray[np.float64]
+Scores = Floats
 
 #: A query and texts that the server must score before any data is read.
 FIRST_QUERY = "position"
@@ -70,10 +71,12 @@ MIN_SAME_IN_BATCH = 0.999
 #: Share of the texts that may be left out.
 MAX_FAILED = 0.2
 #: Texts that a result names of those that were left out, and their characters that it shows.
-MAX_NAMED, SHOWN = 10, 80
+MAX_NAMED = 10
+SHOWN = 80
 #: Words that every vocabulary has as a token each, by which a server's count is told from one of
 #: characters; and the most tokens that it counts of them, special ones included.
-COUNTED, MAX_COUNTED = " ".join(SHORT_WORDS.split()[:64]), 96
+COUNTED = " ".join(SHORT_WORDS.split()[:64])
+MAX_COUNTED = 96
 #: Statuses of a request that lacks a field: Text Embeddings Inference has `texts` for `documents`.
 OTHER_FIELDS = (400, 422)
 
@@ -125,7 +128,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         fields: RequestFields | None = None,
     ) -> None:
         super().__init__(endpoint, fields)
-        self.reference, self.model_prompts = str(endpoint), model_prompts or {}
+        self.reference = str(endpoint)
+        self.model_prompts = model_prompts or {}
         self.advice = (
             f"{self.advice.removesuffix('.')}; --skip-failed leaves out what cannot be embedded."
         )
@@ -162,7 +166,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         loaded = ModelTokenizer.load(name)
         # Texts are cut at their end, whatever the tokenizer would do.
         loaded.tokenizer.truncation_side = "right"
-        self.tokenizer, self.tokenizer_name = loaded.tokenizer, name
+        self.tokenizer = loaded.tokenizer
+        self.tokenizer_name = name
 
     @cached_property
     def _counts_by(self) -> CountedBy:
@@ -192,15 +197,14 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [prompt + text for text in _read_texts(inputs)]
-        query, subset = (
-            prompt_type is PromptType.query,
-            (task_metadata.name, str(kwargs.get("hf_subset"))),
-        )
+        query = prompt_type is PromptType.query
+        subset = (task_metadata.name, str(kwargs.get("hf_subset")))
         if subset != self._left_out.subset:
             self._left_out = LeftOutTexts(subset)
         self._left_out.sent[query] += len(texts)
         description = self.reference if kwargs.get("show_progress_bar", True) else None
-        size, window = kwargs.get("batch_size", 32), self.max_length
+        size = kwargs.get("batch_size", 32)
+        window = self.max_length
         if window is not None and self._counts_by is CountedBy.SERVER:
             texts, embeddings = self._embed_cut(texts, window, size, description, query=query)
         else:
@@ -281,7 +285,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         long = [row for row, text in enumerate(texts) if 2 * estimate_tokens(text) > window]
         short = sorted({*range(len(texts))}.difference(long))
-        sent, embeddings = list(texts), np.zeros((len(texts), self._dimensions or 0), np.float32)
+        sent = list(texts)
+        embeddings = np.zeros((len(texts), self._dimensions or 0), np.float32)
         if short:
             embeddings[short] = self._embed_batches(
                 [texts[row] for row in short], size, description, query=query
@@ -330,7 +335,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if not self.skips_failed:
             raise failure
         left_out = self._left_out
-        reasons, sent = left_out.reasons[query], left_out.sent[query]
+        reasons = left_out.reasons[query]
+        sent = left_out.sent[query]
         reasons[" ".join(chunks)] = quote_message(failure.reason or str(failure))
         if len(reasons) > MAX_FAILED * sent:
             kind = "queries" if query else "documents"
@@ -342,7 +348,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return np.zeros((len(chunks), self._dimensions or 0), np.float32)
 
     def _report_left_out(self, *, query: bool) -> None:
-        reasons, kind = self._left_out.reasons[query], "queries" if query else "documents"
+        reasons = self._left_out.reasons[query]
+        kind = "queries" if query else "documents"
         if reasons:
             text, reason = next(iter(reasons.items()))
             logger.warning(
@@ -358,7 +365,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         scores = torch.as_tensor(super().similarity(embeddings1, embeddings2))
         if self.skips_failed:
-            queries, documents = torch.as_tensor(embeddings1), torch.as_tensor(embeddings2)
+            queries = torch.as_tensor(embeddings1)
+            documents = torch.as_tensor(embeddings2)
             scores[~queries.any(dim=-1)] = -math.inf
             scores[..., ~documents.any(dim=-1)] = -math.inf
         return scores
@@ -448,7 +456,8 @@ class RerankEndpoint(EndpointModel):
         """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
         loaded.
         """
-        self.tokenizer, self.tokenizer_name = ModelTokenizer.load(name).tokenizer, name
+        self.tokenizer = ModelTokenizer.load(name).tokenizer
+        self.tokenizer_name = name
 
     def _cut(self, query: str, texts: Sequence[str]) -> Sequence[str]:
         """Return the first tokens of texts that are left of the window after the query."""

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
 #: Either of these files makes a folder a model.
-MODULES_FILE, CONFIG_FILE = "modules.json", "config.json"
-ROUTER_FILE, ADAPTER_FILE = "router_config.json", "adapter_config.json"
+MODULES_FILE = "modules.json"
+CONFIG_FILE = "config.json"
+ROUTER_FILE = "router_config.json"
+ADAPTER_FILE = "adapter_config.json"
 #: Files in which a model names the folders of its parts.
 STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
 #: Files that say what kind of model it is, in the order of mteb's `_resolve_loader`.
@@ -61,7 +63,7 @@ WEIGHTS = (
 #: Packages of the classes that a model may have as modules. For those of PyLate
 #: sentence-transformers has its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
-#: Folder of templates that transformers reads beside a model's own files.
+#: Folder of templates that transformers reads next to a model's own files.
 TEMPLATES = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation, and the state of training.
 IGNORED = (
@@ -89,7 +91,8 @@ WINDOW_SETTINGS = {
 DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
 #: Names of the number of layers in transformers, and the most of them: they are made before the
 #: weights are looked at.
-LAYERS, MAX_LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?"), 10_000
+LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?")
+MAX_LAYERS = 10_000
 #: Most weights that a message names.
 MAX_NAMED = 3
 #: Why a folder is refused, and what to do.

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
 #: The texts that are read.
-QUERY, DOCUMENT = "Where does the river rise?", "The river rises in the hills."
+QUERY = "Where does the river rise?"
+DOCUMENT = "The river rises in the hills."
 #: What has queries and documents apart; others get them as pairs.
 ENCODERS = EncoderProtocol | MultiVectorWrapper
 #: Words of a text that is longer than the windows of all models of the papers.
@@ -220,11 +221,9 @@ def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None)
 
 
 def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
-    transformer, tokenizer, pooling = (
-        find_transformer(model),
-        find_inner_tokenizer(model),
-        find_pooling(model),
-    )
+    transformer = find_transformer(model)
+    tokenizer = find_inner_tokenizer(model)
+    pooling = find_pooling(model)
     meta: Any = model.mteb_model_meta
     if transformer is None:
         window = meta.max_tokens and int(meta.max_tokens)
@@ -246,16 +245,17 @@ def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
         else None,
         prompt_is_pooled=None if pooling is None else str(pooling.include_prompt).lower(),
     )
-    return (
-        loaded if tokenizer is None else replace(loaded, **_read_texts(model, tokenizer, context))
-    )
+    if tokenizer is None:
+        return loaded
+    return replace(loaded, **_read_texts(model, tokenizer, context))
 
 
 def _read_texts(
     model: MTEBModels, tokenizer: Any, context: EncodingContext | None
 ) -> dict[str, Any]:
     """Return the fields on texts, and on where they are cut."""
-    is_encoder, words = isinstance(model, ENCODERS), " ".join(["the"] * MANY_WORDS)
+    is_encoder = isinstance(model, ENCODERS)
+    words = " ".join(["the"] * MANY_WORDS)
     query, document, long = (build_texts([text]) for text in (QUERY, DOCUMENT, words))
     count = len(tokenizer(words, verbose=False)["input_ids"])
     cuts = [(long, None), (None, long)] if is_encoder else [(query, long)]
@@ -303,7 +303,8 @@ def read_example(
 def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:
     if not ids:
         return None
-    special, core = {*tokenizer.all_special_ids}, list(ids)
+    special = {*tokenizer.all_special_ids}
+    core = list(ids)
     while core and core[0] in special:
         core.pop(0)
     while core and core[-1] in special:

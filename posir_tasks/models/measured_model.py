@@ -45,7 +45,8 @@ SERVER = "the server"
 BEYOND = 64
 #: Most requests about a limit that is where the server says; texts in a request, of which two are
 #: unchanged.
-VERIFIED_REQUESTS, TEXTS = 5, CHANGES + 2
+VERIFIED_REQUESTS = 5
+TEXTS = CHANGES + 2
 
 
 @dataclass(frozen=True)
@@ -88,19 +89,19 @@ class MeasuredModel:
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
         count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
-        encode, measuring = RememberingEncoder(client.embed), partial(client.measure, retries=0)
+        encode = RememberingEncoder(client.embed)
+        measuring = partial(client.measure, retries=0)
         with measuring():
             stated, refuses = client.read_limit()
-            limit, speed = stated, 0.0
+            limit = stated
+            speed = 0.0
             if client.kind.tokens or stated is None:
                 sizes = [*(words for words in COUNTED_WORDS if words < longest), longest + BEYOND]
                 source = TextSource((), None)
                 counted = client.count_read(source.build(words, 0).prefix(words) for words in sizes)
-                limit, refuses, speed = (
-                    counted.limit or stated,
-                    counted.refuses,
-                    counted.seconds_per_word,
-                )
+                limit = counted.limit or stated
+                refuses = counted.refuses
+                speed = counted.seconds_per_word
             start = time.perf_counter()
             verified = find_special_tokens(encode, limit, refuses=refuses) if limit else None
             if limit and not speed:
@@ -108,7 +109,8 @@ class MeasuredModel:
             claimed = limit if verified is not None else stated
             if verified is not None and tokenizer is None:
                 # Frequent words are a token each if the limit is where the server says.
-                count, special = count_words, verified
+                count = count_words
+                special = verified
         return cls(
             endpoint.name,
             endpoint.revision,

@@ -63,7 +63,7 @@ def has_model_prompts(model: Any) -> bool:
 
 
 def replace_prompts(model: Any, query: str | None, document: str | None = None) -> bool:
-    """Let a loaded model put texts before queries and documents in place of its own prompts; return
+    """Let a loaded model put texts before queries and documents instead of its own prompts; return
     False if its class cannot.
 
     Without a text for queries or for documents, their prompts are left as they are.
@@ -98,7 +98,8 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
 
     Encoding then raises PosirError if it has not asked: its class has a prompt of its own, or none.
     """
-    encode, asked = model.encode, list[str]()
+    encode = model.encode
+    asked = list[str]()
 
     def answer(method: str) -> Callable[..., Any]:
         original = getattr(model, method)

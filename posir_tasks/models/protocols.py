@@ -152,7 +152,8 @@ def find_protocol(paper: str, model: str) -> Protocol:
     """Return the row of a paper and a model by its full or bare name; raise PosirError if there is
     none.
     """
-    rows, plain = list_protocols(paper), model.partition("+")[0].removeprefix(f"{LOCAL}/")
+    rows = list_protocols(paper)
+    plain = model.partition("+")[0].removeprefix(f"{LOCAL}/")
     protocol = next((row for row in rows if plain in (row.model, bare_name(row.model))), None)
     if protocol is None:
         raise PosirError(
@@ -186,7 +187,7 @@ def describe_difference(paper: str, model: str) -> str:
 
 def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each way in which mteb runs models otherwise than the authors of a figure
-    that stands beside them.
+    that stands next to them.
 
     Runs are pairs of a paper, or a task that it has figures on, and a model.
     """

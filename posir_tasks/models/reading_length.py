@@ -8,8 +8,8 @@ leaves something out between them. Each edge is found by bisection. A model that
 instead of cutting them reads the longest text that it accepts.
 
 A changed embedding proves that something of the change is read; an unchanged one may be too small a
-change to be seen beside the noise of a server, since mean pooling over n tokens divides a change of
-one token by n. So noise is measured with every request, and if a single token may be lost in it,
+change to be seen next to the noise of a server, since mean pooling over n tokens divides a change
+of one token by n. So noise is measured with every request, and if a single token may be lost in it,
 the length has bounds instead of a number.
 """
 
@@ -54,20 +54,25 @@ logger = logging.getLogger(__name__)
 
 #: Pieces (words, mostly) of the first text that is tried if the model claims nothing; each further
 #: one is longer by a factor.
-FIRST_PIECES, GROWTH = 256, 4
+FIRST_PIECES = 256
+GROWTH = 4
 #: Pieces of a text that every model accepts.
 ACCEPTED_PIECES = 8
 #: A text in so many blocks, and those that are changed, each by itself, to see whether its ends and
 #: its middle are read.
-BLOCKS, CHANGED_BLOCKS = 16, (0, 3, 6, 9, 12, 15)
+BLOCKS = 16
+CHANGED_BLOCKS = (0, 3, 6, 9, 12, 15)
 #: Blocks that are changed, each by itself, to see whether there is a gap: in what is taken to be
 #: read, in the longest text that is tried, and in one that is read in samples.
-READ_BLOCKS, LONGEST_BLOCKS, SAMPLED_BLOCKS = 6, 12, 24
+READ_BLOCKS = 6
+LONGEST_BLOCKS = 12
+SAMPLED_BLOCKS = 24
 #: Most special tokens of a text.
 MAX_SPECIAL = 3
 #: A reading length is sought up to this many tokens, or up to this multiple of what the model
 #: claims.
-MAX_TOKENS, CLAIM_FACTOR = 32_768, 1.25
+MAX_TOKENS = 32_768
+CLAIM_FACTOR = 1.25
 
 
 @dataclass(frozen=True)
@@ -192,7 +197,8 @@ def measure_reading_length(
     """
     usual = min(MAX_TOKENS, round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS)
     limit = max(max_tokens or usual, required_tokens)
-    probe, source = ModelProbe(encode, advance), TextSource(texts, count_tokens)
+    probe = ModelProbe(encode, advance)
+    source = TextSource(texts, count_tokens)
     # In synthetic texts of a known tokenizer, pieces are tokens.
     is_guess = (
         claimed_tokens is not None
@@ -217,7 +223,9 @@ def _measure_part(
     a tokenizer.
     """
     survey = _find_size(probe, source, limit, claimed)
-    document, size, gap = survey.document, survey.size, survey.find_gap()
+    document = survey.document
+    size = survey.size
+    gap = survey.find_gap()
     if gap is None:
         return _summarize(source, [Cut(document, size)])
     start, end = gap
@@ -320,12 +328,10 @@ def _has_gaps(
     widths = [cut.pieces + cut.slack for cut in cuts]
     shorter = document.shorten((len(document.pieces) + sum(widths) + 1) // 2)
     tail = len(shorter.pieces) - widths[-1]
-    # So many pieces are seen beside the noise.
+    # So many pieces are seen next to the noise.
     least = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts))
-    within, between = (
-        (tail, min(tail + least, len(shorter.pieces))),
-        (widths[0] if len(widths) > 1 else 0, tail),
-    )
+    within = (tail, min(tail + least, len(shorter.pieces)))
+    between = (widths[0] if len(widths) > 1 else 0, tail)
     is_read, is_between = probe.compare(shorter, [within, between], variants=2)
     return is_read <= 1 or is_between > 1
 
@@ -334,7 +340,8 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
     """Return bounds of what a model reads in pieces from all over a document, and how far it reads
     from the start on.
     """
-    probe, document = survey.probe, survey.document
+    probe = survey.probe
+    document = survey.document
     read = probe.find_read(document, divide(0, survey.size, SAMPLED_BLOCKS))
     unread = [block for block, ratio in read.items() if ratio <= 1]
     at_start = None
@@ -346,7 +353,7 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
             Part.FIRST,
         )
     while probe.requests < MANY_REQUESTS:
-        # A block beside one that is not read holds an edge, mostly.
+        # A block next to one that is not read holds an edge, mostly.
         ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}
         edges = [
             block
@@ -366,7 +373,8 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
     bounds: dict[str, Any] = {
         unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()
     }
-    unit, texts = next(iter(bounds)), {"documents": 1, "synthetic": not source.texts}
+    unit = next(iter(bounds))
+    texts = {"documents": 1, "synthetic": not source.texts}
     return ReadingLength(
         Part.SAMPLES, **{"tokens": None, **bounds, **texts}, unit=unit, at_start=at_start
     )
@@ -404,7 +412,9 @@ class _RefusedError(Exception):
 
     def __init__(self, pieces: int, accepted: int, error: Exception) -> None:
         super().__init__(pieces, accepted, error)
-        self.pieces, self.accepted, self.error = pieces, accepted, error
+        self.pieces = pieces
+        self.accepted = accepted
+        self.error = error
 
 
 @dataclass
@@ -447,7 +457,8 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
     """Return a survey of a document in which something is not read, or of `limit` tokens, or raise
     _RefusedError.
     """
-    size, accepted = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES, ACCEPTED_PIECES
+    size = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES
+    accepted = ACCEPTED_PIECES
     known: dict[int, float] = {}
     guess = claimed
     while True:
@@ -479,7 +490,9 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
             raise _RefusedError(size, accepted, error) from error
         if last or not complete:
             return survey
-        known, guess, accepted = survey.known, None, size
+        known = survey.known
+        guess = None
+        accepted = size
         size *= GROWTH
 
 
@@ -489,7 +502,8 @@ def _find_accepted(
     """Return how many pieces of a document a model accepts; raise its error if it refuses short
     documents, or several texts.
     """
-    low, high = ACCEPTED_PIECES if guess else refusal.accepted, refusal.pieces
+    low = ACCEPTED_PIECES if guess else refusal.accepted
+    high = refusal.pieces
     if guess is None:
         if not probe.accepts(document.prefix(ACCEPTED_PIECES)):
             raise refusal.error
@@ -499,7 +513,8 @@ def _find_accepted(
                 f"({summarize_error(refusal.error)}). Let the server accept larger requests."
             )
     elif probe.accepts(document.prefix(guess)):
-        low, high = guess, high if probe.accepts(document.prefix(guess + 1)) else guess + 1
+        low = guess
+        high = high if probe.accepts(document.prefix(guess + 1)) else guess + 1
     while high - low > 1 and probe.requests < MAX_REQUESTS:
         middle = (low + high) // 2
         low, high = (middle, high) if probe.accepts(document.prefix(middle)) else (low, middle)
@@ -559,7 +574,8 @@ def find_special_tokens(
     is not.
     """
     size = round(limit * CLAIM_FACTOR)
-    probe, document = ModelProbe(encode, lambda: None), TextSource((), None).build(size, 0)
+    probe = ModelProbe(encode, lambda: None)
+    document = TextSource((), None).build(size, 0)
     cuts = [limit - special for special in range(MAX_SPECIAL + 2)]
     if cuts[-1] < 1:
         return None
@@ -603,8 +619,6 @@ def _find_file(model: str, revision: str | None) -> Path | None:
     """Return the file of a measurement; None without a revision, whose weights may be others
     tomorrow.
     """
-    return (
-        None
-        if revision in MISSING_REVISIONS
-        else cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"
-    )
+    if revision in MISSING_REVISIONS:
+        return None
+    return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

@@ -19,7 +19,8 @@ from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
 #: Relative distance of two embeddings of the same input, up to rounding: at least this, or a
 #: multiple of what is measured.
-MIN_DISTANCE, NOISE_FACTOR = 3e-6, 4.0
+MIN_DISTANCE = 3e-6
+NOISE_FACTOR = 4.0
 #: Distance of a single token's change, in multiples of the smallest that counts, from which a cut
 #: is certain.
 CLEAR_FACTOR = 4.0
@@ -37,9 +38,11 @@ CUTS = CHANGES // 2
 FEW_PIECES = 16
 #: Documents in which the cut is sought: at least and at most, until the length is known to the
 #: token.
-MIN_DOCUMENTS, MAX_DOCUMENTS = 3, 12
+MIN_DOCUMENTS = 3
+MAX_DOCUMENTS = 12
 #: No document is begun after so many requests, and no request is sent after so many.
-MANY_REQUESTS, MAX_REQUESTS = 28, 35
+MANY_REQUESTS = 28
+MAX_REQUESTS = 35
 SEED = 14
 #: Fewest words of a tokenizer's vocabulary that synthetic texts are made of.
 MIN_VOCABULARY = 24
@@ -115,7 +118,8 @@ class TextSource:
         """
         rng = random.Random(SEED + number)
         if not self.texts:
-            words, count = (SHORT_WORDS, LONG_WORDS)[number % 2].split(), self.count_tokens
+            words = (SHORT_WORDS, LONG_WORDS)[number % 2].split()
+            count = self.count_tokens
             # Those that the tokenizer has as a token each; all if it has few of them, or is
             # unknown.
             known = [word for word in words if count is None or count(f"{word} {word} {word}") == 3]
@@ -255,16 +259,18 @@ class ModelProbe:
         """Return for every block the distance of the embeddings if it is changed; above 1,
         something of it is read.
 
-        So is a block that is too small for its change to be seen beside the noise, as far as is
+        So is a block that is too small for its change to be seen next to the noise, as far as is
         known.
         """
         if not blocks:
             return {}
         few = min(end - start for start, end in blocks) < FEW_PIECES
-        number, ratios = CUTS if few else CHANGES, list[float]()
+        number = CUTS if few else CHANGES
+        ratios = list[float]()
         for first in range(0, len(blocks), number):
             ratios += self.compare(document, blocks[first : first + number], 2 if few else 1)
-        sizes, distances = np.array([end - start for start, end in blocks]), np.array(ratios)
+        sizes = np.array([end - start for start, end in blocks])
+        distances = np.array(ratios)
         seen = distances > 1
         smallest = CLEAR_FACTOR / np.median(distances[seen] / sizes[seen]) if seen.any() else 0.0
         distances = np.where(sizes < smallest, np.maximum(distances, LOST), distances)

@@ -61,15 +61,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: A name of a model, with or without its organization, and its declaration in mteb.
-PLAIN, DECLARED = re.compile(r"[\w.-]+(?:/[\w.-]+)?"), re.compile(r' name="([\w.-]+/[\w.-]+)"')
+PLAIN = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
+DECLARED = re.compile(r' name="([\w.-]+/[\w.-]+)"')
 #: The beginning of a declaration, and the class of models whose weights are those of their own
 #: name.
-DECLARATION, LOADED_BY_NAME = "ModelMeta(", "loader=SentenceTransformerEncoderWrapper,"
+DECLARATION = "ModelMeta("
+LOADED_BY_NAME = "loader=SentenceTransformerEncoderWrapper,"
 #: A reference with a method of a plugin, as in `A+chunks(64)`.
 METHOD = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
 #: The form of a reference to a hybrid of several models, which all search, and whose rankings are
 #: fused by reciprocal rank.
-START, END = "hybrid(", ")"
+START = "hybrid("
+END = ")"
 FORM = (
     "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a "
     "shell it needs quotes."
@@ -212,16 +215,15 @@ def find_model(reference: ModelReference) -> ModelMeta:
     refuse_unknown(reference.name)
     import mteb
 
-    name, revision = reference.name, reference.revision
+    name = reference.name
+    revision = reference.revision
     try:
         meta = mteb.get_model_meta(name, revision, fetch_from_hf=True)
     except PosirError:
         raise
     except Exception as error:  # the Hub's client has its own errors, and so has its HTTP library
-        registered, reason = (
-            MODEL_REGISTRY.resolve(),
-            f"the Hub does not provide it ({summarize_error(error)})",
-        )
+        registered = MODEL_REGISTRY.resolve()
+        reason = f"the Hub does not provide it ({summarize_error(error)})"
         raise (
             PosirError(str(error))
             if name in registered
@@ -265,7 +267,8 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     kind: dict[str, Any] = {"similarity_fn_name": ScoringFunction.COSINE}
     loader = "EndpointEncoder"
     if RERANKER.fullmatch(endpoint.model):
-        kind, loader = {"model_type": [CROSS_ENCODER]}, "RerankEndpoint"
+        kind = {"model_type": [CROSS_ENCODER]}
+        loader = "RerankEndpoint"
 
     def connect(
         _name: str,
@@ -346,7 +349,8 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
 
 def split_models(text: str) -> list[str]:
     """Return the parts of a text between the commas that are not inside of parentheses."""
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
         if letter == "," and not depth:
@@ -356,7 +360,7 @@ def split_models(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-# The multi-vector head of BGE-M3, `colbert_linear.pt` beside a dense model, as a late-interaction
+# The multi-vector head of BGE-M3, `colbert_linear.pt` next to a dense model, as a late-interaction
 # model. Chen et al. 2024 (arXiv 2402.03216), section 3.1: the last hidden state of every token but
 # the first, projected and normalized; queries and documents are scored by MaxSim. The PosQ papers
 # call it bge-m3-colbert (arXiv 2505.13950). `MODEL:colbert` refers to the head of any model that

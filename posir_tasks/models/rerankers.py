@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mteb.models import CrossEncoderProtocol, EncoderProtocol
 from mteb.types import PromptType
-from numpy.typing import NDArray
 
+from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.models.embeddings.cached_encoder import with_cache
@@ -25,7 +25,7 @@ from posir_tasks.values.result_schema import SPLIT
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-Scores = NDArray[np.float64]
+Scores = Floats
 #: A question and a text.
 Pair = tuple[str, str]
 #: Decimals of a margin.

@@ -46,21 +46,28 @@ WINDOW_VARIABLE = "POSIR_WINDOW"
 #: The paper whose protocol models are run with; without it mteb's settings.
 PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
 #: Fields of the requests to an endpoint for queries and for documents, `KEY=VALUE`, one a line.
-QUERY_FIELD_VARIABLE, PASSAGE_FIELD_VARIABLE = "POSIR_QUERY_FIELD", "POSIR_PASSAGE_FIELD"
+QUERY_FIELD_VARIABLE = "POSIR_QUERY_FIELD"
+PASSAGE_FIELD_VARIABLE = "POSIR_PASSAGE_FIELD"
 #: The tokenizer that counts the tokens of an endpoint's window; without it the server's count, or
 #: an estimate.
 TOKENIZER_VARIABLE = "POSIR_TOKENIZER"
 #: 1 to leave out texts that the server of an endpoint cannot embed.
 SKIP_FAILED_VARIABLE = "POSIR_SKIP_FAILED"
 #: Keys of the settings in mteb's `experiment_kwargs`.
-FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL = "first_stage", "query_prompt", "window", "protocol"
-TOKENIZER, SKIP_FAILED = "tokenizer", "skip_failed"
+FIRST_STAGE = "first_stage"
+QUERY_PROMPT = "query_prompt"
+WINDOW = "window"
+PROTOCOL = "protocol"
+TOKENIZER = "tokenizer"
+SKIP_FAILED = "skip_failed"
 DOCUMENT_PROMPT = "document_prompt"
 #: The key of the digest of settings that mteb changes or shortens when it names an experiment.
-DIGEST, DIGEST_BYTES = "settings_digest", 4
+DIGEST = "settings_digest"
+DIGEST_BYTES = 4
 #: What mteb keeps of a text in the name of an experiment, and from which length of all of them it
 #: keeps a digest alone.
-KEPT_TEXT, MAX_EXPERIMENT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*"), 100
+KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
+MAX_EXPERIMENT = 100
 FIELDS = {"query_field": QUERY_FIELD_VARIABLE, "passage_field": PASSAGE_FIELD_VARIABLE}
 #: The variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
@@ -284,20 +291,19 @@ def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata with the settings of the run, under which its results are filed."""
     settings = add_digest(find_run_settings(meta))
-    return (
-        meta.model_copy(
+    if settings:
+        return meta.model_copy(
             update={"experiment_kwargs": {**(meta.experiment_kwargs or {}), **settings}}
         )
-        if settings
-        else meta
-    )
+    return meta
 
 
 def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata without settings of a run, which mteb would pass on, whose loader sets what a
     protocol leaves to it.
     """
-    given, protocol = meta.experiment_kwargs or {}, find_run_protocol(meta)
+    given = meta.experiment_kwargs or {}
+    protocol = find_run_protocol(meta)
     rest = {name: value for name, value in given.items() if name not in SETTINGS}
     plain = meta if rest == given else meta.model_copy(update={"experiment_kwargs": rest or None})
     if protocol is None:

@@ -17,7 +17,8 @@ Answer = TypeVar("Answer")
 
 #: A text that is cut by the server's count is sent at most so often, until the count is within this
 #: share of the window.
-MAX_CUTS, MAX_SHARE_MISSED = 6, 0.02
+MAX_CUTS = 6
+MAX_SHARE_MISSED = 0.02
 #: The last characters of a cut text that may be half a word.
 HALF_WORD = re.compile(r"\s\S{0,40}\Z")
 
@@ -97,7 +98,8 @@ def cut_by_count(
     """
     longest: CountedText[Answer] | None = None
     size = len(cut_to_estimate(text, tokens))
-    low, high = 0, len(text) + 1
+    low = 0
+    high = len(text) + 1
     for _ in range(MAX_CUTS):
         head = cut_text(text, size)
         answer = ask(head)

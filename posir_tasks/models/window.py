@@ -87,11 +87,9 @@ def find_read_part(model: MTEBModels) -> ReadPart:
         measured.kind is not ReadKind.UNKNOWN or (measured.least_tokens or 0) >= (claimed or 0)
     ):
         return measured
-    return (
-        ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED)
-        if claimed and claimed < NO_LIMIT
-        else UNKNOWN
-    )
+    if claimed and claimed < NO_LIMIT:
+        return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED)
+    return UNKNOWN
 
 
 def find_cut(model: MTEBModels) -> WindowLimit | None:
@@ -141,11 +139,9 @@ def _find_positions(model: Any) -> int | None:
     if (transformer := find_transformer(model)) is None:
         return None
     positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
-    return (
-        positions - _count_reserved(transformer)
-        if isinstance(positions, int) and positions > 0
-        else None
-    )
+    if isinstance(positions, int) and positions > 0:
+        return positions - _count_reserved(transformer)
+    return None
 
 
 def _count_reserved(module: nn.Module) -> int:

@@ -103,7 +103,9 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         self.mteb_model_meta = base.mteb_model_meta
         self.document_vectors = 0
         """Vectors of the documents that were last searched."""
-        self._base, self._vectorize, self._memory = base, vectorize, memory
+        self._base = base
+        self._vectorize = vectorize
+        self._memory = memory
         self._corpus: Dataset | None = None
 
     @property
@@ -132,10 +134,8 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         """
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
-        timer, labels = (
-            task.get("timer") or TimingStack(),
-            {"split": context.hf_split, "subset": context.hf_subset},
-        )
+        timer = task.get("timer") or TimingStack()
+        labels = {"split": context.hf_split, "subset": context.hf_subset}
         encoder = ModelEncoder(self._base, context, self._memory)
         with timer("Encoding queries", **labels):
             query_vectors = encoder(context.read_texts(queries, PromptType.query), PromptType.query)
@@ -215,11 +215,11 @@ class TextModel:
         """
         if self.several and not query and texts:
             return self.several.encode_documents(self.encoder, texts).split()
-        return (
-            [*self.encoder(texts, PromptType.query if query else PromptType.document)[:, None]]
-            if texts
-            else []
-        )
+        if texts:
+            return [
+                *self.encoder(texts, PromptType.query if query else PromptType.document)[:, None]
+            ]
+        return []
 
     def search(
         self, queries: Sequence[str], documents: Sequence[str], k: int = 10
@@ -313,10 +313,8 @@ def find_room(model: EncoderProtocol, context: EncodingContext | None = None) ->
     """Return the most tokens of a text that fit a model's window, with its prompt if a task is
     given; None if unknown.
     """
-    tokenizer, window = (
-        find_tokenizer(model),
-        getattr(getattr(model, "model", None), "max_seq_length", None),
-    )
+    tokenizer = find_tokenizer(model)
+    window = getattr(getattr(model, "model", None), "max_seq_length", None)
     if tokenizer is None or not window:
         return None
     prompt = find_prompt(model, context.task_metadata, PromptType.document) if context else None

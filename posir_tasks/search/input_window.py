@@ -178,7 +178,8 @@ def _count_twelfths(
         if parts in offsets:
             # A text and what the model receives of it end alike, but for white space.
             first = len(parts[-1]) - len(text.rstrip())
-            start, end = max(int(evidence.starts[query]), 0), int(evidence.ends[query])
+            start = max(int(evidence.starts[query]), 0)
+            end = int(evidence.ends[query])
             twelfths[query] = _place(
                 offsets[parts], first, first + start, first + start + len(text[start:end].rstrip())
             )

@@ -60,7 +60,9 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
     """Return each document's connected component: documents that share a number other than 0 in a
     column of shape (D,).
     """
-    rows, nodes, offset = [], [], 0
+    rows = []
+    nodes = []
+    offset = 0
     for column in columns:
         offset = offset or len(column)
         known = np.flatnonzero(column)
@@ -68,7 +70,8 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
         rows.append(known)
         nodes.append(numbers + offset)
         offset += len(values)
-    row, node = np.concatenate(rows), np.concatenate(nodes)
+    row = np.concatenate(rows)
+    node = np.concatenate(nodes)
     size = len(column)
     if size + len(row) == offset:
         # No number occurs twice.

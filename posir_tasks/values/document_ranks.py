@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.limits import MAX_ROWS
@@ -114,7 +114,7 @@ class DocumentSet:
         )
         return self.documents, self.queries, self.subset, ranks, twelfths
 
-    def select(self, rows: NDArray[np.bool_]) -> DocumentSet:
+    def select(self, rows: Booleans) -> DocumentSet:
         """Return the set with some of its queries; documents without a query stay."""
         owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
         sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
@@ -141,8 +141,6 @@ class QueryColumns:
     """
     documents: Integers
     """Number of each query's document; equal across sets for the same text."""
-    half_octaves: Integers
-    """floor(2 log2 L) of each query's document with L tokens."""
     cells: Integers
     ranks: Integers
     twelfths: Integers
@@ -163,6 +161,11 @@ class QueryColumns:
         """nDCG@10 of each query, in [0, 1]."""
         return NDCG_AT_10[self.ranks]
 
+    @property
+    def shares(self) -> Floats:
+        """Weight 1/n of each of the n places of a query, shape (n,)."""
+        return self.weights / PLACE_WEIGHT
+
 
 @dataclass(frozen=True, eq=False)
 class DocumentRanks:
@@ -176,6 +179,8 @@ class DocumentRanks:
     """The keys of the cells in use, sorted."""
     sets: tuple[DocumentSet, ...] = field(repr=False)
     """Sets of documents, sorted by `DocumentSet.key`."""
+    left_out: int = 0
+    """Queries that have too many places for a row each."""
 
     @classmethod
     def from_ranks(
@@ -209,18 +214,24 @@ class DocumentRanks:
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
         self.axes.check_same(other.axes)
-        cell_keys, sets = tuple(sorted({*self.cell_keys, *other.cell_keys})), []
+        cell_keys = tuple(sorted({*self.cell_keys, *other.cell_keys}))
+        sets = []
         places = {key: place for place, key in enumerate(cell_keys)}
         for value in (self, other):
             moved = np.array([places[key] for key in value.cell_keys], np.int64)
             sets += [replace(part, cells=moved[part.cells]) for part in value.sets]
-        return DocumentRanks(self.axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
+        return DocumentRanks(
+            self.axes,
+            cell_keys,
+            tuple(sorted(sets, key=lambda part: part.key)),
+            self.left_out + other.left_out,
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, DocumentRanks)
-            and self.axes == other.axes
-            and self.to_json() == other.to_json()
+            and (self.axes, self.left_out) == (other.axes, other.left_out)
+            and self.to_json(PLACE_FIELDS) == other.to_json(PLACE_FIELDS)
         )
 
     def __hash__(self) -> int:
@@ -245,9 +256,12 @@ class DocumentRanks:
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        nothing, names = np.zeros(0, np.int64), sorted({part.subset for part in self.sets})
+        nothing = np.zeros(0, np.int64)
+        names = sorted({part.subset for part in self.sets})
         sizes = np.concatenate([*(part.document_sizes for part in self.sets), nothing])
-        row, owners, firsts = np.repeat(np.arange(len(sizes)), sizes), [nothing], dict[str, int]()
+        row = np.repeat(np.arange(len(sizes)), sizes)
+        owners = [nothing]
+        firsts = dict[str, int]()
         for part in self.sets:
             # Sets of the same documents number them alike.
             first = firsts.setdefault(part.documents, 1 + sum(map(len, owners)))
@@ -261,13 +275,12 @@ class DocumentRanks:
             return np.concatenate([*(getattr(part, name) for part in self.sets), nothing])
 
         def join_known(name: str) -> Integers:
-            return (
-                join(name)
-                if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets)
-                else nothing
-            )
+            if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets):
+                return join(name)
+            return nothing
 
-        clusters, questions = link_documents([owner, *keys])[row], [nothing]
+        clusters = link_documents([owner, *keys])[row]
+        questions = [nothing]
         for part in self.sets:
             questions.append(
                 part.questions + 1 + max(int(column.max(initial=0)) for column in questions)
@@ -282,7 +295,6 @@ class DocumentRanks:
             ).astype(np.int64),
             clusters=clusters,
             documents=link_documents([owner, keys[0]])[row],
-            half_octaves=join("half_octaves")[row],
             cells=join("cells"),
             ranks=join("ranks"),
             twelfths=join_known("twelfths"),
@@ -299,17 +311,17 @@ class DocumentRanks:
     @cached_property
     def profile(self) -> PositionProfile:
         """The position profile of these ranks."""
-        lengths, positions = len(self.axes.lengths), len(self.axes.positions)
-        columns, size = self.columns, len(self.cell_keys)
+        lengths = len(self.axes.lengths)
+        positions = len(self.axes.positions)
+        columns = self.columns
+        size = len(self.cell_keys)
         weights = columns.weights if len(columns.weights) else None
         table = np.bincount(
             columns.cells * len(RANKS) + columns.ranks, weights, minlength=size * len(RANKS)
         )
         table = table.astype(np.int64).reshape(size, len(RANKS))
-        counts, totals = (
-            np.zeros((lengths, positions, len(RANKS)), np.int64),
-            np.zeros((lengths, len(RANKS)), np.int64),
-        )
+        counts = np.zeros((lengths, positions, len(RANKS)), np.int64)
+        totals = np.zeros((lengths, len(RANKS)), np.int64)
         np.add.at(totals, self.cell_lengths, table)
         for place in range(max((len(bins) for _, bins in self.cell_keys), default=0)):
             # Most cells have one bin.
@@ -339,7 +351,7 @@ class DocumentRanks:
 
     def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
         """Return the fields of a result that hold the value; the axes are those of the profile
-        beside it.
+        next to it.
         """
         cells = {RANKS_KEY: {"cells": " ".join(map(_format_cell_key, self.cell_keys))}}
         return {
@@ -363,8 +375,8 @@ class DocumentRanks:
 
         Args:
             data: The fields of a result, as `to_json` returned them.
-            axes: The axes of the profile beside it.
-            queries: Most queries of all sets together, which the profile beside it counts. Columns
+            axes: The axes of the profile next to it.
+            queries: Most queries of all sets together, which the profile next to it counts. Columns
                 are unpacked up to that.
             fields: The fields, and what each has of a set; by default those of queries with one
                 place.
@@ -394,7 +406,8 @@ class DocumentRanks:
                 _parse_cell_key(text, axes) for text in data[RANKS_KEY]["cells"].split()
             )
             rows_of_sets = list(zip(*stored, strict=True))
-        sets, left = [], min(queries, MAX_QUERIES)
+        sets = []
+        left = min(queries, MAX_QUERIES)
         for rows in rows_of_sets:
             sets.append(_read_set(data, rows, len(cell_keys), left, fields))
             left -= len(sets[-1].ranks)
@@ -572,7 +585,8 @@ def _format_cell_key(key: CellKey) -> str:
 def _parse_cell_key(text: str, axes: Axes) -> CellKey:
     """Read what `_format_cell_key` returned; raise ValueError if it is no cell of these axes."""
     first, _, rest = text.partition(":")
-    length, bins = int(first), tuple(map(int, rest.split(","))) if rest else ()
+    length = int(first)
+    bins = tuple(map(int, rest.split(","))) if rest else ()
     if not (
         0 <= length < len(axes.lengths) and all(0 <= bin_ < len(axes.positions) for bin_ in bins)
     ):

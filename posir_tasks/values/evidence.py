@@ -26,7 +26,7 @@ TWELFTHS = 12
 
 
 class Unread(IntEnum):
-    """Evidence that a model does not read whole, in place of the twelfth of what it reads."""
+    """Evidence that a model does not read whole, instead of the twelfth of what it reads."""
 
     CUT = 12
     """The model reads a part of the evidence."""
@@ -143,7 +143,8 @@ class Evidence:
             return whole
         if read.kind is ReadKind.UNKNOWN or not (len(self.tokens) and len(whole)):
             return np.zeros(0, np.int64)
-        lengths, limit = self.tokens, read.tokens or 0
+        lengths = self.tokens
+        limit = read.tokens or 0
         is_whole = lengths <= limit
         if is_whole.all():
             return whole

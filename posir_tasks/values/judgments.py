@@ -31,9 +31,10 @@ METRICS = {
 }
 #: Sums are stored in millionths, as mteb rounds scores, so that they add exactly.
 UNIT = 10**6
-#: What queries are clustered by, beside a column of theirs: the document, or nothing, since each
+#: What queries are clustered by, next to a column of theirs: the document, or nothing, since each
 #: query is a topic.
-DOCUMENT, TOPIC = "document", "topic"
+DOCUMENT = "document"
+TOPIC = "topic"
 #: What clusters are called that are neither.
 CLUSTER = "cluster"
 
@@ -75,10 +76,8 @@ class JudgedScores:
 
     def __add__(self, other: JudgedScores) -> JudgedScores:
         by = ", ".join(dict.fromkeys((self.clusters, other.clusters)))
-        sizes, sums = (
-            np.concatenate([self.sizes, other.sizes]),
-            np.concatenate([self.sums, other.sums], axis=1),
-        )
+        sizes = np.concatenate([self.sizes, other.sizes])
+        sums = np.concatenate([self.sums, other.sums], axis=1)
         return JudgedScores(by, self.digests + other.digests, sizes, sums)
 
     @property
@@ -93,7 +92,7 @@ class JudgedScores:
 
     def expand(self, metric: str) -> tuple[Floats, Integers]:
         """Return a metric and the cluster of each query, shape (queries,), with the mean of its
-        cluster in place of its own.
+        cluster instead of its own.
 
         The mean, its variance between clusters, and its degrees of freedom are those of the
         queries' own scores.

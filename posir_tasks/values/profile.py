@@ -12,7 +12,6 @@ from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.errors import ProfileError, check_schema, summarize_error
@@ -70,7 +69,7 @@ def rank_columns(ranks: Integers) -> Integers:
     return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 
 
-def mean_gain(counts: NDArray[np.int64] | Floats, gains: Floats) -> Floats:
+def mean_gain(counts: Integers | Floats, gains: Floats) -> Floats:
     """Return the mean gain (...) of counts (..., ranks) by the gain of each rank (ranks,); NaN
     without queries.
     """
@@ -98,7 +97,8 @@ class PositionProfile:
     """Distinct queries of each length bucket by rank, shape (L, 12)."""
 
     def __post_init__(self) -> None:
-        lengths, positions = len(self.axes.lengths), len(self.axes.positions)
+        lengths = len(self.axes.lengths)
+        positions = len(self.axes.positions)
         expected = ((lengths, positions, len(RANKS)), (lengths, len(RANKS)))
         for array, shape in zip((self.counts, self.totals), expected, strict=True):
             if array.shape != shape:
@@ -122,7 +122,8 @@ class PositionProfile:
         Without ranks, as if no document were found: `queries_by_cell` and `queries_by_length` are
         the same for any ranks.
         """
-        axes, cells = scheme.axes, scheme.cells(evidence)
+        axes = scheme.axes
+        cells = scheme.cells(evidence)
         columns = rank_columns(np.zeros(len(evidence), np.int64) if ranks is None else ranks)
         counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS)), np.int64)
         np.add.at(counts, (cells.length, cells.position, columns[cells.query]), 1)

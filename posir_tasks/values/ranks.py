@@ -15,7 +15,7 @@ import numpy as np
 import pytrec_eval
 from numpy.typing import NDArray
 
-from posir_tasks.base.arrays import Integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers
 from posir_tasks.base.errors import ScoreError
 
 #: mteb's name of a score by trec_eval's measure, of those in which a document is relevant or not.
@@ -64,7 +64,7 @@ class RankedQueries:
 
     ranks: Integers
     """Rank of the relevant document from 1; 0 where it is not among the results."""
-    confidence: Mapping[str, NDArray[np.float64]]
+    confidence: Mapping[str, Floats]
     """mteb's confidence measures `max`, `std`, `diff1` of the scores, for its nAUC (arXiv
     2402.12997).
     """
@@ -127,9 +127,9 @@ def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
 
 
 def _rank(
-    scores: NDArray[np.float64],
+    scores: Floats,
     sizes: Integers,
-    relevant_scores: NDArray[np.float64],
+    relevant_scores: Floats,
     tied_before: Callable[[int], int],
 ) -> RankedQueries:
     """Rank each query's relevant document; raise ScoreError if a score is NaN.
@@ -146,24 +146,22 @@ def _rank(
             "nothing was scored. Common causes: overflow in half precision (try another dtype), a "
             "damaged checkpoint."
         )
-    single, per_score = (
-        scores.astype(np.float32),
-        np.repeat(relevant_scores.astype(np.float32), sizes),
-    )
+    single = scores.astype(np.float32)
+    per_score = np.repeat(relevant_scores.astype(np.float32), sizes)
     ranks = np.where(np.isnan(relevant_scores), 0, _count(single > per_score, sizes) + 1)
     for query in np.flatnonzero(_count(single == per_score, sizes) > 1).tolist():
         ranks[query] += tied_before(query)
     return RankedQueries(ranks, _confidence(scores, sizes))
 
 
-def _count(flags: NDArray[np.bool_], sizes: Integers) -> Integers:
+def _count(flags: Booleans, sizes: Integers) -> Integers:
     totals = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])
     ends = np.cumsum(sizes)
     counts: Integers = totals[ends] - totals[ends - sizes]
     return counts
 
 
-def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArray[np.float64]]:
+def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     """Return the measures of `mteb._evaluators.retrieval_metrics.confidence_scores` for all queries
     at once.
     """
@@ -283,7 +281,7 @@ def list_score_names(k_values: Sequence[int]) -> list[str]:
 
 def compute_ndcg(
     ranking: Mapping[str, float], grades: Mapping[str, float], k_values: Sequence[int]
-) -> NDArray[np.float64]:
+) -> Floats:
     """Compute nDCG of one query at each cut-off, as trec_eval does, in [0, 1], shape (cut-offs,).
 
     The gain of a document is its grade, or 0 below 0 and without judgment; the discount of a rank
@@ -298,11 +296,11 @@ def compute_ndcg(
     return np.divide(gained, ideal, out=np.zeros(len(k_values)), where=ideal > 0)
 
 
-def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> NDArray[np.float64]:
+def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> Floats:
     """Return the discounted gains up to each cut-off of documents in their order."""
     discounted = np.maximum(gains, 0.0) / np.log2(np.arange(2, len(gains) + 2))
     totals = np.concatenate([[0.0], np.cumsum(discounted)])
-    cumulated: NDArray[np.float64] = totals[np.minimum(k_values, len(gains))]
+    cumulated: Floats = totals[np.minimum(k_values, len(gains))]
     return cumulated
 
 
@@ -324,7 +322,7 @@ def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
 
 
 def _naucs(
-    ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.float64]]]
+    ranked: RankedQueries, gains: Mapping[int, Mapping[str, Floats]]
 ) -> dict[tuple[str, int, str], float]:
     """Return mteb's nAUC by metric, k and confidence measure."""
     return {
@@ -335,30 +333,27 @@ def _naucs(
     }
 
 
-def compute_nauc(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
+def compute_nauc(confidence: Floats, scores: Floats) -> float:
     """Return the normalized area under the abstention curve (arXiv 2402.12997) of queries, as mteb
     does; NaN for equal scores.
 
     1 is the area if confidence orders the queries as their scores do, 0 if leaving out queries
     changes nothing.
     """
-    raw, oracle = _abstention_curve(confidence, scores), _abstention_curve(scores, scores)
+    raw = _abstention_curve(confidence, scores)
+    oracle = _abstention_curve(scores, scores)
     flat = oracle[0] * (ABSTENTION_RATES[-1] - ABSTENTION_RATES[0])
     best = _area(oracle)
     return np.nan if best == flat else float((_area(raw) - flat) / (best - flat))
 
 
-def _abstention_curve(
-    confidence: NDArray[np.float64], scores: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _abstention_curve(confidence: Floats, scores: Floats) -> Floats:
     """Return the mean score of the queries that are left at each rate; queries of the same
     confidence have their mean score.
     """
     order = np.argsort(confidence, kind="stable")
-    ordered, sizes = (
-        confidence[order],
-        np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)]),
-    )
+    ordered = confidence[order]
+    sizes = np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)])
     means = np.add.reduceat(scores[order], np.cumsum(sizes) - sizes) / sizes
     kept = np.repeat(means, sizes)
     return np.array(
@@ -369,12 +364,12 @@ def _abstention_curve(
     )
 
 
-def _area(curve: NDArray[np.float64]) -> float:
+def _area(curve: Floats) -> float:
     """Return the area under an abstention curve by the trapezoidal rule."""
     return float((np.diff(ABSTENTION_RATES) * (curve[1:] + curve[:-1]) / 2).sum())
 
 
-def _gains(ranks: Integers, k: int) -> dict[str, NDArray[np.float64]]:
+def _gains(ranks: Integers, k: int) -> dict[str, Floats]:
     """Return each metric at `k` of each query, by the closed forms for one relevant document."""
     retrieved = (ranks >= 1) & (ranks <= k)
     rank = np.where(retrieved, ranks, 1)

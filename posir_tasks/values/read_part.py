@@ -140,11 +140,11 @@ class ReadPart:
     def tokens_at_end(self) -> int:
         """Number of tokens that are read at the end of a long text."""
         tokens = self.tokens or 0
-        return (
-            {Part.LAST: tokens, Part.ENDS: tokens - (self.tokens_at_start or 0)}.get(self.part, 0)
-            if self.part
-            else 0
-        )
+        if self.part:
+            return {Part.LAST: tokens, Part.ENDS: tokens - (self.tokens_at_start or 0)}.get(
+                self.part, 0
+            )
+        return 0
 
     def __add__(self, other: ReadPart) -> ReadPart:
         """Pool two: unknown if one is; of equal parts the less certain knowledge. Raise
@@ -225,8 +225,6 @@ class CountedWith(StrEnum):
     @classmethod
     def from_languages(cls, languages: Iterable[str]) -> CountedWith:
         """Return how good an estimate for texts in these languages is; codes such as `eng-Latn`."""
-        return (
-            cls.ESTIMATE
-            if {code.partition("-")[0] for code in languages} == {ENGLISH}
-            else cls.ROUGH_ESTIMATE
-        )
+        if {code.partition("-")[0] for code in languages} == {ENGLISH}:
+            return cls.ESTIMATE
+        return cls.ROUGH_ESTIMATE

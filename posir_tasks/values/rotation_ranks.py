@@ -18,9 +18,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from posir_tasks.base.arrays import Integers
+from posir_tasks.base.arrays import Booleans, Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, pack_column, unpack_column
@@ -37,7 +36,8 @@ DEFAULT_SAMPLE = 400
 #: Bits of a document's versions of one test.
 VERSION_BITS = 2**VERSIONS
 #: Bits of a question that has rows in test W and in test R.
-IN_WHOLE, IN_WINDOW = 1, 2
+IN_WHOLE = 1
+IN_WINDOW = 2
 #: Most documents that a sample may have of a length.
 MAX_SAMPLE = 2**31
 
@@ -181,7 +181,7 @@ class RotationRows:
     unread: Integers
     """0 if the evidence is read, shape (n,)."""
 
-    def select(self, rows: NDArray[np.bool_]) -> RotationRows:
+    def select(self, rows: Booleans) -> RotationRows:
         """Return some of the rows."""
         return RotationRows(*(column[rows] for column in vars(self).values()))
 
@@ -383,7 +383,7 @@ def _pack(part: RotationSet) -> dict[str, Any]:
 def _unpack(
     row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], DocumentSet]
 ) -> RotationSet:
-    """Read a set; raise ValueError if it contradicts itself or the ranks beside it."""
+    """Read a set; raise ValueError if it contradicts itself or the ranks next to it."""
     owner = owners.get((str(row["subset"]), str(row["documents"]), str(row["queries"])))
     if owner is None:
         raise ValueError("a set is of other documents or questions than the ranks by document")

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from posir_tasks.base.arrays import Floats, Integers
@@ -251,7 +250,8 @@ def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Ax
 
 
 #: Weights of the thirds in a contrast.
-START_TO_END, MIDDLE_TO_ENDS = (1.0, 0.0, -1.0), (-0.5, 1.0, -0.5)
+START_TO_END = (1.0, 0.0, -1.0)
+MIDDLE_TO_ENDS = (-0.5, 1.0, -0.5)
 
 
 def bin_midpoints(bins: int) -> Floats:
@@ -259,17 +259,17 @@ def bin_midpoints(bins: int) -> Floats:
     return (np.arange(bins) + 0.5) / bins
 
 
-def assign_thirds(bins: int) -> NDArray[np.int64]:
+def assign_thirds(bins: int) -> Integers:
     """Return the third of the document that contains each bin's midpoint, shape (P,); two bins are
     a first and a last third.
     """
     middle = bin_midpoints(bins)
-    thirds: NDArray[np.int64] = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
+    thirds: Integers = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
     return thirds
 
 
 def contrast_thirds(
-    third: NDArray[np.int64], bin_weights: Floats, weights: tuple[float, float, float]
+    third: Integers, bin_weights: Floats, weights: tuple[float, float, float]
 ) -> Floats | None:
     """Return the contrast over bins whose product with their scores is the weighted sum of the
     thirds' scores, shape (B,).

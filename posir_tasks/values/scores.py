@@ -19,8 +19,8 @@ from typing import Any, TypeAlias, TypeVar
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.values.document_ranks import DocumentRanks
-from posir_tasks.values.place_ranks import PlaceRanks
-from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.place_ranks import places_from_json, places_to_json
+from posir_tasks.values.profile import Addable, PositionProfile, pool
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
 from posir_tasks.values.result_schema import NO_SCORES, PLACES_KEY, PROFILE_KEY, ROTATIONS_KEY
 from posir_tasks.values.rotation_ranks import RotationRanks
@@ -63,10 +63,11 @@ class Difference(Estimate):
 
 #: Value of a score; None where it is undefined.
 ScoreValue: TypeAlias = Estimate | float | int | str | None
-#: Name of the group of all queries, beside those of the length buckets.
+#: Name of the group of all queries, next to those of the length buckets.
 ALL = "all"
 #: Keys of the result file: the scores of each group of queries, and those of each position bin.
-GROUPS_KEY, BINS_KEY = "position_scores", "position_bins"
+GROUPS_KEY = "position_scores"
+BINS_KEY = "position_bins"
 #: What the key of a score looks like.
 KEY = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -98,6 +99,11 @@ class Better(StrEnum):
     NEITHER = "neither"
 
 
+def _add_optional(left: Addable | None, right: Addable | None) -> Addable | None:
+    values = [value for value in (left, right) if value is not None]
+    return pool(values) if values else None
+
+
 @dataclass(frozen=True, eq=False)
 class ResultValues:
     """The additive values of a result, which all its scores are computed from. Values of one model
@@ -109,7 +115,7 @@ class ResultValues:
     """The part of a text that the model reads."""
     tokens_read: TokensRead | None = None
     """The tokens of the corpus that it reads; None if unknown."""
-    places: PlaceRanks | None = None
+    places: DocumentRanks | None = None
     """The queries with several places of evidence, which are not among the ranks; None if there are
     none.
     """
@@ -145,17 +151,10 @@ class ResultValues:
         return self.ranks.within_window().profile
 
     def __add__(self, other: ResultValues) -> ResultValues:
-        ranks, corpus = self.ranks + other.ranks, self.corpus + other.corpus
-        places = (
-            self.places + other.places
-            if self.places and other.places
-            else self.places or other.places
-        )
-        rotations = (
-            self.rotations + other.rotations
-            if self.rotations and other.rotations
-            else self.rotations or other.rotations
-        )
+        ranks = self.ranks + other.ranks
+        corpus = self.corpus + other.corpus
+        places = _add_optional(self.places, other.places)
+        rotations = _add_optional(self.rotations, other.rotations)
         return ResultValues(ranks, corpus.read, corpus.tokens, places, rotations)
 
     def to_json(self) -> dict[str, Any]:
@@ -164,7 +163,7 @@ class ResultValues:
             PROFILE_KEY: self.profile.to_json(),
             **self.ranks.to_json(),
             **self.corpus.to_json(),
-            **({PLACES_KEY: self.places.to_json()} if self.places else {}),
+            **({PLACES_KEY: places_to_json(self.places)} if self.places else {}),
             **({ROTATIONS_KEY: self.rotations.to_json()} if self.rotations else {}),
         }
 
@@ -178,9 +177,7 @@ class ResultValues:
         if ranks.profile != profile:
             raise ProfileError("The position profile and the ranks by document disagree.")
         corpus = CorpusRead.from_json(data)
-        places = (
-            PlaceRanks.from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
-        )
+        places = places_from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
         rotations = (
             RotationRanks.from_json(data[ROTATIONS_KEY], ranks) if ROTATIONS_KEY in data else None
         )
@@ -189,16 +186,15 @@ class ResultValues:
     def groups(self) -> Iterator[QueryGroup]:
         """Yield all queries, then the queries of each length bucket if there are several."""
         yield QueryGroup(self)
-        if len(self.profile.lengths) > 1:
-            yield from (
-                QueryGroup(self, length=index) for index in range(len(self.profile.lengths))
-            )
+        lengths = len(self.profile.lengths)
+        if lengths > 1:
+            for index in range(lengths):
+                yield QueryGroup(self, length=index)
 
     def bins(self) -> Iterator[QueryGroup]:
         """Yield the queries of each position bin, over all lengths."""
-        yield from (
-            QueryGroup(self, position=index) for index in range(len(self.profile.positions))
-        )
+        for index in range(len(self.profile.positions)):
+            yield QueryGroup(self, position=index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,11 +217,9 @@ class QueryGroup:
     @property
     def profile(self) -> PositionProfile:
         """The position profile of the group's length bucket, or of all lengths."""
-        return (
-            self.values.profile
-            if self.length is None
-            else self.values.profile.of_length(self.length)
-        )
+        if self.length is None:
+            return self.values.profile
+        return self.values.profile.of_length(self.length)
 
     @property
     def counts(self) -> Integers:
@@ -301,7 +295,8 @@ class ComputedScores(Mapping[str, ScoreValue]):
     """
 
     def __init__(self, columns: Mapping[str, Callable[[], list[ScoreValue]]], place: int) -> None:
-        self._columns, self._place = columns, place
+        self._columns = columns
+        self._place = place
 
     @classmethod
     def split(
@@ -355,7 +350,7 @@ class ResultScores:
         return self.groups[group]
 
     def to_json(self, positions: Sequence[str], taken: Collection[str] = ()) -> dict[str, Any]:
-        """Return the scores as a result file has them: of groups, of bins, and beside mteb's own,
+        """Return the scores as a result file has them: of groups, of bins, and next to mteb's own,
         whose names are `taken`.
         """
         beside = {
@@ -412,16 +407,12 @@ def scores_to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[s
     for score in declared:
         if score.key in scores:
             value = scores[score.key]
-            values |= (
-                estimate_to_json(score.key, value)
-                if isinstance(value, Estimate)
-                else {score.key: value}
-            )
-            values |= (
-                {}
-                if isinstance(value, Estimate) or not score.interval
-                else {f"{score.key}_interval": None}
-            )
+            if isinstance(value, Estimate):
+                values |= estimate_to_json(score.key, value)
+                continue
+            values[score.key] = value
+            if score.interval:
+                values[f"{score.key}_interval"] = None
     return values
 
 

@@ -103,7 +103,8 @@ class CorpusRead:
         """Read what `to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
         newer.
         """
-        read, stored = ReadPart.from_json(data.get(READ_KEY, {})), data.get(TOKENS_READ_KEY)
+        read = ReadPart.from_json(data.get(READ_KEY, {}))
+        stored = data.get(TOKENS_READ_KEY)
         if stored is None:
             return cls(read)
         with reading_json(stored, SCHEMA, f"field '{TOKENS_READ_KEY}'", TOKENS_READ_KEY):
@@ -174,16 +175,12 @@ def count_tokens_read(
         .to_series()
         .to_numpy()
     )
-    tokens, limit, way = (
-        -(-sizes // BYTES_PER_TOKEN),
-        read.tokens,
-        CountedWith.from_languages(languages),
-    )
+    tokens = -(-sizes // BYTES_PER_TOKEN)
+    limit = read.tokens
+    way = CountedWith.from_languages(languages)
     weights: Floats | float = 1.0
-    lengths, rows = (
-        scheme.length_buckets(Evidence(corpus["id"][:], [], tokens=tokens)),
-        np.arange(len(sizes)),
-    )
+    lengths = scheme.length_buckets(Evidence(corpus["id"][:], [], tokens=tokens))
+    rows = np.arange(len(sizes))
     if tokenizer is not None and limit is not None and sizes.any():
         rows, weights = _sample_documents(sizes)
         texts = (
@@ -192,13 +189,12 @@ def count_tokens_read(
             .to_series()
             .to_list()
         )
-        tokens, limit, way = (
-            np.array(tokenizer.count_all(texts)),
-            max(limit - further, 0),
-            CountedWith.TOKENIZER,
-        )
+        tokens = np.array(tokenizer.count_all(texts))
+        limit = max(limit - further, 0)
+        way = CountedWith.TOKENIZER
     kept = weights * (tokens if limit is None else np.minimum(tokens, limit))
-    every, bins = weights * tokens, len(scheme.axes.lengths)
+    every = weights * tokens
+    bins = len(scheme.axes.lengths)
     kept_of_bins, all_of_bins = (
         np.rint(np.bincount(lengths[rows], part, bins)).astype(int) for part in (kept, every)
     )
@@ -222,7 +218,8 @@ def _sample_documents(sizes: Integers) -> tuple[Integers, Floats | float]:
     if len(rows) <= SAMPLE:
         return rows, 1.0
     order = np.argsort(sizes, kind="stable")
-    ends, points = np.cumsum(sizes[order]), (np.arange(SAMPLE) + 0.5) / SAMPLE
+    ends = np.cumsum(sizes[order])
+    points = (np.arange(SAMPLE) + 0.5) / SAMPLE
     places, times = np.unique(
         np.searchsorted(ends, points * ends[-1], side="right"), return_counts=True
     )

@@ -82,7 +82,8 @@ def build_embedding_key(
     output of another encoder, as mteb's `CompressionWrapper` does: an embedding may then depend on
     the other texts.
     """
-    meta, attributes = model.mteb_model_meta, getattr(model, "__dict__", {})
+    meta = model.mteb_model_meta
+    attributes = getattr(model, "__dict__", {})
     revision = meta.revision if meta else None
     wraps_encoder = any(isinstance(value, EncoderProtocol) for value in attributes.values())
     if wraps_encoder or (not weights and revision in MISSING_REVISIONS):

@@ -120,7 +120,7 @@ def test_columns_of_a_sum_are_those_of_its_parts(first, second, window):
         for given_rows, prefix in ((first, "a"), (second, "b"))
     ]
     columns, whole = [part.columns for part in parts], (parts[0] + parts[1]).columns
-    for name in ("gains", "ranks", "twelfths", "thirds", "half_octaves"):
+    for name in ("gains", "ranks", "twelfths", "thirds"):
         joined = np.concatenate([getattr(part, name) for part in columns])
         assert sorted(joined.tolist()) == sorted(getattr(whole, name).tolist())
     # The parts have the same documents where neither has a text: known again only if they are all
