@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from bisect import bisect_left
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -62,6 +62,8 @@ FIRST_QUERY = "position"
 MAX_IN_FLIGHT = 8
 #: Shorter texts are not checked for truncation.
 MIN_CHECKED_TOKENS = 128
+#: Share of a text that has the vector of the whole text if the server ignores the rest.
+CHECKED_SHARE = 0.9
 #: Cosine similarity from which the embeddings of a text and of its beginning are the same, up to
 #: rounding in half precision.
 SAME = 1 - 1e-4
@@ -392,34 +394,17 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         ):
             return
         self._longest_checked = len(text)
-        (complete,) = self.embed([text])
-
-        def is_complete(characters: int) -> bool:
-            (beginning,) = self.embed([text[:characters]])
-            return bool(
-                complete @ beginning >= SAME * np.linalg.norm(complete) * np.linalg.norm(beginning)
-            )
-
-        read = find_read_length(len(text), is_complete)
-        if read < len(text):
-            if self.max_length is not None:
-                self.read_part = UNKNOWN
-            logger.warning(
-                f"{self.reference}: the server reads only about the first {read:,} of the "
-                f"{len(text):,} characters of a text "
-                f"({estimate_tokens(text[:read]):,} tokens, estimated) and does not report it. "
-                "Scores of longer texts show "
-                "truncation as well as position bias."
-            )
-
-
-def find_read_length(length: int, is_complete: Callable[[int], bool]) -> int:
-    """Return how many of a text's characters are read, to 2%, by the beginnings with its embedding;
-    all if beyond 90%.
-    """
-    step = max(1, length // 50)
-    tried = range(step, round(0.9 * length) + step, step)
-    return tried[bisect_left(tried, True, key=is_complete)] if is_complete(tried[-1]) else length
+        complete, beginning = self.embed([text, text[: round(CHECKED_SHARE * len(text))]])
+        if _compare(complete, beginning) < SAME:
+            return
+        if self.max_length is not None:
+            self.read_part = UNKNOWN
+        logger.warning(
+            f"{self.reference}: the server ignores the end of a text of {len(text):,} characters "
+            f"({estimate_tokens(text):,} tokens, estimated) and does not report it. Scores of "
+            "longer texts show truncation as well as position bias. Measure its window: "
+            f"posir window {shlex.quote(self.reference)}"
+        )
 
 
 class RerankEndpoint(EndpointModel):

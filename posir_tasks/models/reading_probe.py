@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -89,6 +89,10 @@ class ProbedText:
         """Return the pieces before a position."""
         size = len(self.pieces)
         return "".join(self.pieces[size - cut :] if self.mirrored else self.pieces[:cut]).strip()
+
+    def join(self, spans: Iterable[tuple[int, int]]) -> str:
+        """Return the pieces of some spans, which count from the start."""
+        return "".join(piece for start, end in spans for piece in self.pieces[start:end]).strip()
 
     def change(self, start: int, end: int, variant: int = 0) -> str:
         """Return the text with other pieces from a position to another."""
@@ -210,15 +214,16 @@ class RememberingEncoder:
         for refused, error in self.refusals.items():
             if any(text.startswith(refused) for text in texts):
                 raise error
-        if len(texts) > 1 or texts[0] not in self.answers:
-            try:
-                vectors = self.encode(texts)
-            except Exception as error:
-                self.refusals.update({texts[0]: error} if len(texts) == 1 else {})
-                raise
-            self.answers[texts[0]] = vectors[:1]
-            return vectors
-        return self.answers[texts[0]]
+        if len(texts) == 1 and texts[0] in self.answers:
+            return self.answers[texts[0]]
+        try:
+            vectors = self.encode(texts)
+        except Exception as error:
+            if len(texts) == 1:
+                self.refusals[texts[0]] = error
+            raise
+        self.answers[texts[0]] = vectors[:1]
+        return vectors
 
 
 @dataclass
@@ -246,9 +251,8 @@ class ModelProbe:
         # same.
         vectors = self.encode([same, *changed, same]).astype(np.float64)
         self.advance()
-        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / max(
-            np.linalg.norm(vectors[0]), 1e-30
-        )
+        length = max(np.linalg.norm(vectors[0]), 1e-30)
+        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / length
         self.noise = max(self.noise, float(distances[-1]))
         ratios = distances[:-1] / max(MIN_DISTANCE, NOISE_FACTOR * self.noise)
         return [float(ratio) for ratio in ratios.reshape(len(changes), variants).max(axis=1)]
@@ -302,12 +306,12 @@ class ModelProbe:
             return [cut for text in texts for cut in self.find_cut_texts([text], place)]
         finally:
             self.advance()
-        lengths = np.maximum(np.linalg.norm(vectors[: len(texts)], axis=1), 1e-30)
-        distances = (
-            np.linalg.norm(vectors[len(texts) : -1] - vectors[: len(texts)], axis=1) / lengths
-        )
+        originals = vectors[: len(texts)]
+        lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
+        distances = np.linalg.norm(vectors[len(texts) : -1] - originals, axis=1) / lengths
         noise = np.linalg.norm(vectors[-1] - vectors[0]) / lengths[0]
-        return [bool(distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise)) for distance in distances]
+        cut: list[bool] = (distances <= max(MIN_DISTANCE, NOISE_FACTOR * noise)).tolist()
+        return cut
 
     def accepts(self, text: str) -> bool:
         """Return whether the model encodes a text without an error; raise NoAnswerError if a server
@@ -348,67 +352,56 @@ class CutSearch:
         """The first cut beyond `low` after which nothing is read, as far as is known."""
         return min((cut for cut in self.known if cut > self.low), default=self.document.stop)
 
-    def ask(self, cuts: Sequence[int], variants: int = 1) -> None:
+    def test_at(self, cuts: Sequence[int], variants: int = 1) -> None:
         """Ask the model about cuts in one request."""
-        self.known |= zip(
-            cuts,
-            self.probe.compare(
-                self.document, [(cut, self.document.stop) for cut in cuts], variants
-            ),
-            strict=True,
-        )
-        self.coarse = self.coarse | set(cuts) if variants == 1 else self.coarse - set(cuts)
+        changes = [(cut, self.document.stop) for cut in cuts]
+        ratios = self.probe.compare(self.document, changes, variants)
+        self.known |= zip(cuts, ratios, strict=True)
+        self.coarse -= set(cuts)
+        if variants == 1:
+            self.coarse |= set(cuts)
 
-    def ask_near(self, guess: int, *, exactly: bool) -> None:
+    def test_near(self, guess: int, *, exactly: bool) -> None:
         """Ask about cuts near one that holds in another document; about this one first if it is
         likely to hold `exactly`.
         """
         if exactly:
-            self.ask(
-                [cut for cut in (guess - 1, guess) if 0 < cut < self.document.stop], variants=2
-            )
+            likely = [cut for cut in (guess - 1, guess) if 0 < cut < self.document.stop]
+            self.test_at(likely, variants=2)
         if self.high - self.low > 1:
             margin = max(8, guess // 16)
-            self.ask(
-                [cut for cut in (guess - margin, guess + margin) if self.low < cut < self.high]
-                or [guess]
-            )
+            around = (guess - margin, guess + margin)
+            self.test_at([cut for cut in around if self.low < cut < self.high] or [guess])
 
     def finish(self) -> Cut:
         """Find the cut by bisection."""
-        while (
-            (gap := self.high - self.low) > 1 or self.high in self.coarse
-        ) and self.probe.requests < MAX_REQUESTS:
+        while self.probe.requests < MAX_REQUESTS:
+            low = self.low
+            high = self.high
+            gap = high - low
+            if gap <= 1 and high not in self.coarse:
+                break
             few = gap <= FEW_PIECES
-            again = [self.high] if few and self.high in self.coarse else []
+            again = [high] if few and high in self.coarse else []
             parts = CUTS - len(again)
-            cuts = {
-                self.low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)
-            } - {self.high}
-            self.ask([*sorted(cuts), *again], variants=2 if few else 1)
+            cuts = {low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)}
+            self.test_at([*sorted(cuts - {high}), *again], variants=2 if few else 1)
         # The distance of the embeddings is taken to be proportional to the number of changed pieces
         # that are read (as with mean pooling), from the nearest cut on that is clearly read.
         # Nothing is lost if the last piece alone is clearly read.
-        clear = max(
-            (cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR), default=self.low
-        )
-        lost = (
-            math.ceil((self.high - clear) / (self.known[clear] - 1)) if 0 < clear < self.low else 0
-        )
-        slack = max(self.high - self.low - 1, lost)
-        return Cut(
-            self.document,
-            self.low + 1,
-            min(slack, self.document.stop - self.low - 1),
-            self.probe.noise > NOISY,
-        )
+        low = self.low
+        clear_cuts = [cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR]
+        clear = max(clear_cuts, default=low)
+        slack = self.high - low - 1
+        if 0 < clear < low:
+            slack = max(slack, math.ceil((self.high - clear) / (self.known[clear] - 1)))
+        slack = min(slack, self.document.stop - low - 1)
+        return Cut(self.document, low + 1, slack, self.probe.noise > NOISY)
 
 
 def divide(start: int, end: int, parts: int) -> list[tuple[int, int]]:
     """Return a range in parts of nearly the same size."""
-    edges = (
-        np.linspace(start, end, min(parts, end - start) + 1).round().astype(int).tolist()
-        if end > start
-        else []
-    )
-    return list(itertools.pairwise(edges))
+    if end <= start:
+        return []
+    edges = np.linspace(start, end, min(parts, end - start) + 1).round().astype(int)
+    return list(itertools.pairwise(edges.tolist()))

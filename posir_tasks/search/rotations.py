@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from posir_tasks.base.arrays import Integers
+from posir_tasks.base.arrays import Integers, empty_integers
 from posir_tasks.base.digests import digest
 from posir_tasks.models.dispatch import HybridSearch, is_reranker
 from posir_tasks.models.request import SearchRequest
@@ -43,7 +43,7 @@ from posir_tasks.text.rotations import (
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
-from posir_tasks.values.evidence import POSITIONS, TWELFTHS, Evidence
+from posir_tasks.values.evidence import TWELFTHS, Evidence, find_third
 from posir_tasks.values.profile import rank_columns
 from posir_tasks.values.ranks import Results
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
@@ -296,11 +296,7 @@ class SubsetRotation:
         """Third of each question's evidence, None if a label names several; empty if the evidence
         has spans.
         """
-        named = [
-            [third for third, name in enumerate(POSITIONS) if name in label]
-            for label in self.evidence.labels
-        ]
-        return [thirds[0] if len(thirds) == 1 else None for thirds in named]
+        return [find_third(label) for label in self.evidence.labels]
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -538,7 +534,7 @@ class SubsetRotation:
     def _find_unread(self, rows: Sequence[VersionRow]) -> Integers:
         """Return whether the evidence is read in each version; (0,) if that is unknown."""
         if self.read.kind is ReadKind.ALL or self.thirds or not rows:
-            return np.zeros(0, np.int64)
+            return empty_integers()
         spans = self._move_spans(rows)
         questions = [row.question for row in rows]
         # A rotated document has as many tokens as the data states for the document.
@@ -558,7 +554,7 @@ class SubsetRotation:
         names = [self.evidence.query_ids[question] for question in questions]
         tested = Dataset.from_dict({"id": moved.query_ids, "text": [texts[name] for name in names]})
         placed = self.find_read(tested, moved, documents)
-        return code_unread(placed.twelfths) if len(placed.twelfths) else np.zeros(0, np.int64)
+        return code_unread(placed.twelfths) if len(placed.twelfths) else empty_integers()
 
 
 def _digest_versions(documents: Iterable[Sequence[Version]]) -> str:

@@ -19,9 +19,8 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from posir_tasks.base.arrays import Booleans, Floats, Integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers, empty_integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.limits import MAX_ROWS
@@ -58,7 +57,6 @@ PLACE_WEIGHT = 27_720
 #: Most bytes of a packed number.
 MAX_VARINT = 5
 
-Bytes = NDArray[np.uint8]
 #: The key of a cell: the length bucket and the position bins in which a query is counted.
 CellKey = tuple[int, tuple[int, ...]]
 
@@ -97,21 +95,25 @@ class DocumentSet:
     """Digests of each document, `KEY_NAMES`; 0 where unknown. Shape (D, 3)."""
     counted_with: CountedWith | None
     """The way in which the tokens before the evidence were counted; None if none had to be."""
-    questions: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    questions: Integers = field(default_factory=empty_integers)
     """Number of the query of each row, if rows are places of queries that have several, shape (n,);
     else (0,).
     """
-    weights: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    weights: Integers = field(default_factory=empty_integers)
     """Weight of each place, in parts of `PLACE_WEIGHT`, shape (n,); (0,) if rows are queries, which
     weigh the same.
     """
 
     @property
+    def identity(self) -> tuple[str, str, str]:
+        """Subset, documents and queries: equal for the same queries of another model."""
+        return self.subset, self.documents, self.queries
+
+    @property
     def key(self) -> tuple[str, str, str, bytes, bytes]:
         """The key by which sets are sorted."""
-        ranks, twelfths = (
-            column.astype(np.uint8).tobytes() for column in (self.ranks, self.twelfths)
-        )
+        ranks = self.ranks.astype(np.uint8).tobytes()
+        twelfths = self.twelfths.astype(np.uint8).tobytes()
         return self.documents, self.queries, self.subset, ranks, twelfths
 
     def select(self, rows: Booleans) -> DocumentSet:
@@ -121,11 +123,10 @@ class DocumentSet:
         mask = blake2b(
             np.packbits(rows).tobytes(), key=self.queries.encode(), digest_size=HASH_BYTES
         ).hexdigest()
-        columns = ("cells", "ranks", "twelfths", "thirds", "questions", "weights")
-        selected = {
-            name: getattr(self, name)[rows] if len(getattr(self, name)) else getattr(self, name)
-            for name in columns
-        }
+        selected = dict[str, Integers]()
+        for name in ("cells", "ranks", "twelfths", "thirds", "questions", "weights"):
+            column = getattr(self, name)
+            selected[name] = column[rows] if len(column) else column
         return replace(self, queries=mask, document_sizes=sizes, **selected)
 
 
@@ -220,12 +221,8 @@ class DocumentRanks:
         for value in (self, other):
             moved = np.array([places[key] for key in value.cell_keys], np.int64)
             sets += [replace(part, cells=moved[part.cells]) for part in value.sets]
-        return DocumentRanks(
-            self.axes,
-            cell_keys,
-            tuple(sorted(sets, key=lambda part: part.key)),
-            self.left_out + other.left_out,
-        )
+        left_out = self.left_out + other.left_out
+        return DocumentRanks(self.axes, cell_keys, _sort_sets(sets), left_out)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -256,7 +253,7 @@ class DocumentRanks:
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        nothing = np.zeros(0, np.int64)
+        nothing = empty_integers()
         names = sorted({part.subset for part in self.sets})
         sizes = np.concatenate([*(part.document_sizes for part in self.sets), nothing])
         row = np.repeat(np.arange(len(sizes)), sizes)
@@ -274,7 +271,7 @@ class DocumentRanks:
         def join(name: str) -> Integers:
             return np.concatenate([*(getattr(part, name) for part in self.sets), nothing])
 
-        def join_known(name: str) -> Integers:
+        def join_complete(name: str) -> Integers:
             if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets):
                 return join(name)
             return nothing
@@ -297,8 +294,8 @@ class DocumentRanks:
             documents=link_documents([owner, keys[0]])[row],
             cells=join("cells"),
             ranks=join("ranks"),
-            twelfths=join_known("twelfths"),
-            thirds=join_known("thirds"),
+            twelfths=join_complete("twelfths"),
+            thirds=join_complete("thirds"),
             weights=join("weights"),
             questions=numbers,
         )
@@ -339,9 +336,7 @@ class DocumentRanks:
                 "The window of a result is unknown, so its queries within the window are, too."
             )
         sets = [part.select(part.twelfths < TWELFTHS) for part in self.sets]
-        return DocumentRanks(
-            self.axes, self.cell_keys, tuple(sorted(sets, key=lambda part: part.key))
-        )
+        return DocumentRanks(self.axes, self.cell_keys, _sort_sets(sets))
 
     @property
     def counted_with(self) -> CountedWith | None:
@@ -391,27 +386,32 @@ class DocumentRanks:
             if key not in data:
                 raise ProfileError(f"no field '{key}'. Run the model again.", key)
             with reading_json(data[key], SCHEMA, f"field '{key}'", key):
-                stored.append(data[key]["sets"])
-                if not isinstance(stored[-1], list) or not all(
-                    isinstance(row, dict) for row in stored[-1]
-                ):
+                sets = data[key]["sets"]
+                if not isinstance(sets, list) or not all(isinstance(row, dict) for row in sets):
                     raise ValueError("'sets' must be a list of objects")
-        if unknown := {str(name) for rows in stored for row in rows for name in row}.difference(
-            *fields.values()
-        ):
-            names = sanitized(", ".join(sorted(unknown)), 200)
-            logger.warning("fields of a newer version of posir are left out: %s", names)
+                stored.append(sets)
+        names = {str(name) for rows in stored for row in rows for name in row}
+        unknown = sorted(names.difference(*fields.values()))
+        if unknown:
+            logger.warning(
+                "fields of a newer version of posir are left out: %s",
+                sanitized(", ".join(unknown), 200),
+            )
         with reading_json(data[RANKS_KEY], SCHEMA, f"field '{RANKS_KEY}'", RANKS_KEY):
             cell_keys = tuple(
                 _parse_cell_key(text, axes) for text in data[RANKS_KEY]["cells"].split()
             )
             rows_of_sets = list(zip(*stored, strict=True))
-        sets = []
+        parts = list[DocumentSet]()
         left = min(queries, MAX_QUERIES)
         for rows in rows_of_sets:
-            sets.append(_read_set(data, rows, len(cell_keys), left, fields))
-            left -= len(sets[-1].ranks)
-        return cls(axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
+            parts.append(_read_set(data, rows, len(cell_keys), left, fields))
+            left -= len(parts[-1].ranks)
+        return cls(axes, cell_keys, _sort_sets(parts))
+
+
+def _sort_sets(sets: Iterable[DocumentSet]) -> tuple[DocumentSet, ...]:
+    return tuple(sorted(sets, key=lambda part: part.key))
 
 
 #: What each field has of a set.
@@ -432,11 +432,11 @@ def _pack(part: DocumentSet, key: str, names: Iterable[str]) -> dict[str, Any]:
     if key == KEYS_KEY:
         columns = zip(KEY_NAMES, part.document_keys.T, strict=True)
         return {name: pack_keys(column) for name, column in columns if column.any()}
-    values = ((name, getattr(part, name)) for name in names)
-    return {
-        name: pack_column(value) if isinstance(value, np.ndarray) else value
-        for name, value in values
-    }
+    packed = dict[str, Any]()
+    for name in names:
+        value = getattr(part, name)
+        packed[name] = pack_column(value) if isinstance(value, np.ndarray) else value
+    return packed
 
 
 def _read_set(
@@ -454,13 +454,11 @@ def _read_set(
         with reading_json(data[key], SCHEMA, f"field '{key}'", key):
             if key == KEYS_KEY:
                 documents = len(values["document_sizes"])
-                keys = [
-                    unpack_keys(row[name], documents)
-                    if name in row
-                    else np.zeros(documents, np.int64)
-                    for name in names
-                ]
-                values["document_keys"] = np.stack(keys, axis=1)
+                keys = np.zeros((documents, len(names)), np.int64)
+                for place, name in enumerate(names):
+                    if name in row:
+                        keys[:, place] = unpack_keys(row[name], documents)
+                values["document_keys"] = keys
                 continue
             values |= {name: _unpack(name, row[name], most) for name in names}
             queries = int(values["document_sizes"].sum())
@@ -547,35 +545,35 @@ def _build_set(
     complete = evidence.complete(texts) if texts else evidence
     thirds = complete.twelfths() // (TWELFTHS // 3)
     lengths = complete.tokens if len(complete.tokens) else np.ones(len(evidence), np.int64)
-    twelfths = placed.twelfths if placed else np.zeros(0, np.int64)
+    twelfths = placed.twelfths if placed else empty_integers()
     numbers = np.array([*queries], np.str_)
     _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    own = order if len(numbers) else []
+    places = order if len(numbers) else []
+    titles = (
+        dict(zip(evidence.document_ids, evidence.clusters, strict=True))
+        if evidence.clusters
+        else {}
+    )
+    names = [evidence.document_ids[row] for row in first]
     return DocumentSet(
         subset=subset,
-        documents=blake2b(
-            b"".join(keys[row][0] for row in first), digest_size=HASH_BYTES
-        ).hexdigest(),
-        queries=blake2b(
-            b"".join(keys[row][2] for row in order), digest_size=HASH_BYTES
-        ).hexdigest(),
+        documents=_digest_hashes(keys[row][0] for row in first),
+        queries=_digest_hashes(keys[row][2] for row in order),
         document_sizes=np.array([len(rows) for rows in documents], np.int64),
         cells=cells[order],
         ranks=ranks[order],
         twelfths=twelfths[order] if len(twelfths) else twelfths,
         thirds=thirds[order] if len(thirds) else thirds,
         half_octaves=np.floor(2 * np.log2(np.maximum(lengths[first], 1))).astype(np.int64),
-        document_keys=digest_documents(
-            [evidence.document_ids[row] for row in first],
-            dict(zip(evidence.document_ids, evidence.clusters, strict=True))
-            if evidence.clusters
-            else {},
-            texts,
-        ),
+        document_keys=digest_documents(names, titles, texts),
         counted_with=placed.counted_with if placed else None,
-        questions=questions[own].astype(np.int64),
-        weights=(PLACE_WEIGHT // counts[questions])[own].astype(np.int64),
+        questions=questions[places].astype(np.int64),
+        weights=(PLACE_WEIGHT // counts[questions])[places].astype(np.int64),
     )
+
+
+def _digest_hashes(hashes: Iterable[bytes]) -> str:
+    return blake2b(b"".join(hashes), digest_size=HASH_BYTES).hexdigest()
 
 
 def _format_cell_key(key: CellKey) -> str:
@@ -587,9 +585,8 @@ def _parse_cell_key(text: str, axes: Axes) -> CellKey:
     first, _, rest = text.partition(":")
     length = int(first)
     bins = tuple(map(int, rest.split(","))) if rest else ()
-    if not (
-        0 <= length < len(axes.lengths) and all(0 <= bin_ < len(axes.positions) for bin_ in bins)
-    ):
+    bounds = range(len(axes.positions))
+    if length not in range(len(axes.lengths)) or not all(number in bounds for number in bins):
         raise ValueError(f"the cell {_format_cell_key((length, bins))} is none of the profile's")
     return length, bins
 

@@ -353,16 +353,16 @@ class ResultScores:
         """Return the scores as a result file has them: of groups, of bins, and next to mteb's own,
         whose names are `taken`.
         """
-        beside = {
-            key if group == ALL else f"{key}_{group}": value.value
-            if isinstance(value := scores[key], Estimate)
-            else value
-            for group, scores in self.groups.items()
-            for key in (
-                score.key for score in self.declared if score.column and score.unit is not Unit.TEXT
-            )
-            if key in scores
-        }
+        columns = [
+            score.key for score in self.declared if score.column and score.unit is not Unit.TEXT
+        ]
+        flat = dict[str, ScoreValue]()
+        for group, scores in self.groups.items():
+            for key in columns:
+                if key in scores:
+                    value = scores[key]
+                    name = key if group == ALL else f"{key}_{group}"
+                    flat[name] = value.value if isinstance(value, Estimate) else value
         return {
             GROUPS_KEY: {
                 group: scores_to_json(scores, self.declared)
@@ -372,7 +372,7 @@ class ResultScores:
                 {"position": name, **scores_to_json(scores, self.declared)}
                 for name, scores in zip(positions, self.bins, strict=True)
             ],
-            **{key: value for key, value in beside.items() if key not in taken},
+            **{key: value for key, value in flat.items() if key not in taken},
         }
 
 
