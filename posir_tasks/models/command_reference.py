@@ -150,14 +150,10 @@ def _locate_model(reference: str) -> str:
         return reference
     from posir_tasks.models.registry import split_reference
 
-    parts = split_reference(reference)
-    missing = [
-        part for part in parts if Path(part).is_absolute() and not is_model_folder(Path(part))
-    ]
-    named_only = [
-        part for part in parts if model_origin(part) is not None and not is_model_folder(Path(part))
-    ]
-    if missing or named_only or model_origin(reference) == RUN:
+    others = [part for part in split_reference(reference) if not is_model_folder(Path(part))]
+    if any(Path(part).is_absolute() or model_origin(part) is not None for part in others):
+        return ""
+    if model_origin(reference) == RUN:
         return ""
     if Path(reference).is_absolute() and is_model_folder(Path(reference)):
         return shorten_path(reference)

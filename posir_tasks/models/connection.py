@@ -53,6 +53,8 @@ ANSWER_SECONDS = 600.0
 COMPLETE_FACTOR = 2
 #: Most characters of an answer with an error that are looked at.
 MAX_ERROR = 10_000
+#: Where an answer may have a message.
+MESSAGE_KEYS = ("error", "detail", "message")
 #: Most redirects of a request, all within one server.
 MAX_REDIRECTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -109,10 +111,10 @@ class RequestError(Exception):
     @property
     def repeats(self) -> bool:
         """Whether the request should be sent again."""
-        asked = (self.headers or {}).get("x-should-retry")
-        return asked == "true" or (
-            asked != "false" and self.may_pass and self.status != UNREAD_STATUS
-        )
+        advice = (self.headers or {}).get("x-should-retry")
+        if advice in ("true", "false"):
+            return advice == "true"
+        return self.may_pass and self.status != UNREAD_STATUS
 
     def find_wait(self, attempt: int) -> float:
         """Return the seconds until the next attempt; attempts count from 0."""
@@ -230,11 +232,11 @@ class Connection:
             except RequestError as error:
                 failure = error
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                unread = f"is not complete after {seconds:,.0f} seconds"
-                is_timeout = limit.expired() or isinstance(error, aiohttp.SocketTimeoutError)
                 if limit.expired():
-                    failure = RequestError(unread, UNREAD_STATUS, is_timeout=is_timeout)
+                    reason = f"is not complete after {seconds:,.0f} seconds"
+                    failure = RequestError(reason, UNREAD_STATUS, is_timeout=True)
                 else:
+                    is_timeout = isinstance(error, aiohttp.SocketTimeoutError)
                     failure = RequestError(_describe(error), is_timeout=is_timeout)
             most = self.retries_of_limits if failure.status == 429 else self.retries
             if retries is not None and failure.status == 500:
@@ -356,12 +358,10 @@ def _find_message(text: str) -> str:
         answer = parse_json(text, "answer")
     except GateError:
         return text
-    said = (
-        next((answer[key] for key in ("error", "detail", "message") if answer.get(key)), answer)
-        if isinstance(answer, dict)
-        else text
-    )
-    return str(said.get("message") or said) if isinstance(said, dict) else str(said)
+    if not isinstance(answer, dict):
+        return text
+    message = next((answer[key] for key in MESSAGE_KEYS if answer.get(key)), answer)
+    return str(message.get("message") or message) if isinstance(message, dict) else str(message)
 
 
 async def _read_content(response: aiohttp.ClientResponse) -> bytes:
@@ -396,17 +396,12 @@ def _find_redirect(response: aiohttp.ClientResponse) -> str:
     here = response.url
     there = here.join(type(here)(response.headers["Location"]))
     same = (here.scheme, here.port) == (there.scheme, there.port)
-    encrypted = (here.scheme, there.scheme, here.explicit_port, there.explicit_port) == (
-        "http",
-        "https",
-        None,
-        None,
-    )
+    has_port = here.explicit_port is not None or there.explicit_port is not None
+    encrypted = (here.scheme, there.scheme) == ("http", "https") and not has_port
     if here.host != there.host or not (same or encrypted):
         raise RequestError(
             f"redirects to another server, {there.scheme}://{there.authority}, which would get "
-            "the texts; give its address "
-            "if it should",
+            "the texts; give its address if it should",
             UNREAD_STATUS,
         )
     return str(there)

@@ -86,9 +86,8 @@ def find_nearest(
     for batch in split_queries(queries, documents.shape[0]):
         similarities = torch.as_tensor(model.similarity(batch, documents))
         nearest.append(similarities.topk(min(top_k, similarities.shape[1]), dim=1))
-    return torch.cat([top.values.float().cpu() for top in nearest]), torch.cat(
-        [top.indices.cpu() for top in nearest]
-    )
+    scores = torch.cat([top.values.float().cpu() for top in nearest])
+    return scores, torch.cat([top.indices.cpu() for top in nearest])
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:
@@ -163,10 +162,9 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
         return hits, rank_results(hits, request.positives)
     results = by_query(hits, request)
     # Queries with several places of evidence are not among the positives.
-    are_all = len(results) == len(request.positives)
-    return results, rank_hits(hits, request.positives) if are_all else rank_results(
-        results, request.positives
-    )
+    if len(results) == len(request.positives):
+        return results, rank_hits(hits, request.positives)
+    return results, rank_results(results, request.positives)
 
 
 def as_results(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> Results:
@@ -274,13 +272,9 @@ class HybridSearch:
         ]
         rankings = [order_hits(batch, request) for batch in hits]
         self._corpus = None
-        fused = {
-            query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
-            for query in queries["id"]
-        }
-        return {
-            query: dict(
-                sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:top_k]
-            )
-            for query, scores in fused.items()
-        }
+        results = {}
+        for query in queries["id"]:
+            fused = fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
+            best = sorted(fused.items(), key=lambda item: (item[1], item[0]), reverse=True)
+            results[query] = dict(best[:top_k])
+        return results

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import getitem
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from posir_tasks.models.references import Endpoint, RequestFields
 from posir_tasks.text.words import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
+Item = TypeVar("Item")
 #: Fields of a request, by name.
 Fields: TypeAlias = Mapping[str, Any]
 
@@ -114,9 +115,9 @@ class EndpointKind:
     def address(self, endpoint: Endpoint, route: str | None = None) -> str:
         """Return the address of a route, by default that of embeddings."""
         route = self.route if route is None else route
-        return (
-            endpoint.address if route == "/embeddings" else ROUTES.sub("", endpoint.address)
-        ) + route
+        if route == "/embeddings":
+            return endpoint.address + route
+        return ROUTES.sub("", endpoint.address) + route
 
     def serves(self, host: str) -> bool:
         """Return whether a service is of this kind."""
@@ -283,11 +284,10 @@ class EmbeddingClient(EndpointModel):
         self._is_probing = False
         documents = [[text] for text in FIRST_TEXTS]
         self.kind, answer = self._find_kind(documents)
-        first, second = (
-            self._read(self.kind, documents, answer)
-            if answer
-            else self._embed(self.kind, documents)
-        )
+        if answer:
+            first, second = self._read(self.kind, documents, answer)
+        else:
+            first, second = self._embed(self.kind, documents)
         if np.array_equal(first, second):
             raise self._invalid(
                 f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: "
@@ -304,24 +304,23 @@ class EmbeddingClient(EndpointModel):
 
         There is none if the server takes fewer documents at a time.
         """
-        named = self._endpoint.kind
-        host = self._endpoint.host
-        told = [
-            kind for kind in KINDS.values() if (kind.name == named if named else kind.serves(host))
-        ]
-        tried = told or [KINDS[name] for name in TRIED]
+        endpoint = self._endpoint
+        if endpoint.kind:
+            stated = [KINDS[endpoint.kind]]
+        else:
+            stated = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
+        tried = stated or [KINDS[name] for name in TRIED]
         failures = list[RequestError]()
         for kind in tried:
             chosen = kind
-            if (nested := kind.in_context) and nested.nests:
+            nested = kind.in_context
+            if nested and nested.nests:
                 # Models that read chunks in context have no other route, and others do not have
                 # this one.
-                in_context = "context" in self._endpoint.model
-                chosen = (
-                    replace(nested, in_context=nested)
-                    if in_context
-                    else replace(kind, in_context=None)
-                )
+                if "context" in endpoint.model:
+                    chosen = replace(nested, in_context=nested)
+                else:
+                    chosen = replace(kind, in_context=None)
             try:
                 return chosen, self._request(chosen, documents, query=False)
             except RequestError as error:
@@ -331,19 +330,19 @@ class EmbeddingClient(EndpointModel):
                 failures.append(error)
                 if error.status not in NO_ROUTE:
                     break
-        failure = (
-            failures[0] if all(error.status in NO_ROUTE for error in failures) else failures[-1]
-        )
-        routes = ", ".join(f"{kind.name} ({kind.route})" for kind in tried[: len(failures)])
-        advice = (
-            f" Tried: {routes}. Say which it is, as in "
-            f"{self._endpoint.model}@tei+{self._endpoint.address}."
-        )
-        if told and chosen.route != "/embeddings":
-            self._connection.address_advice = (
-                f"Check both: {chosen.name} is asked at {chosen.address(self._endpoint)}."
+        has_route = failures[-1].status not in NO_ROUTE
+        failure = failures[-1] if has_route else failures[0]
+        advice = ""
+        if len(failures) > 1:
+            routes = ", ".join(f"{kind.name} ({kind.route})" for kind in tried[: len(failures)])
+            advice = (
+                f" Tried: {routes}. Say which it is, as in {endpoint.model}@tei+{endpoint.address}."
             )
-        raise self._failed(failure, advice if len(failures) > 1 else "") from None
+        if stated and chosen.route != "/embeddings":
+            self._connection.address_advice = (
+                f"Check both: {chosen.name} is asked at {chosen.address(endpoint)}."
+            )
+        raise self._failed(failure, advice) from None
 
     def _request(
         self,
@@ -356,18 +355,13 @@ class EmbeddingClient(EndpointModel):
         """Return the answer to a request; a server that refuses the format of the vectors is asked
         in its own.
         """
-        texts = (
-            list(map(list, documents))
-            if kind.nests
-            else [text for chunks in documents for text in chunks]
-        )
-        model = {"model": self._endpoint.model} if kind.names_model else {}
-        own, given = (
-            (kind.query_fields, self.fields.query)
-            if query
-            else (kind.passage_fields, self.fields.passage)
-        )
-        body = {**model, kind.texts: texts, **kind.fields, **own, **self._format, **given}
+        body = dict[str, Any]()
+        if kind.names_model:
+            body["model"] = self._endpoint.model
+        body[kind.texts] = list(map(list, documents)) if kind.nests else _flatten(documents)
+        given = self.fields.query if query else self.fields.passage
+        body |= {**kind.fields, **(kind.query_fields if query else kind.passage_fields)}
+        body |= {**self._format, **given}
         body = {name: value for name, value in body.items() if value is not None}
         try:
             return self._ask(kind.address(self._endpoint), body, retries=retries)
@@ -409,9 +403,8 @@ class EmbeddingClient(EndpointModel):
             return self._read(kind, documents, self._request_texts(kind, documents, query=query))
         except RequestError as error:
             if number > 1 and _refuses_number(error):
-                self._most_documents = max(
-                    _find_numbers(error.reason, below=number), default=number // 2
-                )
+                stated = _find_numbers(error.reason, below=number)
+                self._most_documents = max(stated, default=number // 2)
                 return self._embed(kind, documents, query=query)
             if not error.is_of_text or (number > 1 and self._is_probing):
                 raise self._failed(error) from None
@@ -477,24 +470,21 @@ class EmbeddingClient(EndpointModel):
     def _read(
         self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any
     ) -> Embeddings:
-        texts = [text for chunks in documents for text in chunks]
+        texts = _flatten(documents)
         try:
             rows = reduce(getitem, filter(None, kind.vectors.split(".")), answer)
             if kind.nests:
-                nested = self._order(rows, len(documents))
-                pairs = zip(nested, documents, strict=True)
-                vectors = [
-                    vector
-                    for row, chunks in pairs
-                    for vector in self._order(row["data"], len(chunks))
-                ]
+                answers = list[Any]()
+                for row, chunks in zip(self._order(rows, len(documents)), documents, strict=True):
+                    answers += self._order(row["data"], len(chunks))
             else:
-                vectors = self._order(rows, len(texts))
+                answers = self._order(rows, len(texts))
             vectors = self._decode(
-                kind,
-                [vector["embedding"] if isinstance(vector, dict) else vector for vector in vectors],
+                kind, [row["embedding"] if isinstance(row, dict) else row for row in answers]
             )
-            lengths = set(map(len, vectors)) | ({self._dimensions} if self._dimensions else set())
+            lengths = set(map(len, vectors))
+            if self._dimensions:
+                lengths.add(self._dimensions)
         except (TypeError, ValueError, KeyError):
             raise self._invalid(
                 f"is not one of an embeddings API of the kind {kind.name}"
@@ -502,13 +492,8 @@ class EmbeddingClient(EndpointModel):
         if len(lengths) != 1 or 0 in lengths:
             reason = f"has vectors of different dimensions: {shorten(sorted(lengths))}"
             raise self._invalid(reason, NoVectorError)
-        wrong = [
-            entry
-            for vector in vectors
-            if isinstance(vector, list)
-            for entry in vector
-            if type(entry) not in (int, float)
-        ]
+        entries = _flatten(vector for vector in vectors if isinstance(vector, list))
+        wrong = [entry for entry in entries if type(entry) not in (int, float)]
         if wrong:
             raise self._invalid(
                 f"has vectors with entries that are not numbers, such as {sanitized(wrong[0])}"
@@ -521,10 +506,12 @@ class EmbeddingClient(EndpointModel):
         """
         if not isinstance(rows, list):
             raise TypeError(rows)
-        stated = [row for row in rows if isinstance(row, dict) and row.get("index") is not None]
-        # Servers that work on texts in parallel may return them in any order.
-        ordered: list[Any] = sorted(rows, key=lambda row: row["index"]) if stated else rows
-        indices = [row["index"] for row in ordered] if stated else list(range(len(rows)))
+        ordered: list[Any] = rows
+        indices = list(range(len(rows)))
+        if any(isinstance(row, dict) and row.get("index") is not None for row in rows):
+            # Servers that work on texts in parallel may return them in any order.
+            ordered = sorted(rows, key=lambda row: row["index"])
+            indices = [row["index"] for row in ordered]
         if indices != list(range(number)):
             reason = (
                 f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
@@ -541,13 +528,12 @@ class EmbeddingClient(EndpointModel):
         if self._dimensions:
             is_float = len(contents[0]) == 4 * self._dimensions
         elif is_float := not any(len(content) % 4 for content in contents):
-            asked = str({**kind.fields, **self._format, **self.fields.passage}.get(FORMAT))
+            vector_format = {**kind.fields, **self._format, **self.fields.passage}.get(FORMAT)
             largest = [
                 np.abs(np.frombuffer(content, "<f4")).max(initial=0.0) for content in contents
             ]
-            is_float = "int8" not in asked and all(
-                1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest
-            )
+            is_usual = all(1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest)
+            is_float = is_usual and "int8" not in str(vector_format)
         return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
     def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> Embeddings:
@@ -585,9 +571,8 @@ class EmbeddingClient(EndpointModel):
         except (RequestError, PosirError):
             return None, False
         self._most_documents = self._most_documents or _find_count(answer, "max_client_batch_size")
-        return _find_count(answer, self.kind.limit), isinstance(answer, Mapping) and answer.get(
-            "auto_truncate"
-        ) is False
+        refuses = isinstance(answer, Mapping) and answer.get("auto_truncate") is False
+        return _find_count(answer, self.kind.limit), refuses
 
     def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
         """Return the embedding of a text, shape (1, dimensions), and the tokens that the server
@@ -652,14 +637,22 @@ class EmbeddingClient(EndpointModel):
 
         A server may fail for a text that is too long.
         """
-        usual = self._connection.retries, self.is_measured, self._is_probing
-        self._connection.retries = usual[0] if retries is None else retries
+        usual = self._connection.retries
+        was_measured = self.is_measured
+        was_probing = self._is_probing
+        self._connection.retries = usual if retries is None else retries
         self.is_measured = True
         self._is_probing = retries is not None
         try:
             yield
         finally:
-            self._connection.retries, self.is_measured, self._is_probing = usual
+            self._connection.retries = usual
+            self.is_measured = was_measured
+            self._is_probing = was_probing
+
+
+def _flatten(parts: Iterable[Iterable[Item]]) -> list[Item]:
+    return [item for part in parts for item in part]
 
 
 def _describe_text(text: str) -> str:
@@ -673,8 +666,10 @@ def _find_count(answer: Any, keys: str) -> int | None:
     if there is none.
     """
     for key in keys.split("."):
-        fields = answer.items() if isinstance(answer, Mapping) else ()
-        answer = next((value for name, value in fields if f".{name}".endswith(f".{key}")), None)
+        if not isinstance(answer, Mapping):
+            return None
+        values = (value for name, value in answer.items() if f".{name}".endswith(f".{key}"))
+        answer = next(values, None)
     return answer if isinstance(answer, int) and answer > 0 else None
 
 

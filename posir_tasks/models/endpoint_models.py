@@ -99,17 +99,16 @@ class LeftOutTexts:
         """Return the numbers of queries and documents, with the beginnings of some, as results
         store them.
         """
-        return {
-            name: {
-                "texts": len(self.reasons[query]),
-                "named": [
+        record = dict[str, Any]()
+        for name, query in (("queries", True), ("documents", False)):
+            reasons = self.reasons[query]
+            if reasons:
+                named = [
                     {"begins": text[:SHOWN], "reason": reason}
-                    for text, reason in list(self.reasons[query].items())[:MAX_NAMED]
-                ],
-            }
-            for name, query in (("queries", True), ("documents", False))
-            if self.reasons[query]
-        }
+                    for text, reason in list(reasons.items())[:MAX_NAMED]
+                ]
+                record[name] = {"texts": len(reasons), "named": named}
+        return record
 
 
 class EndpointEncoder(EmbeddingClient, AbsEncoder):
@@ -132,9 +131,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         super().__init__(endpoint, fields)
         self.reference = str(endpoint)
         self.model_prompts = model_prompts or {}
-        self.advice = (
-            f"{self.advice.removesuffix('.')}; --skip-failed leaves out what cannot be embedded."
-        )
+        self.advice += " --skip-failed leaves out what cannot be embedded."
         self._longest_checked = 0
         self._checked_batch = {True: 1, False: 1}
         self._batch_cosine: float | None = None
@@ -215,13 +212,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                 texts = cut_all(texts, _subtract_special(window, tokenizer), tokenizer)
             embeddings = self._embed_batches(texts, size, description, query=query)
         self._report_left_out(query=query)
-        self._warn_if_truncated(
-            max(
-                (text for text in texts if text not in self._left_out.reasons[query]),
-                key=len,
-                default="",
-            )
-        )
+        left_out = self._left_out.reasons[query]
+        embedded = (text for text in texts if text not in left_out)
+        self._warn_if_truncated(max(embedded, key=len, default=""))
         return embeddings
 
     def _embed_batches(
@@ -232,11 +225,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         batches = [texts[start : start + size] for start in range(0, len(texts), size)]
         embed = partial(self.embed, query=query)
-        first = (
-            [self._embed_checked(batches[0], query=query)]
-            if len(batches[0]) > self._checked_batch[query]
-            else []
-        )
+        first = list[Embeddings]()
+        if len(batches[0]) > self._checked_batch[query]:
+            first.append(self._embed_checked(batches[0], query=query))
         return np.concatenate(first + send_in_flight(embed, batches[len(first) :], description))
 
     def _embed_checked(self, batch: Sequence[str], *, query: bool) -> Embeddings:
@@ -248,10 +239,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if self._sends_alone or self._is_probing:
             return together
         # Padding changes the shortest text most.
-        rows = sorted(
-            (row for row in range(len(batch)) if together[row].any()),
-            key=lambda row: len(batch[row]),
-        )
+        rows = np.flatnonzero(together.any(axis=1)).tolist()
+        rows.sort(key=lambda row: len(batch[row]))
         for row in dict.fromkeys([*rows[:1], *rows[-1:]]):
             (alone,) = self.embed([batch[row]], query=query)
             cosine = _compare(alone, together[row])
@@ -290,14 +279,10 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         sent = list(texts)
         embeddings = np.zeros((len(texts), self._dimensions or 0), np.float32)
         if short:
-            embeddings[short] = self._embed_batches(
-                [texts[row] for row in short], size, description, query=query
-            )
-        cut = send_in_flight(
-            partial(self._cut, window=window, query=query),
-            [texts[row] for row in long],
-            description,
-        )
+            short_texts = [texts[row] for row in short]
+            embeddings[short] = self._embed_batches(short_texts, size, description, query=query)
+        cut_text = partial(self._cut, window=window, query=query)
+        cut = send_in_flight(cut_text, [texts[row] for row in long], description)
         for row, counted in zip(long, cut, strict=True):
             sent[row], embeddings[row] = counted.text, counted.answer[0]
         return sent, embeddings
@@ -449,9 +434,11 @@ class RerankEndpoint(EndpointModel):
         if self.max_length is None:
             return texts
         tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
-        special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True) if tokenizer else 0
-        count = tokenizer.count if tokenizer else estimate_tokens
-        left = self.max_length - special - count(query)
+        if tokenizer:
+            special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True)
+            left = self.max_length - special - tokenizer.count(query)
+        else:
+            left = self.max_length - estimate_tokens(query)
         if left < 1:
             raise PosirError(
                 f"window {self.max_length}: the query that begins {query[:SHOWN]!r} leaves no "
@@ -484,22 +471,18 @@ class RerankEndpoint(EndpointModel):
         """Return the answer to the form of request that has been answered before, or else to the
         first that is answered.
         """
-        model = (
-            {"model": self._endpoint.model.removesuffix(f":{RERANK}")}
-            if self._endpoint.model != RERANK
-            else {}
-        )
         forms: dict[str, dict[str, Any]] = {
-            "documents": {**model, "top_n": len(texts)},
+            "documents": {"top_n": len(texts)},
             "texts": {"truncate": True},
         }
+        model = self._endpoint.model.removesuffix(f":{RERANK}")
+        if model != RERANK:
+            forms["documents"]["model"] = model
         failures = list[RequestError]()
         for name in [self._texts_field] if self._texts_field else forms:
+            body = {"query": query, name: list(texts), **forms[name]}
             try:
-                answer = self._ask(
-                    f"{self._endpoint.address}/rerank",
-                    {"query": query, name: list(texts), **forms[name]},
-                )
+                answer = self._ask(f"{self._endpoint.address}/rerank", body)
             except RequestError as error:
                 failures.append(error)
                 if error.status not in OTHER_FIELDS:
@@ -546,10 +529,8 @@ def send_in_flight(
     """
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
+        waiting = progress(futures, description) if description else futures
         try:
-            return [
-                future.result()
-                for future in (progress(futures, description) if description else futures)
-            ]
+            return [future.result() for future in waiting]
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -73,15 +73,13 @@ class LoadedModel:
 
     def to_json(self) -> dict[str, Any]:
         """Return what is known, as results store it."""
-        texts = {
+        values: dict[str, Any] = {
             "query_text": self.query and self.query.text,
             "document_text": self.document and self.document.text,
+            **vars(self),
         }
-        return {
-            name: value
-            for name, value in (texts | {**vars(self), "query": None, "document": None}).items()
-            if value is not None
-        }
+        del values["query"], values["document"]
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def list_inner_models(model: object) -> Iterator[Any]:
@@ -97,13 +95,14 @@ def find_transformer(model: object) -> PreTrainedModel | None:
     """Return the model of transformers in a model of mteb; None if it has none, such as behind an
     API.
     """
-    modules = (
-        module
-        for inner in list_inner_models(model)
-        if isinstance(inner, nn.Module)
-        for module in inner.modules()
-    )
+    modules = _list_modules(model)
     return next((module for module in modules if isinstance(module, PreTrainedModel)), None)
+
+
+def _list_modules(model: object) -> Iterator[nn.Module]:
+    for inner in list_inner_models(model):
+        if isinstance(inner, nn.Module):
+            yield from inner.modules()
 
 
 def find_inner_tokenizer(model: object) -> Any:
@@ -116,12 +115,7 @@ def find_pooling(model: object) -> Any:
     """Return the layer of sentence-transformers that makes one vector of those of all tokens; None
     if there is none.
     """
-    layers = (
-        layer
-        for inner in list_inner_models(model)
-        if isinstance(inner, nn.Module)
-        for layer in inner.modules()
-    )
+    layers = _list_modules(model)
     return next((layer for layer in layers if type(layer).__name__ == "Pooling"), None)
 
 

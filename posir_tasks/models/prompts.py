@@ -68,23 +68,22 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
 
     Without a text for queries or for documents, their prompts are left as they are.
     """
-    if any(
-        getattr(inner, REPLACED, None) == (query, document)
-        for inner in [model, *vars(model).values()]
-    ):
+    replaced = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
+    if (query, document) in replaced:
         return True
-    given = {PromptType.query.value: query, PromptType.document.value: document}
-    texts = {kind: text for kind, text in given.items() if text is not None}
+    prompts = {PromptType.query.value: query, PromptType.document.value: document}
+    texts = {kind: text for kind, text in prompts.items() if text is not None}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
-        model.query_prefix = model.query_prefix if query is None else query
-        model.passage_prefix = model.passage_prefix if document is None else document
+        if query is not None:
+            model.query_prefix = query
+        if document is not None:
+            model.passage_prefix = document
     elif has_model_prompts(model):
         model.model_prompts = _keep_prompts(model.model_prompts or {}, texts) | texts
     elif find_encode(model) is InstructSentenceTransformerModel.encode:
         model.instruction_template = _build_template(texts, model.instruction_template)
-        model.apply_instruction_to_passages = (
-            model.apply_instruction_to_passages if document is None else bool(document)
-        )
+        if document is not None:
+            model.apply_instruction_to_passages = bool(document)
     elif isinstance(model, AbsEncoder):
         _answer_with_prompts(model, texts)
     else:
@@ -145,15 +144,13 @@ def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict
     if kept is None:
         return {}
     other = next(kind for kind in kinds if kind != kept)
-    of_kind = {
-        name: text for name, text in prompts.items() if name == kept or name.endswith(f"-{kept}")
-    }
+    of_kind = {name: text for name, text in prompts.items() if name.split("-")[-1] == kept}
     of_both = {
-        name: text
+        f"{name}-{kept}": text
         for name, text in prompts.items()
-        if name not in of_kind and name.split("-")[-1] != other
+        if name.split("-")[-1] not in (kept, other)
     }
-    return {f"{name}-{kept}": text for name, text in of_both.items()} | of_kind
+    return of_both | of_kind
 
 
 def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str]:
@@ -196,12 +193,8 @@ def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
         return prompt.text
     names = () if isinstance(model, InstructSentenceTransformerModel) else DOCUMENT_PROMPTS
     prompts: Mapping[str, str] = model.model.prompts
-    return (
-        prompts.get(
-            next((name for name in names if name in prompts), model.model.default_prompt_name)
-        )
-        or ""
-    )
+    chosen = next((name for name in names if name in prompts), model.model.default_prompt_name)
+    return prompts.get(chosen) or ""
 
 
 def preprocess(model: Any, inputs: Sequence[Any], **options: Any) -> Mapping[str, Any]:

@@ -23,13 +23,13 @@ PaperName: TypeAlias = Literal[
 ]
 PAPERS: tuple[str, ...] = get_args(PaperName)
 #: Short titles of the papers.
-TITLES = dict(
-    zip(
-        PAPERS,
-        ("PosQ", "Myopic Trap", "PosIR", "Built-in or Learned", "Bias Learning"),
-        strict=True,
-    )
-)
+TITLES = {
+    "posq": "PosQ",
+    "myopic-trap": "Myopic Trap",
+    "posir": "PosIR",
+    "built-in-or-learned": "Built-in or Learned",
+    "bias-learning": "Bias Learning",
+}
 #: Papers with published results, by the beginning of the tasks' names.
 TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
@@ -122,12 +122,11 @@ class Protocol:
 
     def asked(self) -> dict[str, str]:
         """Return all that the row sets or says is unknown, by field."""
-        names = ("paper", *SETTINGS, *STATED, "source", "status")
-        return {
-            name: value
-            for name in names
-            if (value := getattr(self, name)) or name in ("query_prompt", "document_prompt")
+        values = {
+            name: getattr(self, name) for name in ("paper", *SETTINGS, *STATED, "source", "status")
         }
+        prompts = ("query_prompt", "document_prompt")
+        return {name: value for name, value in values.items() if value or name in prompts}
 
 
 @cache
@@ -193,12 +192,10 @@ def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
     """
     models: dict[str, dict[str, None]] = {}
     for subject, model in runs:
-        paper = (
-            subject
-            if subject in PAPERS
-            else next((TASKS[start] for start in TASKS if subject.startswith(start)), None)
-        )
-        if paper is not None and (difference := describe_difference(paper, model)):
+        papers = [subject] if subject in PAPERS else []
+        papers += [paper for start, paper in TASKS.items() if subject.startswith(start)]
+        difference = describe_difference(papers[0], model) if papers else ""
+        if difference:
             models.setdefault(difference, {})[model] = None
     return [f"{', '.join(names)}: {difference}." for difference, names in models.items()]
 

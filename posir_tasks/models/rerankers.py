@@ -95,11 +95,11 @@ def build_scorer(
 
         def compare(pairs: Sequence[Pair]) -> Scores:
             texts = encode((text for _, text in pairs), PromptType.document)
-            sides = (
+            similarities = model.similarity_pairwise(
                 asked.select(question for question, _ in pairs),
                 texts.select(text for _, text in pairs),
             )
-            return np.asarray(model.similarity_pairwise(*sides), np.float64).reshape(-1)
+            return np.asarray(similarities, np.float64).reshape(-1)
 
         return compare
     if isinstance(model, CrossEncoderProtocol):
@@ -148,6 +148,5 @@ def compute_margin(scores: Scores, target: int) -> float:
     errors are removed: 0.7 - 0.4 is a margin of 0.3. Scores have shape (rerankers, segments); the
     target is an index.
     """
-    return round(
-        float((scores[:, target] - np.delete(scores, target, axis=1).max(axis=1)).min()), DECIMALS
-    )
+    others = np.delete(scores, target, axis=1).max(axis=1)
+    return round(float((scores[:, target] - others).min()), DECIMALS)

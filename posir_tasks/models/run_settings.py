@@ -117,24 +117,28 @@ def with_settings(
         PROTOCOL_VARIABLE: protocol,
         WINDOW_VARIABLE: window,
         TOKENIZER_VARIABLE: tokenizer,
+        SKIP_FAILED_VARIABLE: 1 if skip_failed else None,
+        ROTATED_VARIABLE: rotated,
+        PROMPT_VARIABLE: query_prompt,
+        DOCUMENT_PROMPT_VARIABLE: document_prompt,
+        QUERY_FIELD_VARIABLE: _join_fields(query_field),
+        PASSAGE_FIELD_VARIABLE: _join_fields(passage_field),
     }
-    values[SKIP_FAILED_VARIABLE] = 1 if skip_failed else None
-    values[ROTATED_VARIABLE] = rotated
-    values |= {PROMPT_VARIABLE: query_prompt, DOCUMENT_PROMPT_VARIABLE: document_prompt}
-    for variable, field in (
-        (QUERY_FIELD_VARIABLE, query_field),
-        (PASSAGE_FIELD_VARIABLE, passage_field),
-    ):
-        values[variable] = field if field is None or isinstance(field, str) else "\n".join(field)
-    given = {name: str(value) for name, value in values.items() if value is not None}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    changes = {name: str(value) for name, value in values.items() if value is not None}
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
     try:
         yield
     finally:
         for name, value in before.items():
             os.environ.pop(name)
-            os.environ.update({name: value} if value is not None else {})
+            if value is not None:
+                os.environ[name] = value
+
+
+def _join_fields(fields: str | Iterable[str] | None) -> str | None:
+    """Return fields of requests, one a line."""
+    return fields if fields is None or isinstance(fields, str) else "\n".join(fields)
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:
@@ -160,11 +164,9 @@ def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
 
     A protocol may say for a reranker which it is on a task.
     """
-    if (
-        model is not None
-        and (protocol := find_run_protocol(model))
-        and (stage := protocol.find_first_stage(task))
-    ):
+    protocol = find_run_protocol(model) if model is not None else None
+    stage = protocol.find_first_stage(task) if protocol else None
+    if stage:
         return stage
     reference = os.environ.get(FIRST_STAGE_VARIABLE, "").strip() or BM25_BASELINE
     registered = MODEL_REGISTRY.resolve()
@@ -202,13 +204,11 @@ def find_request_fields() -> RequestFields:
     """Return the fields of the run for requests to an endpoint; raise PosirError if one is not
     `KEY=VALUE`.
     """
-    given = (
-        (f"--{name.replace('_', '-')}", os.environ.get(variable, ""))
-        for name, variable in FIELDS.items()
-    )
-    return RequestFields(
-        *(read_overrides(filter(str.strip, text.splitlines()), option) for option, text in given)
-    )
+    fields = []
+    for name, variable in FIELDS.items():
+        lines = filter(str.strip, os.environ.get(variable, "").splitlines())
+        fields.append(read_overrides(lines, f"--{name.replace('_', '-')}"))
+    return RequestFields(*fields)
 
 
 def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
@@ -256,10 +256,11 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     if _is_own.get() or meta.name == BM25_BASELINE:
         return {}
     first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
-    settings: dict[str, str | int] = (
-        {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
-    )
-    if (window := _read_window()) is not None:
+    settings: dict[str, str | int] = {}
+    if first_stage != BM25_BASELINE:
+        settings[FIRST_STAGE] = first_stage
+    window = _read_window()
+    if window is not None:
         settings[WINDOW] = window
     settings |= _find_endpoint_settings(meta)
     return settings | _read_prompts()
@@ -267,11 +268,12 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 def _read_prompts() -> dict[str, str]:
     """Return the texts before queries and documents that are set, by the keys of their settings."""
-    given = {
-        QUERY_PROMPT: os.environ.get(PROMPT_VARIABLE),
-        DOCUMENT_PROMPT: os.environ.get(DOCUMENT_PROMPT_VARIABLE),
+    variables = {QUERY_PROMPT: PROMPT_VARIABLE, DOCUMENT_PROMPT: DOCUMENT_PROMPT_VARIABLE}
+    return {
+        name: os.environ[variable].replace("\\n", "\n")
+        for name, variable in variables.items()
+        if variable in os.environ
     }
-    return {name: text.replace("\\n", "\n") for name, text in given.items() if text is not None}
 
 
 def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
@@ -291,11 +293,10 @@ def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata with the settings of the run, under which its results are filed."""
     settings = add_digest(find_run_settings(meta))
-    if settings:
-        return meta.model_copy(
-            update={"experiment_kwargs": {**(meta.experiment_kwargs or {}), **settings}}
-        )
-    return meta
+    if not settings:
+        return meta
+    experiment = {**(meta.experiment_kwargs or {}), **settings}
+    return meta.model_copy(update={"experiment_kwargs": experiment})
 
 
 def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
