@@ -75,9 +75,8 @@ class CommandReference:
             for part in split_reference(self.model)
         )
         variables = {name: value for name, value in self.variables.items() if name != DATA_VARIABLE}
-        return CommandReference(
-            "" if is_private else self.model, "" if _is_path(self.data) else self.data, variables
-        )
+        model = "" if is_private else self.model
+        return CommandReference(model, "" if _is_path(self.data) else self.data, variables)
 
     def write(self, *words: str) -> str:
         """Return a command, given its words without quotes, with the settings of the run before

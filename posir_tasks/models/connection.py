@@ -121,7 +121,8 @@ class RequestError(Exception):
         asked = read_retry_after(self.headers or {})
         if asked and asked <= MAX_ASKED_SECONDS:
             return asked
-        return min(FIRST_WAIT * 2.0 ** min(attempt, 20), MAX_WAIT) * random.uniform(0.75, 1)
+        wait = FIRST_WAIT * 2.0 ** min(attempt, 20)
+        return min(wait, MAX_WAIT) * random.uniform(0.75, 1)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -179,7 +180,9 @@ class Connection:
         self.seconds = timeout or ANSWER_SECONDS
         # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
         parts = urlsplit(address)
-        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        self._proxy = None
+        if not proxy_bypass(parts.hostname or ""):
+            self._proxy = getproxies().get(parts.scheme)
         add_address(self._proxy)
 
     def send(
@@ -319,8 +322,9 @@ class Connection:
         try:
             # Its own session is perhaps of an event loop that waits for this.
             other = Connection(self.address, key_variable=self._key_variable, retries=0)
-            models = parse_json(other.send(f"{self.address}/models"), self.address)["data"]
-            return f" Its models: {quote_message(shorten([model['id'] for model in models]))}."
+            answer = other.send(f"{self.address}/models")
+            names = [model["id"] for model in parse_json(answer, self.address)["data"]]
+            return f" Its models: {quote_message(shorten(names))}."
         except (RequestError, GateError, TypeError, KeyError):
             return ""
 
@@ -347,7 +351,9 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 def _describe(error: Exception) -> str:
     cause = getattr(error, "os_error", error)
     number = getattr(cause, "errno", None)
-    return os.strerror(number) if number and number > 0 else str(cause) or repr(cause)
+    if number and number > 0:
+        return os.strerror(number)
+    return str(cause) or repr(cause)
 
 
 def _find_message(text: str) -> str:
@@ -361,7 +367,9 @@ def _find_message(text: str) -> str:
     if not isinstance(answer, dict):
         return text
     message = next((answer[key] for key in MESSAGE_KEYS if answer.get(key)), answer)
-    return str(message.get("message") or message) if isinstance(message, dict) else str(message)
+    if isinstance(message, dict):
+        message = message.get("message") or message
+    return str(message)
 
 
 async def _read_content(response: aiohttp.ClientResponse) -> bytes:

@@ -194,7 +194,9 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, d
         and not isinstance(model, SearchProtocol)
     ):
         hits = search_dense(model, *texts, context, top_k=request.top_k, timer=request.timer)
-        return drop_unfound(by_query(hits, request)) if np.isneginf(hits.scores).any() else hits
+        if np.isneginf(hits.scores).any():
+            return drop_unfound(by_query(hits, request))
+        return hits
     return search_results(model, request)
 
 
@@ -211,8 +213,9 @@ def order_hits(
     ids = np.array(hits.document_ids)
     order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
     rows = np.take_along_axis(hits.documents, order, axis=1)
-    names = pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()
-    return dict(zip(request.queries["id"][:], names.to_list(), strict=True))
+    names = pl.Series(hits.document_ids).gather(rows.ravel())
+    names_of_rows = names.reshape(rows.shape).arr.to_list().to_list()
+    return dict(zip(request.queries["id"][:], names_of_rows, strict=True))
 
 
 #: The constant of the paper, which weakens the difference between the first ranks.

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import getitem
 from typing import Any, TypeAlias, TypeVar
@@ -19,18 +19,20 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError, PosirError
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection, RequestError, shorten
+from posir_tasks.models.endpoint_kinds import FORMAT, KINDS, TRIED, EndpointKind, Fields
 from posir_tasks.models.references import Endpoint, RequestFields
 from posir_tasks.text.words import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
 Item = TypeVar("Item")
-#: Fields of a request, by name.
-Fields: TypeAlias = Mapping[str, Any]
+#: Documents, each as its chunks.
+Documents: TypeAlias = Sequence[Sequence[str]]
 
 ADVICE = (
     "If texts are too long for the model, cut them with --window N, or let the server truncate them"
@@ -54,11 +56,8 @@ SHOWN_TEXT = 60
 MIN_DISTINCT = 8
 #: Characters in which these differ: beyond a model's window texts do not change its vector.
 BEGINNING = 300
-#: The part of an address that is not the server's: a version, or what `/api` and `/embed` begin.
-ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")
 #: Statuses of a route that a server does not have.
 NO_ROUTE = (404, 405)
-FORMAT = "encoding_format"
 #: The largest entry of a float32 vector is below this and above its inverse; of int8, read as
 #: float32, it is not.
 MAX_ENTRY = 1e6
@@ -70,58 +69,6 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w]|\.\d)")
 MANY_TEXTS = re.compile(
     r"(?<!physical )(?<!current )batch|too many (texts|inputs|documents)", re.IGNORECASE
 )
-
-
-@dataclass(frozen=True)
-class EndpointKind:
-    """A kind of server: how it is asked for embeddings, and where its answer has them."""
-
-    name: str
-    route: str
-    """The path at the server; `/embeddings` is one below the address as it is given."""
-    texts: str = "input"
-    """Field of the texts."""
-    names_model: bool = True
-    fields: Fields = field(default_factory=dict)
-    query_fields: Fields = field(default_factory=dict)
-    passage_fields: Fields = field(default_factory=dict)
-    vectors: str = "data"
-    """Keys of the answer to its vectors, or rows with an `embedding`; empty if they are the
-    answer.
-    """
-    truncation: str = ""
-    """The option with which the server truncates texts; empty if it has none, or always does."""
-    tokens: str = ""
-    """Keys to the number of tokens that were read; empty if it does not say, or says what is
-    billed.
-    """
-    hosts: tuple[str, ...] = ()
-    """Services that are of this kind."""
-    limit_route: str = ""
-    """The path at which the server says how many tokens it reads of a text; empty if there is
-    none.
-    """
-    limit: str = ""
-    """Keys of its answer to that number, the last of which is the end of a key."""
-    in_context: EndpointKind | None = None
-    """The kind that embeds the chunks of a document with the rest of it as context; None if the
-    server does not do so.
-    """
-    nests: bool = False
-    """Whether a request has several documents, each a list of chunks, and its answer a list for
-    each.
-    """
-
-    def address(self, endpoint: Endpoint, route: str | None = None) -> str:
-        """Return the address of a route, by default that of embeddings."""
-        route = self.route if route is None else route
-        if route == "/embeddings":
-            return endpoint.address + route
-        return ROUTES.sub("", endpoint.address) + route
-
-    def serves(self, host: str) -> bool:
-        """Return whether a service is of this kind."""
-        return any(host == known or host.endswith(f".{known}") for known in self.hosts)
 
 
 @dataclass(frozen=True)
@@ -137,77 +84,6 @@ class CountedTokens:
     seconds_per_word: float = 0.0
     is_other: bool = False
     """Whether it counts nothing, or something else, such as characters."""
-
-
-FLOAT = {FORMAT: "float"}
-CONTEXTUALIZED = "/v1/contextualizedembeddings"
-_PERPLEXITY = EndpointKind(
-    "perplexity",
-    "/v1/embeddings",
-    hosts=("perplexity.ai",),
-    fields={FORMAT: "base64_int8"},
-    tokens="usage.prompt_tokens",
-)
-_VOYAGE = EndpointKind(
-    "voyage",
-    "/v1/embeddings",
-    hosts=("voyageai.com",),
-    truncation="--passage-field truncation=true",
-)
-_JINA = EndpointKind(
-    "jina", "/v1/embeddings", hosts=("jina.ai",), truncation="--passage-field truncate=true"
-)
-
-#: In the order in which they are tried where neither the reference nor the host says which it is.
-KINDS: Mapping[str, EndpointKind] = {
-    kind.name: kind
-    for kind in (
-        EndpointKind(
-            "openai",
-            "/embeddings",
-            fields=FLOAT,
-            tokens="usage.prompt_tokens",
-            truncation="with vLLM --passage-field truncate_prompt_tokens=-1",
-        ),
-        EndpointKind(
-            "tei",
-            "/embed",
-            "inputs",
-            False,
-            vectors="",
-            limit_route="/info",
-            limit="max_input_length",
-            truncation="--passage-field truncate=true",
-        ),
-        EndpointKind(
-            "ollama",
-            "/api/embed",
-            vectors="embeddings",
-            tokens="prompt_eval_count",
-            truncation="--passage-field truncate=true",
-            limit_route="/api/show",
-            limit="model_info.context_length",
-        ),
-        EndpointKind(
-            "cohere",
-            "/v2/embed",
-            texts="texts",
-            hosts=("cohere.com", "cohere.ai"),
-            fields={"embedding_types": ["float"]},
-            query_fields={"input_type": "search_query"},
-            passage_fields={"input_type": "search_document"},
-            vectors="embeddings.float",
-            truncation="--passage-field truncate=END",
-        ),
-        replace(
-            _VOYAGE, in_context=replace(_VOYAGE, route=CONTEXTUALIZED, texts="inputs", nests=True)
-        ),
-        replace(_JINA, in_context=replace(_JINA, fields={"late_chunking": True})),
-        replace(_PERPLEXITY, in_context=replace(_PERPLEXITY, route=CONTEXTUALIZED, nests=True)),
-    )
-}
-#: Those that are of one service alone are not tried elsewhere.
-TRIED = ("openai", "tei", "ollama", "cohere")
 
 
 class EndpointModel:
@@ -298,7 +174,7 @@ class EmbeddingClient(EndpointModel):
         if self.kind.truncation:
             self.advice = f"{ADVICE} ({self.kind.truncation})."
 
-    def _find_kind(self, documents: Sequence[Sequence[str]]) -> tuple[EndpointKind, Any]:
+    def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
         """Return the kind that reference or host name, or else the first that the server has a
         route of; and its answer.
 
@@ -347,7 +223,7 @@ class EmbeddingClient(EndpointModel):
     def _request(
         self,
         kind: EndpointKind,
-        documents: Sequence[Sequence[str]],
+        documents: Documents,
         *,
         query: bool,
         retries: int | None = None,
@@ -393,7 +269,7 @@ class EmbeddingClient(EndpointModel):
         return self._embed(self.kind.in_context, [chunks])
 
     def _embed(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool = False
+        self, kind: EndpointKind, documents: Documents, *, query: bool = False
     ) -> Embeddings:
         number = len(documents)
         most = 1 if self._sends_alone else self._most_documents
@@ -423,15 +299,13 @@ class EmbeddingClient(EndpointModel):
             return self._embed_parts(kind, documents, number // 2, query=query)
 
     def _embed_parts(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], size: int, *, query: bool
+        self, kind: EndpointKind, documents: Documents, size: int, *, query: bool
     ) -> Embeddings:
         """Return the embeddings of documents from requests with at most `size` of them each."""
-        parts = (documents[start : start + size] for start in range(0, len(documents), size))
+        parts = split_batches(documents, size)
         return np.concatenate([self._embed(kind, part, query=query) for part in parts])
 
-    def _request_texts(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool
-    ) -> Any:
+    def _request_texts(self, kind: EndpointKind, documents: Documents, *, query: bool) -> Any:
         """Return the answer to a request; a server that fails for any text is waited for, and not
         one text.
 
@@ -467,9 +341,7 @@ class EmbeddingClient(EndpointModel):
         failure.reason = connection.quote_message(error.reason)
         return failure
 
-    def _read(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any
-    ) -> Embeddings:
+    def _read(self, kind: EndpointKind, documents: Documents, answer: Any) -> Embeddings:
         texts = _flatten(documents)
         try:
             rows = reduce(getitem, filter(None, kind.vectors.split(".")), answer)

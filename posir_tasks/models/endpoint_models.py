@@ -25,6 +25,7 @@ from mteb.types import PromptType
 from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Floats
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import sanitized
@@ -223,7 +224,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """Return the embeddings of texts in batches, of which the first is compared with single
         texts.
         """
-        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        batches = split_batches(texts, size)
         embed = partial(self.embed, query=query)
         first = list[Embeddings]()
         if len(batches[0]) > self._checked_batch[query]:
@@ -498,9 +499,8 @@ def split_requests(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[tupl
     most `size`.
     """
     for query, group in groupby(pairs, key=lambda pair: pair[0]):
-        texts = [text for _, text in group]
-        for start in range(0, len(texts), size):
-            yield query, texts[start : start + size]
+        for texts in split_batches([text for _, text in group], size):
+            yield query, list(texts)
 
 
 def _read_texts(inputs: DataLoader[BatchedInput]) -> list[str]:

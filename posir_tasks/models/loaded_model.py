@@ -274,11 +274,8 @@ def _read_pair(
     is_encoder = isinstance(model, ENCODERS)
     asked = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
     read = _decode(tokenizer, read_ids(model, None if is_encoder else query, document, context))
-    return {
-        "query": asked,
-        "document": read,
-        "last_token": tokenizer.decode([read.ids[-1]]) if read else None,
-    }
+    last_token = tokenizer.decode([read.ids[-1]]) if read else None
+    return {"query": asked, "document": read, "last_token": last_token}
 
 
 def read_example(

@@ -166,9 +166,8 @@ def describe_difference(paper: str, model: str) -> str:
     """Return in which settings mteb runs a model otherwise than a paper's authors, as far as is
     known; "" if in none.
     """
-    row = next(
-        (row for row in list_protocols(paper) if _plain_name(row.model) == _plain_name(model)), None
-    )
+    name = _plain_name(model)
+    row = next((row for row in list_protocols(paper) if _plain_name(row.model) == name), None)
     if row is None or not row.mteb_differs:
         return ""
     names = {**SETTINGS, **STATED}

@@ -90,12 +90,24 @@ def sample_documents(
     by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for number, group in enumerate(groups):
         name = evidence.document_ids[group[0]]
-        by_length[int(lengths[group[0]])].append((hash_text(str(rows[name]["text"])), name, number))
+        key = hash_text(str(rows[name]["text"]))
+        by_length[int(lengths[group[0]])].append((key, name, number))
     places = [0] * len(groups)
     for documents in by_length.values():
         for place, (_, _, number) in enumerate(sorted(documents)[:quota], start=1):
             places[number] = place
     return places
+
+
+def find_spans(evidence: Evidence, rows: Sequence[int]) -> list[Span]:
+    """Return the spans of the evidence of some questions; none if it is labeled, or of a text in
+    another language.
+    """
+    if not len(evidence.starts):
+        return []
+    starts = evidence.starts[rows].tolist()
+    ends = (evidence.ends if len(evidence.ends) else evidence.starts + 1)[rows].tolist()
+    return list(map(Span, starts, ends))
 
 
 @dataclass(frozen=True)
@@ -174,7 +186,7 @@ class ExcerptReader:
         tokens = read.tokens or 0
         queries: dict[str, str] = {}
         if is_reranker(model):
-            queries = dict(zip(request.queries["id"][:], request.queries["text"][:], strict=True))
+            queries = request.query_texts
             before += _count_pair_tokens(tokenizer)
         if tokenizer is None:
             return cls(EstimatedTokenizer(), int(ESTIMATED_ROOM * tokens), queries)
@@ -303,10 +315,7 @@ class SubsetRotation:
         """The span of each question's evidence; empty if it is labeled, or of a text in another
         language.
         """
-        evidence = self.evidence
-        ends = evidence.ends if len(evidence.ends) else evidence.starts + 1
-        pairs = zip(evidence.starts.tolist(), ends.tolist(), strict=True)
-        return [Span(start, end) for start, end in pairs]
+        return find_spans(self.evidence, range(len(self.evidence)))
 
     def build(
         self, owner: DocumentSet, sampled: Iterable[Sequence[int]], places: Sequence[int]
@@ -329,6 +338,8 @@ class SubsetRotation:
         ranks = self._rank(rotated)
         whole = list_rows(rotated, window=False)
         excerpts = list_rows(rotated, window=True) if self.reader else []
+        texts = [version.text for document in rotated for version in document.whole]
+        window_texts = [version.text for document in rotated for version in document.excerpt]
         return replace(
             base,
             sample=np.array(places, np.int64),
@@ -341,10 +352,8 @@ class SubsetRotation:
             window_ranks=self._find_columns(excerpts, ranks),
             window=self.window,
             room=self.reader.room if self.reader else 0,
-            digest=_digest_versions(document.whole for document in rotated),
-            window_digest=_digest_versions(document.excerpt for document in rotated)
-            if self.window is not Window.UNKNOWN
-            else "",
+            digest=digest_versions(texts),
+            window_digest="" if self.window is Window.UNKNOWN else digest_versions(window_texts),
             left_out={name: count for name, count in sorted(self.left_out.items()) if count},
         )
 
@@ -470,12 +479,11 @@ class SubsetRotation:
         if document.is_read_whole:
             return True
         first = document.excerpt[0]
-        span = self.spans[question] if self.spans else None
-        inside = (
-            span is not None
-            and first.offset <= span.start
-            and span.end <= first.offset + len(first.text)
-        )
+        inside = False
+        if self.spans:
+            span = self.spans[question]
+            end = first.offset + len(first.text)
+            inside = first.offset <= span.start and span.end <= end
         self.left_out[LeftOut.QUESTIONS_OUTSIDE_EXCERPT] += not inside
         return inside
 
@@ -528,8 +536,8 @@ class SubsetRotation:
         else:
             for row, span in zip(rows, spans, strict=True):
                 middles.append(span.middle / len(row.version.text))
-        twelfths = np.floor(TWELFTHS * np.array(middles, np.float64)).astype(np.int64)
-        return twelfths.clip(0, TWELFTHS - 1)
+        shares = np.floor(TWELFTHS * np.array(middles, np.float64))
+        return shares.astype(np.int64).clip(0, TWELFTHS - 1)
 
     def _find_unread(self, rows: Sequence[VersionRow]) -> Integers:
         """Return whether the evidence is read in each version; (0,) if that is unknown."""
@@ -549,14 +557,13 @@ class SubsetRotation:
         documents = dict[str, dict[str, Any]]()
         for row in rows:
             documents |= row.document.build_rows([row.version])
-        queries = self.test.request.queries
-        texts = dict(zip(queries["id"][:], queries["text"][:], strict=True))
+        texts = self.test.request.query_texts
         names = [self.evidence.query_ids[question] for question in questions]
         tested = Dataset.from_dict({"id": moved.query_ids, "text": [texts[name] for name in names]})
         placed = self.find_read(tested, moved, documents)
         return code_unread(placed.twelfths) if len(placed.twelfths) else empty_integers()
 
 
-def _digest_versions(documents: Iterable[Sequence[Version]]) -> str:
+def digest_versions(texts: Iterable[str]) -> str:
     """Return the digest of the versions of a sample, document by document."""
-    return digest(*(version.text for versions in documents for version in versions)).hex()
+    return digest(*texts).hex()

@@ -166,11 +166,11 @@ class SubsetScorer:
         phase = {"split": SPLIT, "subset": searched.name}
         with timer("Scoring", **phase):
             # mteb's scores of queries with several relevant documents need the grades of all.
-            scores: dict[str, Any] = (
-                retrieval_scores(ranked, self.k_values)
-                if is_single
-                else {**score_rankings(searched.results, data["relevant_docs"], self.k_values)}
-            )
+            if is_single:
+                scores = retrieval_scores(ranked, self.k_values)
+            else:
+                grades = data["relevant_docs"]
+                scores = {**score_rankings(searched.results, grades, self.k_values)}
             scores |= searched.further
         with timer("Counting tokens", **phase):
             documents = select_relevant(data["corpus"], evidence.document_ids)
@@ -209,10 +209,8 @@ class SubsetScorer:
         places: PositionData = searched.data["places"]
         evidence = places.evidence
         queries = [places.places[name].query for name in places.evidence.query_ids]
-        of_places = {
-            name: searched.results.get(query, {})
-            for name, query in zip(evidence.query_ids, queries, strict=True)
-        }
+        results = [searched.results.get(query, {}) for query in queries]
+        of_places = dict(zip(evidence.query_ids, results, strict=True))
         documents = select_relevant(searched.data["corpus"], evidence.document_ids)
         ranks = rank_results(of_places, evidence.positives()).ranks
         placed = searched.find_read(places.queries, evidence, documents)

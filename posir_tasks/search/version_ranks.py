@@ -23,7 +23,7 @@ from mteb.types import PromptType
 from posir_tasks.base.errors import ScoreError
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
 from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
-from posir_tasks.models.request import SearchRequest
+from posir_tasks.models.request import SearchRequest, read_texts
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.values.ranks import Results
 
@@ -73,14 +73,14 @@ class VersionRanker:
         """Ids of documents with the text of a question's document, among its results, by
         question.
         """
-        hits = {
-            question: set(self.results.get(question, {})) - {name}
-            for question, name in self.owners.items()
-        }
-        texts = _read_texts(self.request.corpus, set().union(*hits.values()))
+        hits = set[str]()
+        for question in self.owners:
+            hits.update(self.results.get(question, {}))
+        texts = _read_texts(self.request.corpus, hits)
         copies = {}
-        for question, names in hits.items():
-            text = str(self.documents[self.owners[question]]["text"])
+        for question, owner in self.owners.items():
+            text = str(self.documents[owner]["text"])
+            names = set(self.results.get(question, {})) - {owner}
             copies[question] = {name for name in names if texts.get(name) == text}
         return copies
 
@@ -93,7 +93,7 @@ class VersionRanker:
         if isinstance(model, HybridSearch):
             return self._rank_hybrid(model)
         scores = self.score(model)
-        return {pair: self._rank_among(pair, score, self.results) for pair, score in scores.items()}
+        return {pair: self._rank_among(*pair, score) for pair, score in scores.items()}
 
     def score(self, model: MTEBModels) -> dict[Pair, float]:
         """Return the score of each pair; raise ScoreError if one is NaN, as the ordinary search
@@ -135,13 +135,10 @@ class VersionRanker:
         """Score by the similarity of embeddings, document by document."""
         context = self.request.context
         queries = self._select_queries()
-        asked = DistinctEmbeddings(
-            _number(queries["id"][:]), context.encode(model, queries, PromptType.query)
-        )
-        versions = DistinctEmbeddings(
-            _number(self.versions["id"][:]),
-            context.encode(model, self.versions, PromptType.document),
-        )
+        embeddings = context.encode(model, queries, PromptType.query)
+        asked = DistinctEmbeddings(_number(queries["id"][:]), embeddings)
+        embeddings = context.encode(model, self.versions, PromptType.document)
+        versions = DistinctEmbeddings(_number(self.versions["id"][:]), embeddings)
         together: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for question, names in self.pairs.items():
             together[tuple(names)].append(question)
@@ -156,15 +153,16 @@ class VersionRanker:
                 scores |= {(question, name): score for name, score in zip(names, row, strict=True)}
         return scores
 
-    def _rank_among(self, pair: Pair, score: float, results: Results) -> int:
+    def _rank_among(self, question: str, _version: str, score: float) -> int:
         """Return the rank of a version with a score among the other results of its question; 0 if
         it is not among them.
         """
-        question = pair[0]
         owner = self.owners[question]
         left_out = self.copies[question] | {owner}
         others = {
-            name: other for name, other in results.get(question, {}).items() if name not in left_out
+            name: other
+            for name, other in self.results.get(question, {}).items()
+            if name not in left_out
         }
         rank = 1 + _count_above(others, owner, score)
         is_last = rank == len(others) + 1
@@ -221,17 +219,14 @@ def _count_above(others: Mapping[str, float], owner: str, score: float) -> int:
     equal one and a later id.
     """
     single = np.float32(score)
-    values = np.fromiter(others.values(), np.float64, len(others)).astype(np.float32)
-    tied = sum(
-        name > owner
-        for name, value in zip(others, values.tolist(), strict=True)
-        if np.float32(value) == single
-    )
+    scores = np.fromiter(others.values(), np.float64, len(others))
+    values = scores.astype(np.float32)
+    names = np.array(list(others), np.object_)
+    tied = sum(name > owner for name in names[values == single])
     return int((values > single).sum()) + tied
 
 
 def _read_texts(corpus: Dataset, names: set[str]) -> dict[str, str]:
     """Return the texts of documents of a corpus by id."""
     rows = [row for row, name in enumerate(corpus["id"][:]) if name in names]
-    chosen = corpus.select(rows)
-    return dict(zip(chosen["id"][:], chosen["text"][:], strict=True))
+    return read_texts(corpus.select(rows))

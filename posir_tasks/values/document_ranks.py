@@ -8,9 +8,7 @@ the same data list their queries in the same order, so that they can be paired q
 
 from __future__ import annotations
 
-import base64
 import logging
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,8 +21,8 @@ import numpy as np
 from posir_tasks.base.arrays import Booleans, Floats, Integers, empty_integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ProfileError
-from posir_tasks.base.limits import MAX_ROWS
 from posir_tasks.base.wording import sanitized
+from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.document_keys import (
     KEY_NAMES,
     digest_documents,
@@ -54,8 +52,6 @@ HASH_BYTES = 8
 MAX_QUERIES = 2**22
 #: Weight of a query, of which a place of n has one n-th: the least common multiple of 1 to 12.
 PLACE_WEIGHT = 27_720
-#: Most bytes of a packed number.
-MAX_VARINT = 5
 
 #: The key of a cell: the length bucket and the position bins in which a query is counted.
 CellKey = tuple[int, tuple[int, ...]]
@@ -120,14 +116,13 @@ class DocumentSet:
         """Return the set with some of its queries; documents without a query stay."""
         owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
         sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
-        mask = blake2b(
-            np.packbits(rows).tobytes(), key=self.queries.encode(), digest_size=HASH_BYTES
-        ).hexdigest()
+        bits = np.packbits(rows).tobytes()
+        mask = blake2b(bits, key=self.queries.encode(), digest_size=HASH_BYTES)
         selected = dict[str, Integers]()
         for name in ("cells", "ranks", "twelfths", "thirds", "questions", "weights"):
             column = getattr(self, name)
             selected[name] = column[rows] if len(column) else column
-        return replace(self, queries=mask, document_sizes=sizes, **selected)
+        return replace(self, queries=mask.hexdigest(), document_sizes=sizes, **selected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +206,8 @@ class DocumentRanks:
         part = _build_set(
             subset, evidence, columns, rank_columns(ranks), placed, texts or {}, queries or ()
         )
-        return cls(scheme.axes, tuple(cell_keys), (part,) if len(evidence) else ())
+        sets = (part,) if len(evidence) else ()
+        return cls(scheme.axes, tuple(cell_keys), sets)
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
         self.axes.check_same(other.axes)
@@ -244,11 +240,12 @@ class DocumentRanks:
             or len(self.sets) != len(other.sets)
         ):
             return False
-        return all(
-            (ours.documents, ours.queries) == (theirs.documents, theirs.queries)
-            and np.array_equal(ours.cells, theirs.cells)
-            for ours, theirs in zip(self.sets, other.sets, strict=True)
-        )
+        for ours, theirs in zip(self.sets, other.sets, strict=True):
+            if (ours.documents, ours.queries) != (theirs.documents, theirs.queries):
+                return False
+            if not np.array_equal(ours.cells, theirs.cells):
+                return False
+        return True
 
     @cached_property
     def columns(self) -> QueryColumns:
@@ -279,9 +276,8 @@ class DocumentRanks:
         clusters = link_documents([owner, *keys])[row]
         questions = [nothing]
         for part in self.sets:
-            questions.append(
-                part.questions + 1 + max(int(column.max(initial=0)) for column in questions)
-            )
+            largest = max(int(column.max(initial=0)) for column in questions)
+            questions.append(part.questions + 1 + largest)
         if len(numbers := np.concatenate(questions)):
             # Places of one query are not independent, whatever documents they are in.
             clusters = link_documents([clusters + 1, numbers])
@@ -313,9 +309,8 @@ class DocumentRanks:
         columns = self.columns
         size = len(self.cell_keys)
         weights = columns.weights if len(columns.weights) else None
-        table = np.bincount(
-            columns.cells * len(RANKS) + columns.ranks, weights, minlength=size * len(RANKS)
-        )
+        entries = columns.cells * len(RANKS) + columns.ranks
+        table = np.bincount(entries, weights, minlength=size * len(RANKS))
         table = table.astype(np.int64).reshape(size, len(RANKS))
         counts = np.zeros((lengths, positions, len(RANKS)), np.int64)
         totals = np.zeros((lengths, len(RANKS)), np.int64)
@@ -349,14 +344,11 @@ class DocumentRanks:
         next to it.
         """
         cells = {RANKS_KEY: {"cells": " ".join(map(_format_cell_key, self.cell_keys))}}
-        return {
-            key: {
-                "schema": SCHEMA,
-                **cells.get(key, {}),
-                "sets": [_pack(part, key, names) for part in self.sets],
-            }
-            for key, names in (fields or FIELDS).items()
-        }
+        data = dict[str, Any]()
+        for key, names in (fields or FIELDS).items():
+            sets = [_pack(part, key, names) for part in self.sets]
+            data[key] = {"schema": SCHEMA, **cells.get(key, {}), "sets": sets}
+        return data
 
     @classmethod
     def from_json(
@@ -398,9 +390,8 @@ class DocumentRanks:
                 sanitized(", ".join(unknown), 200),
             )
         with reading_json(data[RANKS_KEY], SCHEMA, f"field '{RANKS_KEY}'", RANKS_KEY):
-            cell_keys = tuple(
-                _parse_cell_key(text, axes) for text in data[RANKS_KEY]["cells"].split()
-            )
+            cells = data[RANKS_KEY]["cells"].split()
+            cell_keys = tuple(_parse_cell_key(text, axes) for text in cells)
             rows_of_sets = list(zip(*stored, strict=True))
         parts = list[DocumentSet]()
         left = min(queries, MAX_QUERIES)
@@ -484,7 +475,9 @@ def _read_set(
 def _unpack(name: str, value: Any, most: int) -> Any:
     if name == "counted_with":
         return None if value is None else CountedWith(value)
-    return str(value) if name in ("subset", "documents", "queries") else unpack_column(value, most)
+    if name in ("subset", "documents", "queries"):
+        return str(value)
+    return unpack_column(value, most)
 
 
 def _list_cells(scheme: PositionScheme, evidence: Evidence) -> tuple[list[CellKey], Integers]:
@@ -496,10 +489,8 @@ def _list_cells(scheme: PositionScheme, evidence: Evidence) -> tuple[list[CellKe
     bins: list[list[int]] = [[] for _ in range(len(evidence))]
     for query, position in zip(cells.query.tolist(), cells.position.tolist(), strict=True):
         bins[query].append(position)
-    query_cells = [
-        (length, tuple(sorted(positions)))
-        for length, positions in zip(lengths.tolist(), bins, strict=True)
-    ]
+    sorted_bins = (tuple(sorted(positions)) for positions in bins)
+    query_cells = list(zip(lengths.tolist(), sorted_bins, strict=True))
     cell_keys = sorted(set(query_cells))
     places = {key: place for place, key in enumerate(cell_keys)}
     return cell_keys, np.array([places[key] for key in query_cells], np.int64)
@@ -518,16 +509,16 @@ def _group_by_document(
 
     Documents are ordered by the hash of id and length, the queries of one by cell and hash.
     """
-    characters = evidence.characters.tolist() if len(evidence.characters) else [0] * len(evidence)
+    characters = evidence.characters.tolist() or [0] * len(evidence)
     documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
     # Documents repeat: each is hashed once.
     hashes = {row: digest(*row) for row in set(documents_and_sizes)}
+    document_keys = [hashes[row] for row in documents_and_sizes]
     query_keys = [digest(name) for name in evidence.query_ids]
-    keys = list(
-        zip((hashes[row] for row in documents_and_sizes), cells.tolist(), query_keys, strict=True)
-    )
+    keys = list(zip(document_keys, cells.tolist(), query_keys, strict=True))
     order = sorted(range(len(keys)), key=keys.__getitem__)
-    return [list(rows) for _, rows in groupby(order, key=lambda row: keys[row][0])], keys
+    groups = groupby(order, key=document_keys.__getitem__)
+    return [list(rows) for _, rows in groups], keys
 
 
 def _build_set(
@@ -544,7 +535,10 @@ def _build_set(
     first = [rows[0] for rows in documents]
     complete = evidence.complete(texts) if texts else evidence
     thirds = complete.twelfths() // (TWELFTHS // 3)
-    lengths = complete.tokens if len(complete.tokens) else np.ones(len(evidence), np.int64)
+    lengths = complete.tokens
+    if not len(lengths):
+        lengths = np.ones(len(evidence), np.int64)
+    half_octaves = np.floor(2 * np.log2(np.maximum(lengths[first], 1)))
     twelfths = placed.twelfths if placed else empty_integers()
     numbers = np.array([*queries], np.str_)
     _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
@@ -564,7 +558,7 @@ def _build_set(
         ranks=ranks[order],
         twelfths=twelfths[order] if len(twelfths) else twelfths,
         thirds=thirds[order] if len(thirds) else thirds,
-        half_octaves=np.floor(2 * np.log2(np.maximum(lengths[first], 1))).astype(np.int64),
+        half_octaves=half_octaves.astype(np.int64),
         document_keys=digest_documents(names, titles, texts),
         counted_with=placed.counted_with if placed else None,
         questions=questions[places].astype(np.int64),
@@ -577,7 +571,8 @@ def _digest_hashes(hashes: Iterable[bytes]) -> str:
 
 
 def _format_cell_key(key: CellKey) -> str:
-    return f"{key[0]}:{','.join(map(str, key[1]))}"
+    length, bins = key
+    return f"{length}:{','.join(map(str, bins))}"
 
 
 def _parse_cell_key(text: str, axes: Axes) -> CellKey:
@@ -589,55 +584,3 @@ def _parse_cell_key(text: str, axes: Axes) -> CellKey:
     if length not in range(len(axes.lengths)) or not all(number in bounds for number in bins):
         raise ValueError(f"the cell {_format_cell_key((length, bins))} is none of the profile's")
     return length, bins
-
-
-def pack_column(column: Integers) -> str:
-    """Return small numbers as text: varints, deflated, in base 85. All ones, or nothing, is the
-    number of ones.
-    """
-    if (column == 1).all():
-        return str(len(column))
-    raw = bytearray()
-    for number in column.tolist():
-        while number > 127:
-            raw.append(number & 127 | 128)
-            number >>= 7
-        raw.append(number)
-    return "z" + base64.b85encode(zlib.compress(raw, 9)).decode()
-
-
-def unpack_column(text: str, most: int) -> Integers:
-    """Return at most `most` numbers that `pack_column` packed; raise ValueError if there are more,
-    or it is not that form.
-    """
-    # The result itself says how many queries it has.
-    most = min(most, MAX_ROWS.read())
-    if not text.startswith("z"):
-        size = int(text)
-        if not 0 <= size <= most:
-            raise ValueError(f"a column of {size:,} numbers, where {most:,} queries are left")
-        return np.ones(size, np.int64)
-    inflater = zlib.decompressobj()
-    try:
-        # With 0, all would be unpacked.
-        raw = inflater.decompress(base64.b85decode(text[1:]), max(1, MAX_VARINT * most))
-    except zlib.error as error:
-        raise ValueError(f"a column cannot be unpacked ({error})") from error
-    if inflater.unconsumed_tail or not inflater.eof:
-        raise ValueError(
-            f"a column is incomplete, or has more numbers than the {most:,} queries that are left"
-        )
-    values = np.frombuffer(raw, np.uint8).astype(np.int64)
-    ends = np.flatnonzero(values < 128)
-    if len(values) and (not len(ends) or ends[-1] != len(values) - 1):
-        raise ValueError("a column is incomplete")
-    if len(ends) > most:
-        raise ValueError(f"a column of {len(ends):,} numbers, where {most:,} queries are left")
-    if len(ends) == len(values):
-        return values
-    group = np.concatenate([[0], np.cumsum(values < 128)[:-1]])
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    shifts = 7 * (np.arange(len(values)) - starts[group])
-    if shifts.max() > 28:
-        raise ValueError("a number of a column is too large")
-    return np.bincount(group, weights=(values & 127) << shifts).astype(np.int64)

@@ -153,7 +153,7 @@ class Evidence:
             return empty_integers()
         characters = np.maximum(self.characters, 1)
         starts = self.starts / characters * lengths
-        ends = (self.ends if len(self.ends) else self.starts) / characters * lengths
+        ends = self.ends / characters * lengths if len(self.ends) else starts
         head = limit - read.tokens_at_end
         tail = lengths - read.tokens_at_end
         return np.where(is_whole, whole, place_in_parts(starts, ends, head, tail, limit))
@@ -201,9 +201,7 @@ def place_in_parts(
     in_tail = starts >= tail
     is_read = (ends <= head) | in_tail
     middle = (starts + ends) / 2 - np.where(in_tail, tail - head, 0)
-    twelfths = (
-        np.floor(TWELFTHS * middle / np.maximum(read, 1)).astype(np.int64).clip(0, TWELFTHS - 1)
-    )
-    return np.select(
-        [is_read, (starts >= head) & (ends <= tail)], [twelfths, Unread.BEYOND], Unread.CUT
-    )
+    shares = np.floor(TWELFTHS * middle / np.maximum(read, 1))
+    twelfths = shares.astype(np.int64).clip(0, TWELFTHS - 1)
+    is_beyond = (starts >= head) & (ends <= tail)
+    return np.select([is_read, is_beyond], [twelfths, Unread.BEYOND], Unread.CUT)

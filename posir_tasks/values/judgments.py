@@ -64,15 +64,15 @@ class JudgedScores:
             by: The key of the clusters.
             data: Digest of the queries and their grades.
         """
-        names, rows, sizes = np.unique(
-            [*clusters.values()], return_inverse=True, return_counts=True
-        )
-        rounded = (np.rint(np.array(scores[name]) * UNIT) for name in METRICS)
-        sums = np.stack([np.bincount(rows, column, len(names)) for column in rounded]).astype(
-            np.int64
-        )
-        key = digest(data, *(part for pair in sorted(clusters.items()) for part in pair)).hex()
-        return cls(by, (key,), sizes, sums)
+        names = [*clusters.values()]
+        _, rows, sizes = np.unique(names, return_inverse=True, return_counts=True)
+        sums = []
+        for name in METRICS:
+            millionths = np.rint(np.array(scores[name]) * UNIT)
+            sums.append(np.bincount(rows, millionths, len(sizes)))
+        pairs = sorted(clusters.items())
+        key = digest(data, *(part for pair in pairs for part in pair)).hex()
+        return cls(by, (key,), sizes, np.stack(sums).astype(np.int64))
 
     def __add__(self, other: JudgedScores) -> JudgedScores:
         by = ", ".join(dict.fromkeys((self.clusters, other.clusters)))
@@ -97,8 +97,10 @@ class JudgedScores:
         The mean, its variance between clusters, and its degrees of freedom are those of the
         queries' own scores.
         """
-        means = self.sums[list(METRICS).index(metric)] / self.sizes / UNIT
-        return np.repeat(means, self.sizes), np.repeat(np.arange(len(self.sizes)), self.sizes)
+        row = list(METRICS).index(metric)
+        means = self.sums[row] / self.sizes / UNIT
+        clusters = np.arange(len(self.sizes))
+        return np.repeat(means, self.sizes), np.repeat(clusters, self.sizes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value of a subset as plain JSON."""

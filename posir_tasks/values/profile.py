@@ -124,10 +124,13 @@ class PositionProfile:
         """
         axes = scheme.axes
         cells = scheme.cells(evidence)
-        columns = rank_columns(np.zeros(len(evidence), np.int64) if ranks is None else ranks)
-        counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS)), np.int64)
+        if ranks is None:
+            ranks = np.zeros(len(evidence), np.int64)
+        columns = rank_columns(ranks)
+        lengths = len(axes.lengths)
+        counts = np.zeros((lengths, len(axes.positions), len(RANKS)), np.int64)
         np.add.at(counts, (cells.length, cells.position, columns[cells.query]), 1)
-        totals = np.zeros((len(axes.lengths), len(RANKS)), np.int64)
+        totals = np.zeros((lengths, len(RANKS)), np.int64)
         np.add.at(totals, (scheme.length_buckets(evidence), columns), 1)
         return cls(axes, counts, totals)
 
@@ -142,11 +145,11 @@ class PositionProfile:
         """Return whether both count as many queries at each length and position, whatever their
         ranks.
         """
-        pairs = (
-            (self.queries_by_cell, other.queries_by_cell),
-            (self.queries_by_length, other.queries_by_length),
+        return (
+            self.axes == other.axes
+            and np.array_equal(self.queries_by_cell, other.queries_by_cell)
+            and np.array_equal(self.queries_by_length, other.queries_by_length)
         )
-        return self.axes == other.axes and all(np.array_equal(*pair) for pair in pairs)
 
     def __hash__(self) -> int:
         return hash(self._key)

@@ -86,9 +86,8 @@ def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQuerie
     runs = [results.get(query, {}) for query in positives]
     relevant = list(positives.values())
     sizes = np.fromiter(map(len, runs), np.int64, len(runs))
-    scores = np.fromiter(
-        chain.from_iterable(run.values() for run in runs), np.float64, int(sizes.sum())
-    )
+    values = chain.from_iterable(run.values() for run in runs)
+    scores = np.fromiter(values, np.float64, int(sizes.sum()))
     of_relevant = (run.get(document, np.nan) for run, document in zip(runs, relevant, strict=True))
     relevant_scores = np.fromiter(of_relevant, np.float64, len(runs))
 
@@ -111,19 +110,16 @@ def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
     relevant = np.fromiter((rows[name] for name in positives.values()), np.int64, len(positives))
     scores = hits.scores.astype(np.float64)
     is_relevant = hits.documents == relevant[:, None]
-    relevant_scores = np.where(
-        is_relevant.any(axis=1), np.sum(scores, axis=1, where=is_relevant), np.nan
-    )
+    sums = np.sum(scores, axis=1, where=is_relevant)
+    relevant_scores = np.where(is_relevant.any(axis=1), sums, np.nan)
 
     def tied_before(query: int) -> int:
-        tied = hits.documents[query][
-            scores[query].astype(np.float32) == np.float32(relevant_scores[query])
-        ]
-        return sum(hits.document_ids[row] > hits.document_ids[relevant[query]] for row in tied)
+        is_tied = scores[query].astype(np.float32) == np.float32(relevant_scores[query])
+        name = hits.document_ids[relevant[query]]
+        return sum(hits.document_ids[row] > name for row in hits.documents[query][is_tied])
 
-    return _rank(
-        scores.ravel(), np.full(len(positives), scores.shape[1]), relevant_scores, tied_before
-    )
+    sizes = np.full(len(positives), scores.shape[1])
+    return _rank(scores.ravel(), sizes, relevant_scores, tied_before)
 
 
 def _rank(
@@ -138,7 +134,8 @@ def _rank(
     `relevant_scores` are NaN if the document is not among the results. `tied_before` returns how
     many documents with the same score rank before a query's relevant one.
     """
-    with_nan = np.unique(np.repeat(np.arange(len(sizes)), sizes)[np.isnan(scores)])
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    with_nan = np.unique(owners[np.isnan(scores)])
     if with_nan.size:
         raise ScoreError(
             f"The model returned NaN scores for {with_nan.size} of {len(sizes)} queries. NaN "
@@ -173,13 +170,15 @@ def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     starts = np.cumsum(lengths) - lengths
     best = np.maximum.reduceat(scores, starts)
     at_best = scores == np.repeat(best, lengths)
-    second = np.maximum.reduceat(np.where(at_best, -np.inf, scores), starts)
-    second = np.where(
-        (np.add.reduceat(at_best, starts, dtype=np.int64) > 1) | (lengths == 1), best, second
-    )
-    deviations = scores - np.repeat(np.add.reduceat(scores, starts) / lengths, lengths)
+    others = np.where(at_best, -np.inf, scores)
+    second = np.maximum.reduceat(others, starts)
+    best_hits = np.add.reduceat(at_best, starts, dtype=np.int64)
+    second = np.where((best_hits > 1) | (lengths == 1), best, second)
+    means = np.add.reduceat(scores, starts) / lengths
+    deviations = scores - np.repeat(means, lengths)
+    variances = np.add.reduceat(deviations**2, starts) / lengths
     measures["max"][answered] = best
-    measures["std"][answered] = np.sqrt(np.add.reduceat(deviations**2, starts) / lengths)
+    measures["std"][answered] = np.sqrt(variances)
     measures["diff1"][answered] = best - second
     return measures
 

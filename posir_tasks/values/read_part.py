@@ -140,10 +140,8 @@ class ReadPart:
     def tokens_at_end(self) -> int:
         """Number of tokens that are read at the end of a long text."""
         tokens = self.tokens or 0
-        if self.part:
-            return {Part.LAST: tokens, Part.ENDS: tokens - (self.tokens_at_start or 0)}.get(
-                self.part, 0
-            )
+        if self.part in (Part.LAST, Part.ENDS):
+            return tokens - (self.tokens_at_start or 0)
         return 0
 
     def __add__(self, other: ReadPart) -> ReadPart:

@@ -60,21 +60,22 @@ REFERENCE_KEY = "reference"
 SEARCH_KEY = "search"
 #: Keys of a subset's entry that are no scores.
 NO_SCORES = frozenset(
-    (
-        *(
-            PROFILE_KEY,
-            RANKS_KEY,
-            READ_KEY,
-            READ_RANKS_KEY,
-            KEYS_KEY,
-            TOKENS_READ_KEY,
-            PLACES_KEY,
-            RUN_KEY,
-            JUDGMENTS_KEY,
-        ),
+    {
+        PROFILE_KEY,
+        RANKS_KEY,
+        READ_KEY,
+        READ_RANKS_KEY,
+        KEYS_KEY,
+        TOKENS_READ_KEY,
+        PLACES_KEY,
+        RUN_KEY,
+        JUDGMENTS_KEY,
         ROTATIONS_KEY,
-        *("main_score", "hf_subset", "languages", "mteb_version"),
-    )
+        "main_score",
+        "hf_subset",
+        "languages",
+        "mteb_version",
+    }
 )
 
 

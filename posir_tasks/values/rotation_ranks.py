@@ -22,7 +22,8 @@ import numpy as np
 from posir_tasks.base.arrays import Booleans, Integers, empty_integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.rotations import VERSIONS
-from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, pack_column, unpack_column
+from posir_tasks.values.columns import pack_column, unpack_column
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.evidence import TWELFTHS, Unread
 from posir_tasks.values.profile import RANKS, reading_json
 from posir_tasks.values.result_schema import ROTATIONS_KEY

@@ -159,13 +159,14 @@ class ResultValues:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a result that hold the values."""
-        return {
-            PROFILE_KEY: self.profile.to_json(),
-            **self.ranks.to_json(),
-            **self.corpus.to_json(),
-            **({PLACES_KEY: places_to_json(self.places)} if self.places else {}),
-            **({ROTATIONS_KEY: self.rotations.to_json()} if self.rotations else {}),
-        }
+        data = {PROFILE_KEY: self.profile.to_json()}
+        data |= self.ranks.to_json()
+        data |= self.corpus.to_json()
+        if self.places:
+            data[PLACES_KEY] = places_to_json(self.places)
+        if self.rotations:
+            data[ROTATIONS_KEY] = self.rotations.to_json()
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ResultValues:
@@ -212,7 +213,9 @@ class QueryGroup:
     @property
     def name(self) -> str:
         """Key of the group in the result file: `all`, or the length bucket, such as `q1`."""
-        return ALL if self.length is None else self.values.profile.lengths[self.length].lower()
+        if self.length is None:
+            return ALL
+        return self.values.profile.lengths[self.length].lower()
 
     @property
     def profile(self) -> PositionProfile:
@@ -227,12 +230,16 @@ class QueryGroup:
         (1, 12).
         """
         counts: Integers = self.profile.counts.sum(axis=0)
-        return counts if self.position is None else counts[self.position : self.position + 1]
+        if self.position is None:
+            return counts
+        return counts[self.position : self.position + 1]
 
     @property
     def queries(self) -> int:
         """Number of distinct queries."""
-        return self.profile.queries if self.position is None else int(self.counts.sum())
+        if self.position is None:
+            return self.profile.queries
+        return int(self.counts.sum())
 
 
 @dataclass(frozen=True)

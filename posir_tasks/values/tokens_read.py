@@ -47,8 +47,10 @@ class TokensRead:
         """Share of the tokens that is not read, and half the width of its 95% interval over
         samples.
         """
-        total = max(int(self.read.sum() + self.not_read.sum()), 1)
-        return float(self.not_read.sum() / total), float(1.96 * self.variance**0.5 / total)
+        truncated = self.not_read.sum()
+        total = max(int(self.read.sum() + truncated), 1)
+        margin = 1.96 * self.variance**0.5 / total
+        return float(truncated / total), float(margin)
 
     def __add__(self, other: TokensRead) -> TokensRead:
         way = max(self.counted_with, other.counted_with, key=list(CountedWith).index)
@@ -80,10 +82,8 @@ class CorpusRead:
     """None if the part is unknown, or the lengths of the documents are."""
 
     def __add__(self, other: CorpusRead) -> CorpusRead:
-        return CorpusRead(
-            self.read + other.read,
-            self.tokens + other.tokens if self.tokens and other.tokens else None,
-        )
+        tokens = self.tokens + other.tokens if self.tokens and other.tokens else None
+        return CorpusRead(self.read + other.read, tokens)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a result that hold both."""
@@ -112,9 +112,8 @@ class CorpusRead:
             columns = np.array([counts.read.split(), counts.not_read.split()], np.int64)
             if columns.min(initial=0) < 0 or columns.max(initial=0) > MAX_COUNT:
                 raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}")
-            return cls(
-                read, TokensRead(columns[0], columns[1], counts.counted_with, counts.variance)
-            )
+            tokens = TokensRead(*columns, counts.counted_with, counts.variance)
+            return cls(read, tokens)
 
 
 def settle_read_part(
@@ -137,7 +136,8 @@ def settle_read_part(
         long = [text for text, size in sizes.items() if size > least]
         return read.settle(max(tokenizer.count_all(long)) if long else least)
     is_english = CountedWith.from_languages(languages) is CountedWith.ESTIMATE
-    return read.settle(-(-max(sizes.values(), default=0) // (BYTES_PER_TOKEN if is_english else 1)))
+    longest = max(sizes.values(), default=0)
+    return read.settle(-(-longest // BYTES_PER_TOKEN) if is_english else longest)
 
 
 def count_tokens_read(
@@ -167,14 +167,10 @@ def count_tokens_read(
     if read.kind is ReadKind.UNKNOWN or read.part is Part.CHUNKS:
         return None
     names = [name for name in ("title", "text") if name in corpus.column_names]
-    frame = (
-        corpus.select_columns(names).to_polars().select(pl.col(names).cast(pl.String).fill_null(""))
-    )
-    sizes = (
-        frame.select(pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64)))
-        .to_series()
-        .to_numpy()
-    )
+    texts_of_rows = pl.col(names).cast(pl.String).fill_null("")
+    frame = corpus.select_columns(names).to_polars().select(texts_of_rows)
+    lengths_of_rows = pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64))
+    sizes = frame.select(lengths_of_rows).to_series().to_numpy()
     tokens = -(-sizes // BYTES_PER_TOKEN)
     limit = read.tokens
     way = CountedWith.from_languages(languages)
@@ -183,21 +179,17 @@ def count_tokens_read(
     rows = np.arange(len(sizes))
     if tokenizer is not None and limit is not None and sizes.any():
         rows, weights = _sample_documents(sizes)
-        texts = (
-            frame[rows]
-            .select(pl.concat_str(pl.all(), separator=" ").str.strip_chars())
-            .to_series()
-            .to_list()
-        )
+        joined = pl.concat_str(pl.all(), separator=" ").str.strip_chars()
+        texts = frame[rows].select(joined).to_series().to_list()
         tokens = np.array(tokenizer.count_all(texts))
         limit = max(limit - further, 0)
         way = CountedWith.TOKENIZER
     kept = weights * (tokens if limit is None else np.minimum(tokens, limit))
     every = weights * tokens
     bins = len(scheme.axes.lengths)
-    kept_of_bins, all_of_bins = (
-        np.rint(np.bincount(lengths[rows], part, bins)).astype(int) for part in (kept, every)
-    )
+    buckets = lengths[rows]
+    kept_of_bins = np.rint(np.bincount(buckets, kept, bins)).astype(int)
+    all_of_bins = np.rint(np.bincount(buckets, every, bins)).astype(int)
     variance = 0.0
     if len(rows) < np.count_nonzero(sizes):
         # Of a systematic sample of a sorted list, by successive differences (Wolter 2007, section

@@ -326,7 +326,9 @@ class CachedEncoder(WrappedEncoder):
             else:
                 rows[missing] = to_rows(encoded)
         assert embedding_format is not None
-        return embedding_format.restore(rows if len(rows) == inverse.size else rows[inverse])
+        if len(rows) != inverse.size:
+            rows = rows[inverse]
+        return embedding_format.restore(rows)
 
 
 @functools.cache

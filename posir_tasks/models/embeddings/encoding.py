@@ -138,9 +138,8 @@ class Embeddings:
         self, texts: Iterable[str], prompt_type: PromptType = PromptType.document
     ) -> Vectors:
         """Return the embeddings of n texts, shape (n, dimensions)."""
-        selected: Vectors = (
-            self.documents if prompt_type is PromptType.document else self.queries
-        ).select(texts)
+        known = self.documents if prompt_type is PromptType.document else self.queries
+        selected: Vectors = known.select(texts)
         return selected
 
     def normalize(self) -> Embeddings:

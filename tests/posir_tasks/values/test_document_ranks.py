@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from posir_tasks.base.errors import NewerSchemaError, ProfileError
 from posir_tasks.data.mini import read_mini
+from posir_tasks.values.columns import pack_column
 from posir_tasks.values.document_keys import KEY_NAMES, pack_keys, unpack_keys
-from posir_tasks.values.document_ranks import DocumentRanks, pack_column
+from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import PositionProfile, pool
 from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
