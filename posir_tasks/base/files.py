@@ -126,7 +126,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _identify(folder: Path) -> tuple[int, int]:
-    """Return what is the same for all paths of a folder."""
+    """Return the key of a folder, the same for all its paths."""
     status = folder.stat()
     return status.st_dev, status.st_ino
 

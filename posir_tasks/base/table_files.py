@@ -60,7 +60,7 @@ def read_delimited(file: Path) -> pl.DataFrame:
 
 
 def _find_delimiter(file: Path, heading: bytes) -> str:
-    """Return what separates the headings of a table; the name of a file decides about tabs."""
+    """Return the delimiter of a table; the name of a file decides about tabs."""
     if split_suffix(file)[1] == ".tsv" and (b"\t" in heading or not set(b",;") & set(heading)):
         return "\t"
     return max(",;\t", key=lambda mark: heading.count(mark.encode()))

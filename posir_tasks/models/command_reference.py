@@ -114,7 +114,7 @@ NO_REFERENCE = CommandReference("")
 
 
 def describe_reference(meta: ModelMeta) -> dict[str, Any]:
-    """Return what a result records of the reference to a loaded model; nothing if a command takes
+    """Return the record of the reference to a loaded model in a result; empty if a command takes
     its full name alone.
     """
     reference = portable_name(meta)

@@ -118,9 +118,9 @@ class RequestError(Exception):
 
     def find_wait(self, attempt: int) -> float:
         """Return the seconds until the next attempt; attempts count from 0."""
-        asked = read_retry_after(self.headers or {})
-        if asked and asked <= MAX_ASKED_SECONDS:
-            return asked
+        stated_wait = read_retry_after(self.headers or {})
+        if stated_wait and stated_wait <= MAX_ASKED_SECONDS:
+            return stated_wait
         wait = FIRST_WAIT * 2.0 ** min(attempt, 20)
         return min(wait, MAX_WAIT) * random.uniform(0.75, 1)
 
@@ -129,12 +129,12 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait that a response asks for in Retry-After (RFC 9110, 10.2.3); None
     if it names none.
     """
-    asked = headers.get("retry-after", "").strip()
+    stated_wait = headers.get("retry-after", "").strip()
     with suppress(TypeError, ValueError, OverflowError):
-        is_number = asked.replace(".", "", 1).isdecimal()
+        is_number = stated_wait.replace(".", "", 1).isdecimal()
         if is_number:
-            return float(asked)
-        return max((parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds(), 0.0)
+            return float(stated_wait)
+        return max((parsedate_to_datetime(stated_wait) - datetime.now(UTC)).total_seconds(), 0.0)
     return None
 
 
@@ -241,10 +241,10 @@ class Connection:
                 else:
                     is_timeout = isinstance(error, aiohttp.SocketTimeoutError)
                     failure = RequestError(_describe(error), is_timeout=is_timeout)
-            most = self.retries_of_limits if failure.status == 429 else self.retries
+            max_retries = self.retries_of_limits if failure.status == 429 else self.retries
             if retries is not None and failure.status == 500:
-                most = min(most, retries)
-            if not failure.repeats or attempt >= most:
+                max_retries = min(max_retries, retries)
+            if not failure.repeats or attempt >= max_retries:
                 raise failure
             await asyncio.sleep(failure.find_wait(attempt))
             attempt += 1
@@ -281,7 +281,7 @@ class Connection:
         raise RequestError(f"redirects more than {MAX_REDIRECTS} times", UNREAD_STATUS)
 
     def explain(self, error: RequestError, *, advice: str) -> str:
-        """Return what a failed request means and what to do, with the server's own message;
+        """Explain a failed request and its remedy, with the server's own message;
         `advice` is for one it refuses.
         """
         attempts = self.retries + 1
@@ -357,8 +357,8 @@ def _describe(error: Exception) -> str:
 
 
 def _find_message(text: str) -> str:
-    """Return what a server says of an error: in JSON, where OpenAI, FastAPI, Text Embeddings
-    Inference or Ollama have it.
+    """Return the message of a server about an error: in JSON, where OpenAI, FastAPI, Text
+    Embeddings Inference or Ollama have it.
     """
     try:
         answer = parse_json(text, "answer")
@@ -417,5 +417,5 @@ def _find_redirect(response: aiohttp.ClientResponse) -> str:
 
 def shorten(values: Sequence[object]) -> str:
     """Return the first values of a list as text on one line."""
-    shown = ", ".join(sanitized(str(value)) for value in values[:MAX_VALUES])
-    return shown + (", ..." if len(values) > MAX_VALUES else "")
+    text = ", ".join(sanitized(str(value)) for value in values[:MAX_VALUES])
+    return text + (", ..." if len(values) > MAX_VALUES else "")

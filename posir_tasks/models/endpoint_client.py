@@ -182,10 +182,10 @@ class EmbeddingClient(EndpointModel):
         """
         endpoint = self._endpoint
         if endpoint.kind:
-            stated = [KINDS[endpoint.kind]]
+            candidates = [KINDS[endpoint.kind]]
         else:
-            stated = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
-        tried = stated or [KINDS[name] for name in TRIED]
+            candidates = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
+        tried = candidates or [KINDS[name] for name in TRIED]
         failures = list[RequestError]()
         for kind in tried:
             chosen = kind
@@ -214,7 +214,7 @@ class EmbeddingClient(EndpointModel):
             advice = (
                 f" Tried: {routes}. Say which it is, as in {endpoint.model}@tei+{endpoint.address}."
             )
-        if stated and chosen.route != "/embeddings":
+        if candidates and chosen.route != "/embeddings":
             self._connection.address_advice = (
                 f"Check both: {chosen.name} is asked at {chosen.address(endpoint)}."
             )
@@ -235,14 +235,17 @@ class EmbeddingClient(EndpointModel):
         if kind.names_model:
             body["model"] = self._endpoint.model
         body[kind.texts] = list(map(list, documents)) if kind.nests else _flatten(documents)
-        given = self.fields.query if query else self.fields.passage
+        user_fields = self.fields.query if query else self.fields.passage
         body |= {**kind.fields, **(kind.query_fields if query else kind.passage_fields)}
-        body |= {**self._format, **given}
+        body |= {**self._format, **user_fields}
         body = {name: value for name, value in body.items() if value is not None}
         try:
             return self._ask(kind.address(self._endpoint), body, retries=retries)
         except RequestError as error:
-            if not (error.refused and FORMAT in error.reason and FORMAT in body) or FORMAT in given:
+            if (
+                not (error.refused and FORMAT in error.reason and FORMAT in body)
+                or FORMAT in user_fields
+            ):
                 raise
             self._format = {FORMAT: None}
             return self._request(kind, documents, query=query, retries=retries)
@@ -272,15 +275,15 @@ class EmbeddingClient(EndpointModel):
         self, kind: EndpointKind, documents: Documents, *, query: bool = False
     ) -> Embeddings:
         number = len(documents)
-        most = 1 if self._sends_alone else self._most_documents
-        if most and most < number:
-            return self._embed_parts(kind, documents, most, query=query)
+        max_documents = 1 if self._sends_alone else self._most_documents
+        if max_documents and max_documents < number:
+            return self._embed_parts(kind, documents, max_documents, query=query)
         try:
             return self._read(kind, documents, self._request_texts(kind, documents, query=query))
         except RequestError as error:
             if number > 1 and _refuses_number(error):
-                stated = _find_numbers(error.reason, below=number)
-                self._most_documents = max(stated, default=number // 2)
+                numbers = _find_numbers(error.reason, below=number)
+                self._most_documents = max(numbers, default=number // 2)
                 return self._embed(kind, documents, query=query)
             if not error.is_of_text or (number > 1 and self._is_probing):
                 raise self._failed(error) from None
@@ -328,7 +331,7 @@ class EmbeddingClient(EndpointModel):
         return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
-        """Return what stands for the vectors of a document that has none, shape (chunks,
+        """Return substitutes for the vectors of a document that has none, shape (chunks,
         dimensions); raise the failure.
         """
         raise failure
@@ -464,22 +467,22 @@ class EmbeddingClient(EndpointModel):
         expected to take longer than `MAX_COUNT_SECONDS`. Raise NoAnswerError if it does not answer
         a text within `FIRST_SECONDS`.
         """
-        known = CountedTokens()
+        total = CountedTokens()
         usual = self._connection.seconds
         self._connection.seconds = min(FIRST_SECONDS, usual)
         try:
             for text in texts:
                 words = len(text.split())
-                if known.seconds_per_word * words > MAX_COUNT_SECONDS:
+                if total.seconds_per_word * words > MAX_COUNT_SECONDS:
                     break
                 counted = self._count_words(text, words)
-                seconds = max(counted.seconds_per_word, known.seconds_per_word)
-                known = replace(counted, seconds_per_word=seconds)
-                if known.limit or known.refuses or known.is_other:
+                seconds = max(counted.seconds_per_word, total.seconds_per_word)
+                total = replace(counted, seconds_per_word=seconds)
+                if total.limit or total.refuses or total.is_other:
                     break
         finally:
             self._connection.seconds = usual
-        return known
+        return total
 
     def _count_words(self, text: str, words: int) -> CountedTokens:
         start = time.perf_counter()

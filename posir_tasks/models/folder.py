@@ -286,12 +286,12 @@ def check_module_classes(folder: Path) -> None:
         if not reference.startswith(MODULE_PACKAGES[0]):
             continue
         try:
-            known = import_from_string(reference)
+            module_class = import_from_string(reference)
         except ImportError as error:
             raise PosirError(
                 f"{MODULES_FILE}: the installed sentence-transformers has no module {reference}."
             ) from error
-        if not (isinstance(known, type) and issubclass(known, nn.Module)):
+        if not (isinstance(module_class, type) and issubclass(module_class, nn.Module)):
             raise PosirError(
                 f"{MODULES_FILE}: {reference} is not a module of sentence-transformers."
             )
@@ -399,11 +399,11 @@ def describe_folder(folder: Path) -> ModelMeta:
     check_folder(folder, revision)
     settings = [_read_settings(folder, file) for file in KIND_SETTINGS]
     wrapper, kind, modalities = RESOLVE_LOADER.resolve()(name, *settings)
-    stated = [
+    window_settings = [
         (_read_settings(folder, file) or {}).get(setting)
         for file, setting in WINDOW_SETTINGS.items()
     ]
-    limits = [limit for limit in stated if isinstance(limit, int) and limit > 0]
+    limits = [limit for limit in window_settings if isinstance(limit, int) and limit > 0]
     return ModelMeta.create_empty(
         {
             "loader": ModelLoader(

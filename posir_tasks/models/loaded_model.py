@@ -72,7 +72,7 @@ class LoadedModel:
     last_token: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is known, as results store it."""
+        """Return the values that are not None, as results store them."""
         values: dict[str, Any] = {
             "query_text": self.query and self.query.text,
             "document_text": self.document and self.document.text,
@@ -197,17 +197,17 @@ def read_ids(
 @contextmanager
 def without_progress() -> Iterator[None]:
     """Let datasets show no progress, which it would of each text."""
-    shown = is_progress_bar_enabled()
+    was_enabled = is_progress_bar_enabled()
     disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             enable_progress_bars()
 
 
 def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None) -> LoadedModel:
-    """Return what a loaded model says of itself; its prompts may be those of the task of a
+    """Describe a loaded model; its prompts may be those of the task of a
     context.
     """
     with without_progress():
@@ -272,10 +272,12 @@ def _read_pair(
     context: EncodingContext | None,
 ) -> dict[str, Any]:
     is_encoder = isinstance(model, ENCODERS)
-    asked = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
-    read = _decode(tokenizer, read_ids(model, None if is_encoder else query, document, context))
-    last_token = tokenizer.decode([read.ids[-1]]) if read else None
-    return {"query": asked, "document": read, "last_token": last_token}
+    query_read = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
+    document_read = _decode(
+        tokenizer, read_ids(model, None if is_encoder else query, document, context)
+    )
+    last_token = tokenizer.decode([document_read.ids[-1]]) if document_read else None
+    return {"query": query_read, "document": document_read, "last_token": last_token}
 
 
 def read_example(

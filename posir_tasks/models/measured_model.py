@@ -207,8 +207,8 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 
         with track(f"Loading {name}"):
             return load_model(ModelReference(name))
-    if known := read_measured(endpoint.name, endpoint.revision):
-        return known
+    if measured := read_measured(endpoint.name, endpoint.revision):
+        return measured
     model = MeasuredModel.connect(endpoint)
     return model.measure().stored_part(model.added_tokens)
 
@@ -242,7 +242,7 @@ def find_special_tokens(
 
 
 def read_measured(model: str, revision: str | None) -> ReadPart | None:
-    """Return what `posir window` has measured of a model in this revision; None if it has not."""
+    """Return the part that `posir window` measured for this revision of a model, or None."""
     file = _find_file(model, revision)
     try:
         return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
@@ -256,9 +256,13 @@ def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
 
     A shorter text that was read as a whole says nothing new, and what is kept then stays.
     """
-    kept = read_measured(model, revision)
-    known = (kept.tokens or kept.least_tokens) if kept else None
-    if part.least_tokens is not None and known is not None and part.least_tokens <= known:
+    earlier = read_measured(model, revision)
+    known_tokens = (earlier.tokens or earlier.least_tokens) if earlier else None
+    if (
+        part.least_tokens is not None
+        and known_tokens is not None
+        and part.least_tokens <= known_tokens
+    ):
         return
     if file := _find_file(model, revision):
         with atomic_write(file) as partial:

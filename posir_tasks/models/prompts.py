@@ -98,7 +98,7 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
     Encoding then raises PosirError if it has not asked: its class has a prompt of its own, or none.
     """
     encode = model.encode
-    asked = list[str]()
+    asked_methods = list[str]()
 
     def answer(method: str) -> Callable[..., Any]:
         original = getattr(model, method)
@@ -106,18 +106,18 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
         def find(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
             if prompt_type is None or prompt_type.value not in prompts:
                 return original(task_metadata, prompt_type)
-            asked.append(method)
+            asked_methods.append(method)
             return prompts[prompt_type.value]
 
         return find
 
     def encode_asking(*inputs: Any, prompt_type: PromptType | None = None, **options: Any) -> Any:
-        asked.clear()
+        asked_methods.clear()
         embeddings = encode(*inputs, prompt_type=prompt_type, **options)
         kind = prompt_type.value if prompt_type else ""
         # A protocol gives documents no text, and a class that does not ask for one puts none there.
         is_needed = kind in prompts and (kind == PromptType.query.value or bool(prompts[kind]))
-        if is_needed and not asked:
+        if is_needed and not asked_methods:
             raise PosirError(
                 f"the {kind} prompt of the run cannot be given to the class "
                 f"{type(model).__name__}. Unset it."
@@ -193,16 +193,16 @@ def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
         return prompt.text
     names = () if isinstance(model, InstructSentenceTransformerModel) else DOCUMENT_PROMPTS
     prompts: Mapping[str, str] = model.model.prompts
-    chosen = next((name for name in names if name in prompts), model.model.default_prompt_name)
-    return prompts.get(chosen) or ""
+    prompt_name = next((name for name in names if name in prompts), model.model.default_prompt_name)
+    return prompts.get(prompt_name) or ""
 
 
 def preprocess(model: Any, inputs: Sequence[Any], **options: Any) -> Mapping[str, Any]:
     """Return the tensors that a model of sentence-transformers makes of its inputs; before 5.4 it
     calls this `tokenize`.
     """
-    known = hasattr(model, "preprocess")
+    has_preprocess = hasattr(model, "preprocess")
     features: Mapping[str, Any] = (
-        model.preprocess(inputs, **options) if known else model.tokenize(inputs)
+        model.preprocess(inputs, **options) if has_preprocess else model.tokenize(inputs)
     )
     return features

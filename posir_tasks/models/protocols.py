@@ -100,7 +100,7 @@ class Protocol:
     """Whether it was read in `code` or `text`."""
 
     def find(self, name: str) -> str | None:
-        """Return what a field sets; None if the authors set nothing, or it is not known."""
+        """Return the value of a field; None if the authors set nothing, or it is unknown."""
         value: str = getattr(self, name)
         # Papers whose probes have no queries say nothing of them.
         is_prompt = name == "document_prompt" or (
@@ -109,7 +109,7 @@ class Protocol:
         return None if value == UNKNOWN or (not value and not is_prompt) else value
 
     def find_number(self, name: str) -> int | None:
-        """Return what a field sets as a number; None as for `find`."""
+        """Return the value of a field as a number; None as for `find`."""
         value = self.find(name)
         return None if value is None else int(value)
 

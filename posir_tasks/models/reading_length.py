@@ -119,8 +119,8 @@ class ReadingLength:
         return self.part is None
 
     def read_part(self, added: int = 0) -> ReadPart:
-        """Return what is read as results store it, by the upper bounds, with so many tokens of
-        prompt and special ones.
+        """Return the part that is read as results store it, by the upper bounds, with so many
+        tokens of prompt and special ones.
         """
         if self.part is None:
             return ReadPart.all(KnownBy.MEASURED)
@@ -132,7 +132,7 @@ class ReadingLength:
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
     def stored_part(self, added: int = 0) -> ReadPart:
-        """Return what is read for results on other texts: where the longest text was read as a
+        """Return the part that is read of other texts: where the longest text was read as a
         whole, at least so much.
         """
         if self.part is not None:
@@ -495,7 +495,7 @@ def _find_accepted(
 def _summarize(
     source: TextSource, cuts: Sequence[Cut], part: Part | None = None, refusal: str = ""
 ) -> ReadingLength:
-    """Return what the cuts in several documents say together: where they agree in a unit, what all
+    """Combine the cuts in several documents: where they agree in a unit, what all
     of them allow.
     """
     complete = part is None

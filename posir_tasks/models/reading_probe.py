@@ -126,8 +126,12 @@ class TextSource:
             count = self.count_tokens
             # Those that the tokenizer has as a token each; all if it has few of them, or is
             # unknown.
-            known = [word for word in words if count is None or count(f"{word} {word} {word}") == 3]
-            words = [f"{word} " for word in (known if len(known) >= MIN_VOCABULARY else words)]
+            single_tokens = [
+                word for word in words if count is None or count(f"{word} {word} {word}") == 3
+            ]
+            if len(single_tokens) >= MIN_VOCABULARY:
+                words = single_tokens
+            words = [f"{word} " for word in words]
             # The changed endings have other words, so that the mean of all words' vectors changes
             # with every one of them.
             first, *pools = (words[part::3] for part in range(3))

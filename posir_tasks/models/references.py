@@ -78,7 +78,7 @@ class ModelLoader:
 
 
 def portable_name(meta: ModelMeta) -> str:
-    """Return what refers to a model in every process: a full name, the absolute path of a folder,
+    """Return a reference that holds in every process: a full name, the absolute path of a folder,
     or an endpoint.
     """
     return str(getattr(meta.loader, "reference", meta.name))

@@ -91,12 +91,12 @@ def build_scorer(
                 texts, lambda distinct: context.encode(model, build_texts(distinct), kind)
             )
 
-        asked = encode(questions, PromptType.query)
+        question_embeddings = encode(questions, PromptType.query)
 
         def compare(pairs: Sequence[Pair]) -> Scores:
             texts = encode((text for _, text in pairs), PromptType.document)
             similarities = model.similarity_pairwise(
-                asked.select(question for question, _ in pairs),
+                question_embeddings.select(question for question, _ in pairs),
                 texts.select(text for _, text in pairs),
             )
             return np.asarray(similarities, np.float64).reshape(-1)

@@ -170,34 +170,34 @@ def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
         return stage
     reference = os.environ.get(FIRST_STAGE_VARIABLE, "").strip() or BM25_BASELINE
     registered = MODEL_REGISTRY.resolve()
-    known = registered[reference] if reference in registered else None  # noqa: SIM401 (the registry resolves references)
-    return str(getattr(known.loader, "reference", known.name)) if known else reference
+    meta = registered[reference] if reference in registered else None  # noqa: SIM401 (the registry resolves references)
+    return str(getattr(meta.loader, "reference", meta.name)) if meta else reference
 
 
 def _read_window() -> int | None:
     """Return the window of the run; None for the model's own. Raise PosirError if it is no
     number.
     """
-    given = os.environ.get(WINDOW_VARIABLE, "").strip()
-    if given and (not given.isdecimal() or int(given) < 1):
+    text = os.environ.get(WINDOW_VARIABLE, "").strip()
+    if text and (not text.isdecimal() or int(text) < 1):
         raise PosirError(
-            f"{WINDOW_VARIABLE}={given}: not a number of tokens. Write a whole number such as "
+            f"{WINDOW_VARIABLE}={text}: not a number of tokens. Write a whole number such as "
             "512, or unset it."
         )
-    return int(given) if given else None
+    return int(text) if text else None
 
 
 def _reads_skip_failed() -> bool:
     """Return whether the run leaves out texts that a server cannot embed; raise PosirError if that
     is neither 0 nor 1.
     """
-    given = os.environ.get(SKIP_FAILED_VARIABLE, "").strip()
-    if given not in ("", "0", "1"):
+    text = os.environ.get(SKIP_FAILED_VARIABLE, "").strip()
+    if text not in ("", "0", "1"):
         raise PosirError(
-            f"{SKIP_FAILED_VARIABLE}={given}: must be 1 or 0. Write 1 to leave out texts, or "
+            f"{SKIP_FAILED_VARIABLE}={text}: must be 1 or 0. Write 1 to leave out texts, or "
             "unset it."
         )
-    return given == "1"
+    return text == "1"
 
 
 def find_request_fields() -> RequestFields:
@@ -303,10 +303,12 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata without settings of a run, which mteb would pass on, whose loader sets what a
     protocol leaves to it.
     """
-    given = meta.experiment_kwargs or {}
+    experiment = meta.experiment_kwargs or {}
     protocol = find_run_protocol(meta)
-    rest = {name: value for name, value in given.items() if name not in SETTINGS}
-    plain = meta if rest == given else meta.model_copy(update={"experiment_kwargs": rest or None})
+    rest = {name: value for name, value in experiment.items() if name not in SETTINGS}
+    plain = (
+        meta if rest == experiment else meta.model_copy(update={"experiment_kwargs": rest or None})
+    )
     if protocol is None:
         return plain
     from posir_tasks.models.apply_protocol import prepare_loading

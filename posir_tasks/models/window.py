@@ -158,8 +158,8 @@ def _list_cuts(model: Any) -> Iterator[WindowLimit]:
     """Yield the attributes for the limit that a loaded model has, with or without a value, in order
     of precedence.
     """
-    own = CUTS_OF_CLASSES.get(type(model).__name__)
-    for path in CUTS if own is None else (own,):
+    class_cut = CUTS_OF_CLASSES.get(type(model).__name__)
+    for path in CUTS if class_cut is None else (class_cut,):
         *owners, attribute = path.split(".")
         owner = model
         for name in owners:

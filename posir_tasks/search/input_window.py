@@ -231,7 +231,7 @@ class _InputReader:
         return None if prompt is None else cls(loaded, window, prompt, None)
 
     def join(self, query: str, document: str) -> ModelInput:
-        """Return what the model reads of a document, or of a query and a document."""
+        """Return the input of the model for a document, or for a query and a document."""
         text = self.document_prefix + document
         return (text,) if self.query_prefix is None else (self.query_prefix + query, text)
 

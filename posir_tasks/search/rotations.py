@@ -196,8 +196,8 @@ class ExcerptReader:
         """Return the tokens that the text of a document may have, given its title and the ids of
         its tested questions.
         """
-        asked = [self.queries[name] for name in questions if name in self.queries]
-        longest = max(self.tokenizer.count_all(asked), default=0) if asked else 0
+        texts = [self.queries[name] for name in questions if name in self.queries]
+        longest = max(self.tokenizer.count_all(texts), default=0) if texts else 0
         return self.room - longest - (self.tokenizer.count(title) if title else 0)
 
 
@@ -404,9 +404,9 @@ class SubsetRotation:
         if not owners:
             return False
         scores = self._build_ranker(candidates, owners).score(self.test.model)
-        stated = [results[question][name] for question, name in owners.items()]
-        computed = [scores[pair] for pair in owners.items()]
-        close = np.isclose(computed, stated, rtol=SCORE_TOLERANCE, atol=0.0)
+        run_scores = [results[question][name] for question, name in owners.items()]
+        model_scores = [scores[pair] for pair in owners.items()]
+        close = np.isclose(model_scores, run_scores, rtol=SCORE_TOLERANCE, atol=0.0)
         return bool(close.mean() >= REPRODUCED_SHARE)
 
     def _rotate(self, questions: Sequence[int]) -> RotatedDocument:

@@ -136,7 +136,7 @@ class VersionRanker:
         context = self.request.context
         queries = self._select_queries()
         embeddings = context.encode(model, queries, PromptType.query)
-        asked = DistinctEmbeddings(_number(queries["id"][:]), embeddings)
+        query_embeddings = DistinctEmbeddings(_number(queries["id"][:]), embeddings)
         embeddings = context.encode(model, self.versions, PromptType.document)
         versions = DistinctEmbeddings(_number(self.versions["id"][:]), embeddings)
         together: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -144,11 +144,10 @@ class VersionRanker:
             together[tuple(names)].append(question)
         scores = dict[Pair, float]()
         for names, questions in together.items():
-            block = (
-                torch.as_tensor(model.similarity(asked.select(questions), versions.select(names)))
-                .float()
-                .cpu()
+            similarities = model.similarity(
+                query_embeddings.select(questions), versions.select(names)
             )
+            block = torch.as_tensor(similarities).float().cpu()
             for question, row in zip(questions, block.tolist(), strict=True):
                 scores |= {(question, name): score for name, score in zip(names, row, strict=True)}
         return scores

@@ -69,9 +69,9 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
     offset = 0
     for column in columns:
         offset = offset or len(column)
-        known = np.flatnonzero(column)
-        values, numbers = np.unique(column[known], return_inverse=True)
-        rows.append(known)
+        keyed = np.flatnonzero(column)
+        values, numbers = np.unique(column[keyed], return_inverse=True)
+        rows.append(keyed)
         nodes.append(numbers + offset)
         offset += len(values)
     row = np.concatenate(rows)

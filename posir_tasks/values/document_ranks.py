@@ -419,7 +419,7 @@ PLACE_FIELDS: Fields = {**FIELDS, WEIGHTS_KEY: ("questions", "weights")}
 
 
 def _pack(part: DocumentSet, key: str, names: Iterable[str]) -> dict[str, Any]:
-    """Return what a field has of a set; digests of documents only if one is known."""
+    """Return the entry of a set in a field; digests of documents only if one is known."""
     if key == KEYS_KEY:
         columns = zip(KEY_NAMES, part.document_keys.T, strict=True)
         return {name: pack_keys(column) for name, column in columns if column.any()}

@@ -57,7 +57,7 @@ def rank_places(
     rows = [row for row, query in enumerate(queries) if counts[query] <= MAX_PLACES]
     if placed and len(placed.twelfths):
         placed = replace(placed, twelfths=placed.twelfths[rows])
-    kept = DocumentRanks.from_ranks(
+    places = DocumentRanks.from_ranks(
         scheme,
         evidence.select(rows),
         ranks[rows],
@@ -66,7 +66,7 @@ def rank_places(
         texts,
         [queries[row] for row in rows],
     )
-    return replace(kept, left_out=sum(count > MAX_PLACES for count in counts.values()))
+    return replace(places, left_out=sum(count > MAX_PLACES for count in counts.values()))
 
 
 def count_queries(places: DocumentRanks) -> int:

@@ -94,11 +94,11 @@ class DataVersion:
     def from_run(cls, run: Mapping[str, Any]) -> DataVersion:
         """Return the data that a result names, given what it records of its run."""
         digests = run.get(DIGEST_KEY)
-        known = digests if isinstance(digests, dict) else {}
+        parts = digests if isinstance(digests, dict) else {}
         return cls(
             str(run.get(REVISION_KEY, "unknown")),
-            str(known.get("corpus", "")),
-            str(known.get("queries", "")),
+            str(parts.get("corpus", "")),
+            str(parts.get("queries", "")),
         )
 
     def differing_parts(self, other: DataVersion) -> tuple[str, ...]:

@@ -472,14 +472,14 @@ def read_sample_size() -> int:
     """Return how many documents of each length are rotated; raise PosirError if the variable is no
     such number.
     """
-    given = os.environ.get(ROTATED_VARIABLE, "").strip()
-    if given and not (given.isdecimal() and len(given) < 10):
+    text = os.environ.get(ROTATED_VARIABLE, "").strip()
+    if text and not (text.isdecimal() and len(text) < 10):
         raise PosirError(
-            f"{ROTATED_VARIABLE}={given}: must be a number of documents of each length, or 0 for "
+            f"{ROTATED_VARIABLE}={text}: must be a number of documents of each length, or 0 for "
             "none. Unset it for "
             f"{DEFAULT_SAMPLE}."
         )
-    return int(given) if given else DEFAULT_SAMPLE
+    return int(text) if text else DEFAULT_SAMPLE
 
 
 def build_untested(

@@ -125,16 +125,16 @@ def settle_read_part(
     Without a tokenizer, English texts have the tokens of the usual estimate, and others at most one
     for each byte.
     """
-    least = read.least_tokens
-    if least is None:
+    min_tokens = read.least_tokens
+    if min_tokens is None:
         return read
     names = [name for name in ("title", "text") if name in corpus.column_names]
     texts = (" ".join(filter(None, row.values())).strip() for row in corpus.select_columns(names))
     sizes = {text: len(text.encode("utf-8", "surrogatepass")) for text in texts}
     if tokenizer is not None:
         # No other text can have more tokens.
-        long = [text for text, size in sizes.items() if size > least]
-        return read.settle(max(tokenizer.count_all(long)) if long else least)
+        long = [text for text, size in sizes.items() if size > min_tokens]
+        return read.settle(max(tokenizer.count_all(long)) if long else min_tokens)
     is_english = CountedWith.from_languages(languages) is CountedWith.ESTIMATE
     longest = max(sizes.values(), default=0)
     return read.settle(-(-longest // BYTES_PER_TOKEN) if is_english else longest)

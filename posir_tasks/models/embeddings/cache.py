@@ -289,11 +289,11 @@ class EmbeddingCache:
         self._files += added
 
     def _require_format(self, other: EmbeddingFormat) -> None:
-        own = self.format = self.format or other
-        if (other.dtype, other.dimensions) != (own.dtype, own.dimensions):
+        known_format = self.format = self.format or other
+        if (other.dtype, other.dimensions) != (known_format.dtype, known_format.dimensions):
             raise PosirError(
-                f"{self.folder}: contains embeddings with {own.dimensions} dimensions in "
-                f"{own.dtype} and with "
+                f"{self.folder}: contains embeddings with {known_format.dimensions} dimensions in "
+                f"{known_format.dtype} and with "
                 f"{other.dimensions} in {other.dtype}: two different models under one name and "
                 "revision. Delete the folder."
             )

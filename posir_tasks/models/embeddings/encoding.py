@@ -138,8 +138,8 @@ class Embeddings:
         self, texts: Iterable[str], prompt_type: PromptType = PromptType.document
     ) -> Vectors:
         """Return the embeddings of n texts, shape (n, dimensions)."""
-        known = self.documents if prompt_type is PromptType.document else self.queries
-        selected: Vectors = known.select(texts)
+        side = self.documents if prompt_type is PromptType.document else self.queries
+        selected: Vectors = side.select(texts)
         return selected
 
     def normalize(self) -> Embeddings:
