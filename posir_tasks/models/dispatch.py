@@ -34,6 +34,7 @@ from posir_tasks.values.ranks import (
     HitsByQuery,
     RankedQueries,
     Results,
+    SearchResults,
     rank_hits,
     rank_results,
 )
@@ -108,7 +109,7 @@ def is_reranker(model: MTEBModels) -> bool:
     )
 
 
-def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
+def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
     """Search, or rerank the candidates, as mteb does: scores by query and document id; raise
     TypeError for no model.
     """
@@ -132,7 +133,7 @@ def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[
     with request.timer("Encoding corpus", **phase):
         search.index(request.corpus, **shared)
     with request.timer("Encoding queries and documents", **phase):
-        results: dict[str, dict[str, float]] = search.search(
+        results: SearchResults = search.search(
             request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **shared
         )
     return drop_unfound(results)
@@ -143,7 +144,7 @@ def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
     return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
 
 
-def drop_unfound(results: Results) -> dict[str, dict[str, float]]:
+def drop_unfound(results: Results) -> SearchResults:
     """Return results without those whose score is minus infinity: of a text without an embedding,
     nothing is found.
     """
@@ -167,12 +168,12 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
     return results, rank_results(results, request.positives)
 
 
-def as_results(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> Results:
+def as_results(hits: Hits | SearchResults, request: SearchRequest) -> Results:
     """Return hits in the form of mteb's results."""
     return by_query(hits, request) if isinstance(hits, Hits) else hits
 
 
-def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:
+def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResults:
     """Search; return the best documents as arrays, or as mteb's evaluator does where there is no
     faster way for this model.
     """
@@ -200,9 +201,7 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, d
     return search_results(model, request)
 
 
-def order_hits(
-    hits: Hits | dict[str, dict[str, float]], request: SearchRequest
-) -> dict[str, list[str]]:
+def order_hits(hits: Hits | SearchResults, request: SearchRequest) -> dict[str, list[str]]:
     """Return each query's document ids, best first, in pytrec_eval's order."""
     # By score, then by id, both descending.
     if not isinstance(hits, Hits):
@@ -257,7 +256,7 @@ class HybridSearch:
         top_k: int,
         top_ranked: Mapping[str, list[str]] | None = None,
         **task: Any,
-    ) -> dict[str, dict[str, float]]:
+    ) -> SearchResults:
         """Return the fused scores of each query's `top_k` documents, by query id and document
         id.
         """

@@ -285,18 +285,19 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         cut_text = partial(self._cut, window=window, query=query)
         cut = send_in_flight(cut_text, [texts[row] for row in long], description)
         for row, counted in zip(long, cut, strict=True):
-            sent[row], embeddings[row] = counted.text, counted.answer[0]
+            sent[row] = counted.text
+            embeddings[row] = counted.vectors[0]
         return sent, embeddings
 
-    def _cut(self, text: str, *, window: int, query: bool) -> CountedText[Embeddings]:
+    def _cut(self, text: str, *, window: int, query: bool) -> CountedText:
         """Return the first tokens of a text by the server's count, with their embedding, shape (1,
         dimensions).
         """
         failures = list[PosirError]()
 
-        def ask(head: str) -> tuple[Embeddings, int] | None:
+        def test(head: str) -> CountedText | None:
             try:
-                vector, counted = self.count_tokens(head, query=query)
+                vectors, tokens = self.count_tokens(head, query=query)
             except RequestError as error:
                 if not error.is_of_text:
                     raise self._failed(error) from None
@@ -305,16 +306,17 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             except NoVectorError as error:
                 failures.append(error)
                 return None
-            return vector, counted or estimate_tokens(head)
+            return CountedText(head, vectors, tokens or estimate_tokens(head))
 
-        if cut := cut_by_count(text, window, ask):
+        cut = cut_by_count(text, window, test)
+        if cut:
             return cut
         if not failures:
             raise PosirError(
                 f"{self.reference}: window {window}: the server counts more tokens in any text. "
                 "Give a larger one."
             )
-        return CountedText(text, self._leave_out([text], failures[-1], query=query))
+        return CountedText(text, self._leave_out([text], failures[-1], query=query), 0)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:
         """Return vectors of zeros for a text, if it may be left out; raise the failure, or

@@ -33,6 +33,7 @@ from posir_tasks.models.registry import load_model
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
+from posir_tasks.values.ranks import SearchResults
 from posir_tasks.values.read_part import KnownBy, ReadPart
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         top_k: int,
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **task: Any,
-    ) -> dict[str, dict[str, float]]:
+    ) -> SearchResults:
         """Return the scores of each query's `top_k` documents, by query id and document id; of
         `top_ranked` if given.
         """
@@ -131,7 +132,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         encoder = ModelEncoder(self._base, context, self._memory)
         with timer("Encoding queries", **labels):
             query_vectors = encoder(context.read_texts(queries, PromptType.query), PromptType.query)
-        best: dict[str, dict[str, float]] = {query: {} for query in queries["id"][:]}
+        best: SearchResults = {query: {} for query in queries["id"][:]}
         self.document_vectors = 0
         with timer("Searching corpus", **labels):
             for start in range(0, len(self._corpus), BLOCK_SIZE):
@@ -152,7 +153,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
 
 
 def _keep_best(
-    best: dict[str, dict[str, float]],
+    best: SearchResults,
     documents: Sequence[str],
     scores: Vectors,
     top_k: int,

@@ -221,7 +221,7 @@ def _count_above(others: Mapping[str, float], owner: str, score: float) -> int:
     scores = np.fromiter(others.values(), np.float64, len(others))
     values = scores.astype(np.float32)
     names = np.array(list(others), np.object_)
-    tied = sum(name > owner for name in names[values == single])
+    tied = sum(str(name) > owner for name in names[values == single])
     return int((values > single).sum()) + tied
 
 

@@ -118,7 +118,7 @@ class DocumentSet:
         sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
         bits = np.packbits(rows).tobytes()
         mask = blake2b(bits, key=self.queries.encode(), digest_size=HASH_BYTES)
-        selected = dict[str, Integers]()
+        selected = dict[str, Any]()
         for name in ("cells", "ranks", "twelfths", "thirds", "questions", "weights"):
             column = getattr(self, name)
             selected[name] = column[rows] if len(column) else column

@@ -9,7 +9,7 @@ task.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytrec_eval
@@ -23,7 +23,9 @@ MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": 
 #: Shares of the queries that are left out for mteb's nAUC, those of least confidence.
 ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
 
-Results = Mapping[str, Mapping[str, float]]
+#: Scores by query and document id, as read and as mteb's search models return them.
+Results: TypeAlias = Mapping[str, Mapping[str, float]]
+SearchResults: TypeAlias = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)

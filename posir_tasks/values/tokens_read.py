@@ -112,7 +112,8 @@ class CorpusRead:
             columns = np.array([counts.read.split(), counts.not_read.split()], np.int64)
             if columns.min(initial=0) < 0 or columns.max(initial=0) > MAX_COUNT:
                 raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}")
-            tokens = TokensRead(*columns, counts.counted_with, counts.variance)
+            read_tokens, truncated = columns
+            tokens = TokensRead(read_tokens, truncated, counts.counted_with, counts.variance)
             return cls(read, tokens)
 
 
