@@ -8,7 +8,7 @@ leaves something out between them. Each edge is found by bisection. A model that
 instead of cutting them reads the longest text that it accepts.
 
 A changed embedding proves that something of the change is read; an unchanged one may be too small a
-change to be seen next to the noise of a server, since mean pooling over n tokens divides a change
+change to be told from the noise of a server, since mean pooling over n tokens divides a change
 of one token by n. So noise is measured with every request, and if a single token may be lost in it,
 the length has bounds instead of a number.
 """
@@ -304,7 +304,7 @@ def _has_gaps(
     widths = [cut.pieces + cut.slack for cut in cuts]
     shorter = document.shorten((len(document.pieces) + sum(widths) + 1) // 2)
     tail = len(shorter.pieces) - widths[-1]
-    # So many pieces are seen next to the noise.
+    # So many pieces are told from the noise.
     visible = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts))
     within = (tail, min(tail + visible, len(shorter.pieces)))
     between = (widths[0] if len(widths) > 1 else 0, tail)

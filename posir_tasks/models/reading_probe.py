@@ -267,7 +267,7 @@ class ModelProbe:
         """Return for every block the distance of the embeddings if it is changed; above 1,
         something of it is read.
 
-        So is a block that is too small for its change to be seen next to the noise, as far as is
+        So is a block that is too small for its change to be told from the noise, as far as is
         known.
         """
         if not blocks:

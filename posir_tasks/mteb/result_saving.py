@@ -1,4 +1,4 @@
-"""Atomic saving of results in mteb's own files, safe next to other processes that save into the
+"""Atomic saving of results in mteb's own files, safe while other processes save into the
 same folder.
 
 mteb overwrites a result, `model_meta.json` and `run_settings.jsonl` in place: a process that is

@@ -31,7 +31,7 @@ METRICS = {
 }
 #: Sums are stored in millionths, as mteb rounds scores, so that they add exactly.
 UNIT = 10**6
-#: What queries are clustered by, next to a column of theirs: the document, or nothing, since each
+#: What queries are clustered by, apart from a column of theirs: the document, or nothing, since each
 #: query is a topic.
 DOCUMENT = "document"
 TOPIC = "topic"
