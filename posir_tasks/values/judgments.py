@@ -31,8 +31,8 @@ METRICS = {
 }
 #: Sums are stored in millionths, as mteb rounds scores, so that they add exactly.
 UNIT = 10**6
-#: What queries are clustered by, apart from a column of theirs: the document, or nothing, since each
-#: query is a topic.
+#: What queries are clustered by, apart from a column of theirs: the document, or nothing, since
+#: each query is a topic.
 DOCUMENT = "document"
 TOPIC = "topic"
 #: What clusters are called that are neither.
