@@ -413,7 +413,7 @@ def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str
         yield f"{PROFILE_KEY}.axes", f"differs from the axes of the scheme {axes.scheme}"
     if (read.tokens or 0) > MAX_TOKENS:
         yield READ_KEY, f"{read.tokens:,} tokens are more than any model reads"
-    for ranks in (values.ranks, *([values.places.ranks] if values.places else [])):
+    for ranks in (values.ranks, *([values.places] if values.places else [])):
         for part in ranks.sets:
             if part.subset != subset:
                 yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from posir_tasks.base import untrusted as gate
+from posir_tasks.base import untrusted
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.base.wording import sanitized
@@ -397,6 +397,6 @@ def read_entry_json(file: Path) -> Any:
     if file.is_symlink() or not file.is_file():
         raise EntryError(file, "is missing, or is not a regular file; links are not followed")
     try:
-        return gate.read_json(file, max_bytes=MAX_BYTES, nan_prefix=NAN_PREFIX)
-    except gate.GateError as error:
+        return untrusted.read_json(file, max_bytes=MAX_BYTES, nan_prefix=NAN_PREFIX)
+    except untrusted.GateError as error:
         raise EntryError(file, error.problem) from error

@@ -582,7 +582,7 @@ def compare_pair(
     )
     places = analyze_places(common.a), analyze_places(common.b)
     if places[0] and places[1] and common.a.places and common.b.places:
-        same = common.a.places.ranks.same_queries(common.b.places.ranks)
+        same = common.a.places.same_queries(common.b.places)
         groups.append((f"{pair.task}{PLACES}", ALL, places[0], places[1], same))
     rows = []
     for task, name, a, b, is_paired in groups:

@@ -417,7 +417,7 @@ def _draw_fading(inspection: Inspection, fading: Fading, name: str) -> Strip:
         code="" if codes else _write_command(inspection).partition("\n\n")[0],
         codes=codes,
         border=f"{read.tokens:,} tokens"
-        if read.tokens and read.part is Part.FIRST and strip.not_read
+        if read.tokens and read.part is Part.FIRST and strip.truncated
         else "",
         counted=counted,
     )

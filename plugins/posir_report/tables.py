@@ -24,6 +24,7 @@ from posir_significance.findings import Quantity
 from posir_significance.intervals import LEVEL
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Table, build_columns
+from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
 from posir_tasks.values.profile import recall_gain
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, Estimate, ScoreInfo, Unit
@@ -161,7 +162,9 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
     places = summary.values.places
     if places is None:
         return None
-    columns, weights, shares = places.ranks.columns, places.weights, places.thirds().tolist()
+    columns = places.columns
+    weights = columns.shares
+    shares = share_thirds(places).tolist()
     means: list[float | None] = []
     for third in range(3 if shares else 0):
         rows = columns.thirds == third
@@ -169,10 +172,10 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
         means.append(mean)
     recall = {}
     for depth in (10, 100):
-        mean = places.mean(recall_gain(depth)) if len(weights) else None
+        mean = average_places(places, recall_gain(depth)) if len(weights) else None
         recall[f"place_recall_at_{depth}"] = mean
     return {
-        "queries": places.queries,
+        "queries": count_queries(places),
         "places": len(weights),
         "left_out": places.left_out,
         **recall,

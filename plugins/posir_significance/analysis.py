@@ -172,9 +172,9 @@ def analyze_places(values: ResultValues) -> GroupAnalysis | None:
     none.
     """
     places = values.places
-    if places is None or not places.queries:
+    if places is None or not len(places.columns.ranks):
         return None
-    return GroupAnalysis(Observations.from_ranks(places.ranks, values.read))
+    return GroupAnalysis(Observations.from_ranks(places, values.read))
 
 
 def _analyze_group(

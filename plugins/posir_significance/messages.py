@@ -31,7 +31,7 @@ from posir_significance.findings import (
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.display.labels import Label, Tone
-from posir_tasks.values.place_ranks import MOST_PLACES as MAX_PLACES
+from posir_tasks.values.place_ranks import MAX_PLACES
 from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.values.scores import Estimate, Interval
 

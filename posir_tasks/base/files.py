@@ -99,9 +99,11 @@ def _walk(folder: Path) -> Iterator[Path]:
     """Yield what is in a folder and below, except folders; links to folders are followed after all
     else.
     """
-    limit, count = MAX_FILES.read(), 0
+    limit = MAX_FILES.read()
+    count = 0
     visited = {_identify(parent) for parent in folder.resolve().parents if parent.is_dir()}
-    folders, links = deque([folder]), deque[Path]()
+    folders = deque([folder])
+    links = deque[Path]()
     while folders or links:
         parent = folders.popleft() if folders else links.popleft()
         if (
@@ -124,7 +126,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _identify(folder: Path) -> tuple[int, int]:
-    """Return what is the same for all paths of a folder."""
+    """Return the key of a folder, the same for all its paths."""
     status = folder.stat()
     return status.st_dev, status.st_ino
 
@@ -352,7 +354,7 @@ def explain_disk_full(path: Path) -> Iterator[None]:
 
 
 def find_free_name(file: Path, suffix: str) -> Path:
-    """Return a free path beside a file: its name and a suffix, numbered from the second one on."""
+    """Return a free path next to a file: its name and a suffix, numbered from the second one on."""
     suffixes = chain([suffix], (f"{suffix}-{number}" for number in count(2)))
     paths = (file.with_name(f"{file.name}.{ending}") for ending in suffixes)
     return next(path for path in paths if not os.path.lexists(path))
@@ -541,7 +543,8 @@ class _UnpackedFile(RawIOBase):
 
 def iterate_lines(content: BufferedIOBase, name: object) -> Iterator[bytes]:
     """Yield the lines of an open file; raise LimitError if one is too long."""
-    limit, number = max_line(), 0
+    limit = max_line()
+    number = 0
     while line := content.readline(limit + 1):
         number += 1
         if len(line) > limit:

@@ -36,9 +36,11 @@ VALUES_PER_ROW = 20
 MAX_COLUMNS = 10_000
 #: How text is stored, and encodings in which a value takes no more bytes in the file than in
 #: memory.
-TEXT, PLAIN = "BYTE_ARRAY", frozenset({"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"})
+TEXT = "BYTE_ARRAY"
+PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"})
 #: Type of a page with a dictionary, and bytes that the sizes of a page are in.
-DICTIONARY_PAGE, HEADER_BYTES = 2, 24
+DICTIONARY_PAGE = 2
+HEADER_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def check_parquet(file: Path) -> int:
                 f"has {parquet.metadata.num_columns:,} columns, and at most {MAX_COLUMNS:,} are "
                 "read",
             )
-        values, limit = _count_values(parquet), VALUES_PER_ROW * max(MAX_ROWS.read(), size)
+        values = _count_values(parquet)
+        limit = VALUES_PER_ROW * max(MAX_ROWS.read(), size)
         if values > limit:
             raise MAX_ROWS.refuse(file, f"has {values:,} values, and at most {limit:,} are read")
         columns = list(_find_dictionaries(file, parquet))
@@ -89,7 +92,8 @@ def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterato
     `check_parquet`.
     """
     rows = check_parquet(file)
-    unpacked, limit = 0, max_unpacked(file_size(file))
+    unpacked = 0
+    limit = max_unpacked(file_size(file))
     with pq.ParquetFile(file) as parquet:
         for batch in parquet.iter_batches(rows, columns=columns):
             unpacked += batch.nbytes
@@ -112,7 +116,8 @@ def _count_values(parquet: pq.ParquetFile) -> int:
 
 def _find_dictionaries(file: Path, parquet: pq.ParquetFile) -> Iterator[_TextColumn]:
     """Yield the columns of text whose values may take more bytes in memory than in the file."""
-    metadata, schema = parquet.metadata, parquet.schema
+    metadata = parquet.metadata
+    schema = parquet.schema
     texts = [
         place for place in range(metadata.num_columns) if schema.column(place).physical_type == TEXT
     ]
@@ -148,7 +153,9 @@ def _read_field(header: bytes) -> tuple[int, bytes]:
     """Return the first number of a page's header in Thrift's compact protocol, and what follows
     it.
     """
-    value, place, shift = 0, 1, 0
+    value = 0
+    place = 1
+    shift = 0
     while header[place] & 0x80:
         value |= (header[place] & 0x7F) << shift
         place += 1
@@ -161,7 +168,8 @@ def _check_lists(file: Path, paths: list[str]) -> None:
     """Raise LimitError if the texts in lists take too many bytes; they are read by their
     dictionaries.
     """
-    unpacked, limit = 0, max_unpacked(file_size(file))
+    unpacked = 0
+    limit = max_unpacked(file_size(file))
     names = sorted({path.partition(".")[0] for path in paths})
     with pq.ParquetFile(file, read_dictionary=paths) as parquet:
         for batch in parquet.iter_batches(columns=names):

@@ -169,10 +169,9 @@ def describe_untested() -> str | None:
         newer = Version(installed_mteb()) > Version(NEWEST_TESTED)
     except InvalidVersion:
         return None
-    return (
-        f"mteb {installed_mteb()} is newer than {NEWEST_TESTED}, the newest that posir was tested "
-        "with. If anything fails, run "
-        "`posir doctor` and install the newest posir."
-        if newer
-        else None
-    )
+    if newer:
+        return (
+            f"mteb {installed_mteb()} is newer than {NEWEST_TESTED}, the newest that posir was "
+            "tested with. If anything fails, run `posir doctor` and install the newest posir."
+        )
+    return None

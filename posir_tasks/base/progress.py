@@ -88,7 +88,7 @@ class Bars(Progress):
 
 
 class StateColumn(ProgressColumn):
-    """The words of a line beside a bar."""
+    """The words of a line next to a bar."""
 
     def render(self, task: Task) -> Text:
         """Return them."""
@@ -97,7 +97,8 @@ class StateColumn(ProgressColumn):
 
 def _describe(task: Task) -> str:
     """Return what is done, how long it took, and, once a step is done, how long the others take."""
-    elapsed, done = task.elapsed or 0.0, task.completed
+    elapsed = task.elapsed or 0.0
+    done = task.completed
     if task.total is None:
         return f"{format_seconds(elapsed)} elapsed"
     # The steps that are done took as long as until the last of them; a long step that is under way
@@ -128,7 +129,8 @@ def report_progress(*, quiet: bool) -> Iterator[None]:
         yield
         return
     # The stream of now: a stage may redirect it while it runs.
-    stream, ended = sys.stderr, threading.Event()
+    stream = sys.stderr
+    ended = threading.Event()
     lines = LineReporter(lambda line: print(line, file=stream, flush=True))
 
     def write_until_ended() -> None:

@@ -17,7 +17,8 @@ from typing import TypeAlias
 #: The line that a row ends at, from 1, and its cells.
 Row: TypeAlias = tuple[int, list[str]]
 
-QUOTE, TAB = '"', "\t"
+QUOTE = '"'
+TAB = "\t"
 #: An id that ends with a number.
 NUMBERED = re.compile(r"(\D*)(\d{1,18})")
 #: Rows from which a column whose cells are all enclosed shows that a file encloses cells.

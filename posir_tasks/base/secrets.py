@@ -26,8 +26,9 @@ SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPH
 PROXY_VARIABLE = re.compile(r"_proxy$", re.IGNORECASE)
 #: Lengths of a secret in characters: a shorter one is no secret but a word, one up to
 #: `MIN_FRAGMENT` is hidden as a word only.
-MIN_LENGTH, MIN_FRAGMENT = 4, 8
-#: What servers without keys are given in place of one.
+MIN_LENGTH = 4
+MIN_FRAGMENT = 8
+#: What servers without keys are given instead of one.
 PLACEHOLDERS = frozenset({"none", "null", "empty", "dummy", "test", "token", "true", "false"})
 #: Secrets that nobody has stated, by their form. The group is what is hidden.
 FORMS = re.compile(

@@ -130,11 +130,9 @@ def _list_allowed(kind: Any) -> list[str]:
     """Return the values of an enum or a literal, also as an alternative of a union."""
     if get_origin(kind) is Literal:
         return list(map(str, get_args(kind)))
-    return (
-        list(map(str, kind))
-        if isinstance(kind, EnumType)
-        else [name for part in get_args(kind) for name in _list_allowed(part)]
-    )
+    if isinstance(kind, EnumType):
+        return list(map(str, kind))
+    return [name for part in get_args(kind) for name in _list_allowed(part)]
 
 
 def _describe_errors(

@@ -34,7 +34,7 @@ def read_delimited(file: Path) -> pl.DataFrame:
     """Read comma-, semicolon- or tab-separated values, perhaps compressed; every value is text, an
     empty one null.
 
-    A first line that has a text or a number in place of a heading is a row, as in the collection of
+    A first line that has a text or a number instead of a heading is a row, as in the collection of
     MS MARCO, whose columns are id and text.
 
     Raises:
@@ -60,14 +60,14 @@ def read_delimited(file: Path) -> pl.DataFrame:
 
 
 def _find_delimiter(file: Path, heading: bytes) -> str:
-    """Return what separates the headings of a table; the name of a file decides about tabs."""
+    """Return the delimiter of a table; the name of a file decides about tabs."""
     if split_suffix(file)[1] == ".tsv" and (b"\t" in heading or not set(b",;") & set(heading)):
         return "\t"
     return max(",;\t", key=lambda mark: heading.count(mark.encode()))
 
 
 def _is_row(headings: Sequence[str]) -> bool:
-    """Return whether what is in place of headings cannot be: it begins with an id, or has a
+    """Return whether what is instead of headings cannot be: it begins with an id, or has a
     sentence.
     """
     is_numbered = (
@@ -101,7 +101,8 @@ def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
 
 
 def _read_first_lines(file: Path, number: int) -> bytes:
-    lines, left = list[bytes](), MAX_BYTES.read()
+    lines = list[bytes]()
+    left = MAX_BYTES.read()
     with open_decompressed(file) as opened:
         for line in islice(iterate_lines(opened, file), number):
             left -= len(line)
@@ -117,7 +118,8 @@ def _check_keys(content: bytes, file: Path, *, is_list: bool) -> None:
     """Raise LimitError if a table of all keys of all rows has too many cells: a row may have keys
     that no other has.
     """
-    keys, rows = set[str](), 0
+    keys = set[str]()
+    rows = 0
     parts = [content] if is_list else content.splitlines()
     for part in parts:
         # JSON that cannot be read is an error of polars, which says where.

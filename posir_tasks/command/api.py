@@ -12,7 +12,7 @@ import site
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -31,7 +31,15 @@ from posir_tasks.base.wording import pluralize, suggest_name
 from posir_tasks.data.declared import MINI, DeclaredTask, format_size
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, list_protocols
+from posir_tasks.models.protocols import (
+    SETTINGS,
+    STATED,
+    PaperName,
+    Protocol,
+    find_protocol,
+    list_protocols,
+    quote_value,
+)
 from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.results import ForeignFileError, rescore_file, result_files
 from posir_tasks.tasks.catalog import declare_tasks
@@ -89,14 +97,13 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
     """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any
     check fails.
 
-    With a protocol: the text that reaches the tokenizer of each of a paper's models for a query and
-    a document, window and precision, the difference from what the authors set, and what mteb's
-    class sets without the protocol. Without a model, or its weights on this machine, mteb's class
-    for it gets tiny random ones, and nothing is downloaded.
+    With a protocol: what the authors set for each of a paper's models, and where mteb's own
+    settings differ. A named model whose weights are on this machine is also loaded with the
+    protocol, and its difference is reported. Nothing is downloaded.
 
     Args:
         model: A model of the paper, by its full or bare name; by default all.
-        protocol: A paper whose protocol is checked in place of the installation.
+        protocol: A paper whose protocol is checked instead of the installation.
 
     Returns:
         The findings; `exit_status` is 1 if any check fails.
@@ -109,12 +116,14 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
         >>> print(posir.doctor())  # doctest: +SKIP
         ✓ tasks: mteb knows 26 of 26
         >>> print(posir.doctor("bge-m3", protocol="posq"))  # doctest: +SKIP
-        ✓ BAAI/bge-m3 (tiny random weights): query "<s>Where does the river rise?</s>", ...; no
-        difference
+        · BAAI/bge-m3: query prompt "", document prompt "", window 8,192, ...
+        ✓ BAAI/bge-m3: no difference after loading
     """
     if protocol is not None:
         rows = list_protocols(protocol) if model is None else [find_protocol(protocol, model)]
-        findings = list(_check_protocols(rows, own_weights=model is not None))
+        findings = [CheckResult(None, _describe_protocol(row)) for row in rows]
+        if model is not None:
+            findings += _check_loaded(rows[0])
         return build_diagnosis(findings, f"Protocol {protocol}")
     if model is not None:
         raise PosirError(
@@ -135,14 +144,45 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
     return build_diagnosis(findings, "Installation of posir")
 
 
-def _check_protocols(rows: Sequence[Protocol], *, own_weights: bool) -> Iterator[CheckResult]:
+def _describe_protocol(row: Protocol) -> str:
+    """List the settings of a row, and the names of those that mteb sets otherwise."""
+    titles = SETTINGS | STATED
+    settings = [
+        f"{titles[name]} {quote_value(value)}"
+        for name, value in row.asked().items()
+        if name in titles
+    ]
+    differing = [titles[name] for name in row.mteb_differs.split()]
+    without = f"; without the protocol, mteb differs in {', '.join(differing)}" if differing else ""
+    return f"{row.model}: {', '.join(settings)}{without}"
+
+
+def _check_loaded(row: Protocol) -> Iterator[CheckResult]:
+    """Load the model of a row with its protocol, if its weights are on this machine."""
     with track("Loading mteb"):
-        from posir_tasks.command.protocol_check import check_protocol, find_mteb_settings
-    for row in progress(rows, "Loading models"):
-        check = check_protocol(row, own_weights=own_weights)
-        if not check.problem:
-            check = replace(check, of_mteb=find_mteb_settings(row))
-        yield CheckResult(False if check.differs else None if check.problem else True, str(check))
+        import mteb
+        from huggingface_hub import try_to_load_from_cache
+
+        from posir_tasks.models.apply_protocol import ProtocolDifferenceError
+        from posir_tasks.models.run_settings import with_settings
+    try:
+        meta = mteb.get_model_meta(row.model, fetch_from_hf=False)
+    except KeyError:
+        yield CheckResult(None, f"{row.model}: not loaded, since mteb has no class for it")
+        return
+    config = try_to_load_from_cache(row.model, "config.json", revision=meta.revision)
+    if not isinstance(config, str):
+        yield CheckResult(None, f"{row.model}: not loaded, since its weights are not here")
+        return
+    try:
+        with with_settings(protocol=row.paper), track(f"Loading {row.model}"):
+            meta.load_model(device="cpu")
+    except ProtocolDifferenceError as error:
+        yield CheckResult(False, str(error))
+    except (PosirError, ImportError) as error:
+        yield CheckResult(None, f"{row.model}: cannot be loaded here ({summarize_error(error)})")
+    else:
+        yield CheckResult(True, f"{row.model}: no difference after loading")
 
 
 def check_autoload() -> Iterator[CheckResult]:

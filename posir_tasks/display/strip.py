@@ -135,11 +135,11 @@ class Strip:
     """nDCG@10 in equal parts of the window, from start to end, or of the document if it is unknown;
     None if empty.
     """
-    not_read: float = 0.0
+    truncated: float = 0.0
     """Share of the questions whose evidence is truncated, wholly or in part; 0 if the window is
     unknown.
     """
-    ndcg_not_read: Estimate | None = None
+    ndcg_truncated: Estimate | None = None
     """nDCG@10 of that evidence; None if there is none."""
     before: int | None = None
     """Parts of the window that lie before what is truncated; None for all."""
@@ -171,12 +171,12 @@ class Strip:
         """Return where parts begin and end, in [0, 1]: one more than there are parts, what is
         truncated included.
         """
-        width = (1 - self.not_read) / len(self.ndcg_by_part)
+        width = (1 - self.truncated) / len(self.ndcg_by_part)
         before = len(self.ndcg_by_part) if self.before is None else self.before
         read = [place * width for place in range(len(self.ndcg_by_part) + 1)]
         return (
-            [*read[: before + 1], *(edge + self.not_read for edge in read[before:])]
-            if self.not_read
+            [*read[: before + 1], *(edge + self.truncated for edge in read[before:])]
+            if self.truncated
             else read
         )
 
@@ -184,9 +184,9 @@ class Strip:
     def scores(self) -> list[tuple[Estimate | None, bool]]:
         """Return nDCG@10 of each part between the edges, and whether it is read."""
         parts: list[tuple[Estimate | None, bool]] = [(part, True) for part in self.ndcg_by_part]
-        if self.not_read:
+        if self.truncated:
             parts.insert(
-                len(parts) if self.before is None else self.before, (self.ndcg_not_read, False)
+                len(parts) if self.before is None else self.before, (self.ndcg_truncated, False)
             )
         return parts
 
@@ -195,11 +195,11 @@ class Strip:
         """Return where the labels of the axis begin and end, in [0, 1], and both: of what is read,
         if that is at one end.
         """
-        if not self.not_read or self.before not in (None, 0):
+        if not self.truncated or self.before not in (None, 0):
             return 0, 1, "start of documents", "end"
         if self.before == 0:
-            return self.not_read, 1, "start of the window", "end"
-        return 0, 1 - self.not_read, "start", "end of the window"
+            return self.truncated, 1, "start of the window", "end"
+        return 0, 1 - self.truncated, "start", "end of the window"
 
     @property
     def labels(self) -> list[str]:
@@ -213,9 +213,9 @@ class Strip:
         share = (
             f"truncated: {self.counted}"
             if self.counted
-            else f"{format_share(self.not_read)} of {self.scale.whole} truncated"
+            else f"{format_share(self.truncated)} of {self.scale.whole} truncated"
         )
-        return share if self.not_read else ""
+        return share if self.truncated else ""
 
     @property
     def ndcg_read(self) -> float | None:
@@ -232,10 +232,10 @@ class Strip:
         if self.places:
             named = zip(self.labels, heights.split(", "), strict=True)
             heights = "; ".join(map(" ".join, named))
-        lost = self.scale.format(self.ndcg_not_read.value if self.ndcg_not_read else None)
+        lost = self.scale.format(self.ndcg_truncated.value if self.ndcg_truncated else None)
         unread = (
-            f"; {self.share}{f', {self.scale.name} {lost}' if self.ndcg_not_read else ''}"
-            if self.not_read
+            f"; {self.share}{f', {self.scale.name} {lost}' if self.ndcg_truncated else ''}"
+            if self.truncated
             else ""
         )
         words = f" {'. '.join(self.words)}." if self.words else ""
@@ -258,7 +258,7 @@ def describe_marks(strips: Sequence[Strip]) -> str:
         scale.unread
     )
     even = f" Dashed: {scale.even}." if scale.even else ""
-    return said + even + unread * any(strip.not_read for strip in strips)
+    return said + even + unread * any(strip.truncated for strip in strips)
 
 
 def sketch_strip(strip: Strip) -> str:
@@ -267,8 +267,8 @@ def sketch_strip(strip: Strip) -> str:
     """
     parts, marks = len(strip.ndcg_by_part), 1 if strip.before in (None, 0) else 2
     unread = (
-        min(max(round(CHARACTERS * strip.not_read), 1), CHARACTERS - marks - 1)
-        if strip.not_read
+        min(max(round(CHARACTERS * strip.truncated), 1), CHARACTERS - marks - 1)
+        if strip.truncated
         else 0
     )
     columns = CHARACTERS - unread - (marks if unread else 0)
@@ -316,7 +316,7 @@ def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
 
 def explain_sketches(strips: Sequence[Strip]) -> str:
     """Return what the lines of text are."""
-    unread = f"; {UNREAD} truncated" * any(strip.not_read for strip in strips)
+    unread = f"; {UNREAD} truncated" * any(strip.truncated for strip in strips)
     return f"Bars: from start to end of a document, height {strips[0].scale.name}{unread}."
 
 

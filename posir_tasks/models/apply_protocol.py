@@ -53,6 +53,8 @@ FUNCTIONS = ("q3e_instruct_loader",)
 OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
 #: Ways to pool that sentence-transformers has.
 POOLINGS = ("cls", "mean", "lasttoken")
+#: Fields that are compared by the ends of texts, and by pairs of question and text.
+COMPARED_APART = ("eos", "rerank_instruction", "rerank_template")
 #: What transformers calls the precision; until 4.56, it only knows the older name.
 DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
 #: Attribute of a loaded model with what was asked of it and what it says of itself, as results
@@ -69,7 +71,8 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     loader: Any = meta.loader
     # Of a loader around another one, the inner.
     kind: Any = unwrap(loader) if callable(loader) else loader
-    name, weights = getattr(kind, "__name__", ""), {}
+    name = getattr(kind, "__name__", "")
+    weights = {}
     if dtype := protocol.find("dtype"):
         weights[DTYPE] = getattr(torch, dtype)
     if attention := protocol.find("attention"):
@@ -84,7 +87,8 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
         changed |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
     elif name == "LlamaEmbedNemotron":
         named: Any = partial(_load_with, loader, weights)
-        named.__name__, loader = loader.__name__, named
+        named.__name__ = loader.__name__
+        loader = named
     update: dict[str, Any] = {"loader": loader, "loader_kwargs": {**meta.loader_kwargs, **changed}}
     # An API is asked for the dimensions of the metadata.
     if (dimensions := protocol.find_number("dimensions")) and protocol.kind == "api":
@@ -114,28 +118,20 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
     """Apply a row to a loaded model, and record it; raise PosirError for the first field that it
     does not have then.
     """
-    if any(hasattr(inner, RECORD) for inner in vars(model).values()):
+    records = [getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)]
+    if records:
         # A mitigation, or another model around one that has it.
-        setattr(
-            model,
-            RECORD,
-            next(
-                getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)
-            ),
-        )
+        setattr(model, RECORD, records[0])
         return
     if find_transformer(model) is not None:
         _set_texts(model, type(model).__name__, protocol)
         _set_end(model, find_inner_tokenizer(model), protocol.find("eos"))
         _set_weights(model, protocol)
-    differences = find_differences(model, protocol, loaded := read_loaded_model(model))
-    if differences:
-        name, value = next(iter(differences.items()))
-        has = (
-            f"cannot be given to the class {type(model).__name__}"
-            if value is None
-            else f"is {quote_value(value)} after loading"
-        )
+    loaded = read_loaded_model(model)
+    for name, value in find_differences(model, protocol, loaded).items():
+        has = f"cannot be given to the class {type(model).__name__}"
+        if value is not None:
+            has = f"is {quote_value(value)} after loading"
         raise ProtocolDifferenceError(
             f"protocol {protocol.paper}, {protocol.model}: {SETTINGS[name]} "
             f"{quote_value(getattr(protocol, name))} {has}. "
@@ -147,22 +143,19 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
 def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
     """Return the fields of which a loaded model says nothing."""
     name = type(model).__name__
+    prompts = {"query_prompt", "document_prompt"}
     if find_transformer(model) is None:
-        return (
-            {"query_prompt", "document_prompt"}
-            if not (protocol.query_prompt or protocol.document_prompt)
-            else set()
-        )
-    taken = (
-        {"pooling"} if find_pooling(model) is None or protocol.pooling not in POOLINGS else set()
-    )
-    taken |= {"prompt_is_pooled"} if name == "LlamaEmbedNemotron" else set()
-    taken |= {"max_query_tokens"} if protocol.kind == "reranker" else set()
-    return taken | (
-        {"query_prompt", "document_prompt", "max_query_tokens", "max_document_tokens"}
-        if name in OWN_PROMPTS
-        else set()
-    )
+        return set() if protocol.query_prompt or protocol.document_prompt else prompts
+    fields = set[str]()
+    if find_pooling(model) is None or protocol.pooling not in POOLINGS:
+        fields.add("pooling")
+    if name == "LlamaEmbedNemotron":
+        fields.add("prompt_is_pooled")
+    if protocol.kind == "reranker":
+        fields.add("max_query_tokens")
+    if name in OWN_PROMPTS:
+        fields |= {*prompts, "max_query_tokens", "max_document_tokens"}
+    return fields
 
 
 def _set_texts(model: Any, name: str, protocol: Protocol) -> None:
@@ -187,7 +180,8 @@ def _set_texts(model: Any, name: str, protocol: Protocol) -> None:
 def _set_weights(model: Any, protocol: Protocol) -> None:
     """Set padding, pooling, precision and attention, as far as the loader has not."""
     transformer: Any = find_transformer(model)
-    tokenizer, pooling = find_inner_tokenizer(model), find_pooling(model)
+    tokenizer = find_inner_tokenizer(model)
+    pooling = find_pooling(model)
     if side := protocol.find("padding_side"):
         tokenizer.padding_side = side
     elif type(model).__name__ == "_NVEmbedWrapper":
@@ -214,7 +208,7 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
 
 
 def _set_end(model: Any, tokenizer: Any, end: str | None) -> None:
-    """Append a text to all texts in place of the tokenizer's end, or let the tokenizer append
+    """Append a text to all texts instead of the tokenizer's end, or let the tokenizer append
     none.
     """
     if end is None:
@@ -235,35 +229,35 @@ def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dic
     it cannot be given.
     """
     differences: dict[str, str | None] = {}
-    tokenizer, unsaid = find_inner_tokenizer(model), _find_unsaid(model, protocol)
+    tokenizer = find_inner_tokenizer(model)
+    unsaid = _find_unsaid(model, protocol)
+    end = protocol.eos if protocol.find("eos") and protocol.eos != "none" else ""
+    samples = {
+        "query_prompt": (loaded.query, QUERY),
+        "document_prompt": (loaded.document, DOCUMENT),
+    }
     for name in SETTINGS:
-        wanted, has = protocol.find(name), getattr(loaded, name, None)
-        if (
-            wanted is None
-            or name in unsaid
-            or name in ("eos", "rerank_instruction", "rerank_template")
-        ):
+        wanted = protocol.find(name)
+        if wanted is None or name in unsaid or name in COMPARED_APART:
             continue
-        if name in ("query_prompt", "document_prompt"):
-            text = loaded.query if name == "query_prompt" else loaded.document
-            if protocol.kind == "reranker":
-                continue
-            sample = QUERY if name == "query_prompt" else DOCUMENT
-            end = protocol.eos if protocol.find("eos") and protocol.eos != "none" else ""
-            if text is None or not text.is_made_of(tokenizer, wanted + sample + end):
+        if name in samples:
+            text, sample = samples[name]
+            if protocol.kind != "reranker" and (
+                text is None or not text.is_made_of(tokenizer, wanted + sample + end)
+            ):
                 differences[name] = text.core if text else None
-        elif has is None or str(has) != wanted:
+            continue
+        has = getattr(loaded, name, None)
+        if has is None or str(has) != wanted:
             differences[name] = None if has is None else str(has)
-    return (
-        differences
-        | _compare_ends(protocol, loaded, tokenizer)
-        | _compare_pair(protocol, loaded, tokenizer)
-    )
+    differences |= _compare_ends(protocol, loaded, tokenizer)
+    return differences | _compare_pair(protocol, loaded, tokenizer)
 
 
 def _compare_ends(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
     """Return whether texts end otherwise than in a row."""
-    wanted, text = protocol.find("eos"), loaded.document
+    wanted = protocol.find("eos")
+    text = loaded.document
     if wanted is None:
         return {}
     if text is None:
@@ -280,7 +274,8 @@ def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> di
     template = protocol.find("rerank_template")
     if template is None:
         return {}
-    template, read = template.replace("{query}", QUERY).replace("{text}", DOCUMENT), loaded.document
+    template = template.replace("{query}", QUERY).replace("{text}", DOCUMENT)
+    read = loaded.document
     before, place, after = template.partition("{instruction}")
     if read is None or read.is_made_of(
         tokenizer, before + protocol.rerank_instruction * bool(place) + after

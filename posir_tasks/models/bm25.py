@@ -137,15 +137,15 @@ def _hidden_progress() -> Iterator[None]:
 
     # Its import sets DEBUG, whatever the level of the root logger is.
     logging.getLogger("bm25s").setLevel(logging.NOTSET)
-    tokenize, index = bm25s.tokenize, bm25s.BM25.index
-    bm25s.tokenize, bm25s.BM25.index = (
-        partial(tokenize, show_progress=False),
-        partialmethod(index, show_progress=False),
-    )
+    tokenize = bm25s.tokenize
+    index = bm25s.BM25.index
+    bm25s.tokenize = partial(tokenize, show_progress=False)
+    bm25s.BM25.index = partialmethod(index, show_progress=False)
     try:
         yield
     finally:
-        bm25s.tokenize, bm25s.BM25.index = tokenize, index
+        bm25s.tokenize = tokenize
+        bm25s.BM25.index = index
 
 
 def retrieve(retriever: BM25, tokens: Tokenized, *, k: int, processes: int) -> list[Results]:

@@ -75,9 +75,8 @@ class CommandReference:
             for part in split_reference(self.model)
         )
         variables = {name: value for name, value in self.variables.items() if name != DATA_VARIABLE}
-        return CommandReference(
-            "" if is_private else self.model, "" if _is_path(self.data) else self.data, variables
-        )
+        model = "" if is_private else self.model
+        return CommandReference(model, "" if _is_path(self.data) else self.data, variables)
 
     def write(self, *words: str) -> str:
         """Return a command, given its words without quotes, with the settings of the run before
@@ -115,10 +114,11 @@ NO_REFERENCE = CommandReference("")
 
 
 def describe_reference(meta: ModelMeta) -> dict[str, Any]:
-    """Return what a result records of the reference to a loaded model; nothing if a command takes
+    """Return the record of the reference to a loaded model in a result; empty if a command takes
     its full name alone.
     """
-    reference, variables = portable_name(meta), _find_variables(meta)
+    reference = portable_name(meta)
+    variables = _find_variables(meta)
     record: dict[str, Any] = {} if reference == meta.name else {"model": reference}
     return record | ({"variables": variables} if variables else {})
 
@@ -149,20 +149,14 @@ def _locate_model(reference: str) -> str:
         return reference
     from posir_tasks.models.registry import split_reference
 
-    parts = split_reference(reference)
-    missing = [
-        part for part in parts if Path(part).is_absolute() and not is_model_folder(Path(part))
-    ]
-    named_only = [
-        part for part in parts if model_origin(part) is not None and not is_model_folder(Path(part))
-    ]
-    if missing or named_only or model_origin(reference) == RUN:
+    others = [part for part in split_reference(reference) if not is_model_folder(Path(part))]
+    if any(Path(part).is_absolute() or model_origin(part) is not None for part in others):
         return ""
-    return (
-        shorten_path(reference)
-        if Path(reference).is_absolute() and is_model_folder(Path(reference))
-        else reference
-    )
+    if model_origin(reference) == RUN:
+        return ""
+    if Path(reference).is_absolute() and is_model_folder(Path(reference)):
+        return shorten_path(reference)
+    return reference
 
 
 def _locate_data(reference: str) -> str:

@@ -36,26 +36,31 @@ T = TypeVar("T")
 
 #: Environment variable with the key; servers without keys need none.
 KEY_VARIABLE = "OPENAI_API_KEY"
-#: Sent in place of a key.
+#: Sent instead of a key.
 NO_KEY = "none"
 #: Retries of a request that is answered with 408, 409, 429 or 5xx, or not at all. It waits as long
 #: as the server asks (at most so many seconds), or else 0.5, 1, 2, 4 and then 8 seconds, of which
 #: up to a quarter is left out at random.
-RETRIES, MAX_ASKED_SECONDS = 10, 120.0
-FIRST_WAIT, MAX_WAIT = 0.5, 8.0
+RETRIES = 10
+MAX_ASKED_SECONDS = 120.0
+FIRST_WAIT = 0.5
+MAX_WAIT = 8.0
 #: Seconds in which a connection must be made, and in which something of an answer must come.
-CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 600.0
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 600.0
 #: An answer must be complete within this multiple, however steadily it comes. It is not asked for
 #: again.
 COMPLETE_FACTOR = 2
 #: Most characters of an answer with an error that are looked at.
 MAX_ERROR = 10_000
+#: Where an answer may have a message.
+MESSAGE_KEYS = ("error", "detail", "message")
 #: Most redirects of a request, all within one server.
 MAX_REDIRECTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
 #: Status that stands for that of an answer that was not read.
 UNREAD_STATUS = 598
-#: Statuses of a request that is refused, and how a server that fails in place of refusing says that
+#: Statuses of a request that is refused, and how a server that fails instead of refusing says that
 #: a text is too long.
 REFUSED = (400, 413, 422)
 TOO_LARGE = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
@@ -106,31 +111,30 @@ class RequestError(Exception):
     @property
     def repeats(self) -> bool:
         """Whether the request should be sent again."""
-        asked = (self.headers or {}).get("x-should-retry")
-        return asked == "true" or (
-            asked != "false" and self.may_pass and self.status != UNREAD_STATUS
-        )
+        advice = (self.headers or {}).get("x-should-retry")
+        if advice in ("true", "false"):
+            return advice == "true"
+        return self.may_pass and self.status != UNREAD_STATUS
 
     def find_wait(self, attempt: int) -> float:
         """Return the seconds until the next attempt; attempts count from 0."""
-        asked = read_retry_after(self.headers or {})
-        if asked and asked <= MAX_ASKED_SECONDS:
-            return asked
-        return min(FIRST_WAIT * 2.0 ** min(attempt, 20), MAX_WAIT) * random.uniform(0.75, 1)
+        stated_wait = read_retry_after(self.headers or {})
+        if stated_wait and stated_wait <= MAX_ASKED_SECONDS:
+            return stated_wait
+        wait = FIRST_WAIT * 2.0 ** min(attempt, 20)
+        return min(wait, MAX_WAIT) * random.uniform(0.75, 1)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait that a response asks for in Retry-After (RFC 9110, 10.2.3); None
     if it names none.
     """
-    asked = headers.get("retry-after", "").strip()
+    stated_wait = headers.get("retry-after", "").strip()
     with suppress(TypeError, ValueError, OverflowError):
-        is_number = asked.replace(".", "", 1).isdecimal()
-        return (
-            float(asked)
-            if is_number
-            else max((parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds(), 0.0)
-        )
+        is_number = stated_wait.replace(".", "", 1).isdecimal()
+        if is_number:
+            return float(stated_wait)
+        return max((parsedate_to_datetime(stated_wait) - datetime.now(UTC)).total_seconds(), 0.0)
     return None
 
 
@@ -166,16 +170,19 @@ class Connection:
                 f"the key in {key_variable} has characters that HTTP does not allow. Set it again."
             )
         add_secret(key)
-        self._key, self._key_variable, self.address = key, key_variable, address
-        self.retries, self.retries_of_limits = (
-            retries,
-            retries if retries_of_limits is None else retries_of_limits,
-        )
+        self._key = key
+        self._key_variable = key_variable
+        self.address = address
+        self.retries = retries
+        self.retries_of_limits = retries if retries_of_limits is None else retries_of_limits
         self.address_advice = "Addresses usually end in /v1."
-        self.connect_seconds, self.seconds = timeout or CONNECT_SECONDS, timeout or ANSWER_SECONDS
+        self.connect_seconds = timeout or CONNECT_SECONDS
+        self.seconds = timeout or ANSWER_SECONDS
         # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
         parts = urlsplit(address)
-        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        self._proxy = None
+        if not proxy_bypass(parts.hostname or ""):
+            self._proxy = getproxies().get(parts.scheme)
         add_address(self._proxy)
 
     def send(
@@ -219,7 +226,8 @@ class Connection:
         """Return the answer to a request, sent again where that may help; raise RequestError.
         Without a body, it is a GET.
         """
-        seconds, attempt = COMPLETE_FACTOR * self.seconds, 0
+        seconds = COMPLETE_FACTOR * self.seconds
+        attempt = 0
         while True:
             try:
                 async with asyncio.timeout(seconds) as limit:
@@ -227,16 +235,16 @@ class Connection:
             except RequestError as error:
                 failure = error
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                unread = f"is not complete after {seconds:,.0f} seconds"
-                is_timeout = limit.expired() or isinstance(error, aiohttp.SocketTimeoutError)
                 if limit.expired():
-                    failure = RequestError(unread, UNREAD_STATUS, is_timeout=is_timeout)
+                    reason = f"is not complete after {seconds:,.0f} seconds"
+                    failure = RequestError(reason, UNREAD_STATUS, is_timeout=True)
                 else:
+                    is_timeout = isinstance(error, aiohttp.SocketTimeoutError)
                     failure = RequestError(_describe(error), is_timeout=is_timeout)
-            most = self.retries_of_limits if failure.status == 429 else self.retries
+            max_retries = self.retries_of_limits if failure.status == 429 else self.retries
             if retries is not None and failure.status == 500:
-                most = min(most, retries)
-            if not failure.repeats or attempt >= most:
+                max_retries = min(max_retries, retries)
+            if not failure.repeats or attempt >= max_retries:
                 raise failure
             await asyncio.sleep(failure.find_wait(attempt))
             attempt += 1
@@ -273,10 +281,11 @@ class Connection:
         raise RequestError(f"redirects more than {MAX_REDIRECTS} times", UNREAD_STATUS)
 
     def explain(self, error: RequestError, *, advice: str) -> str:
-        """Return what a failed request means and what to do, with the server's own message;
+        """Explain a failed request and its remedy, with the server's own message;
         `advice` is for one it refuses.
         """
-        attempts, reason = self.retries + 1, quote_message(error.reason)
+        attempts = self.retries + 1
+        reason = quote_message(error.reason)
         if error.refused:
             return f"the server refuses a request ({error.status}: {reason}). {advice}"
         match error.status:
@@ -313,8 +322,9 @@ class Connection:
         try:
             # Its own session is perhaps of an event loop that waits for this.
             other = Connection(self.address, key_variable=self._key_variable, retries=0)
-            models = parse_json(other.send(f"{self.address}/models"), self.address)["data"]
-            return f" Its models: {quote_message(shorten([model['id'] for model in models]))}."
+            answer = other.send(f"{self.address}/models")
+            names = [model["id"] for model in parse_json(answer, self.address)["data"]]
+            return f" Its models: {quote_message(shorten(names))}."
         except (RequestError, GateError, TypeError, KeyError):
             return ""
 
@@ -341,23 +351,25 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 def _describe(error: Exception) -> str:
     cause = getattr(error, "os_error", error)
     number = getattr(cause, "errno", None)
-    return os.strerror(number) if number and number > 0 else str(cause) or repr(cause)
+    if number and number > 0:
+        return os.strerror(number)
+    return str(cause) or repr(cause)
 
 
 def _find_message(text: str) -> str:
-    """Return what a server says of an error: in JSON, where OpenAI, FastAPI, Text Embeddings
-    Inference or Ollama have it.
+    """Return the message of a server about an error: in JSON, where OpenAI, FastAPI, Text
+    Embeddings Inference or Ollama have it.
     """
     try:
         answer = parse_json(text, "answer")
     except GateError:
         return text
-    said = (
-        next((answer[key] for key in ("error", "detail", "message") if answer.get(key)), answer)
-        if isinstance(answer, dict)
-        else text
-    )
-    return str(said.get("message") or said) if isinstance(said, dict) else str(said)
+    if not isinstance(answer, dict):
+        return text
+    message = next((answer[key] for key in MESSAGE_KEYS if answer.get(key)), answer)
+    if isinstance(message, dict):
+        message = message.get("message") or message
+    return str(message)
 
 
 async def _read_content(response: aiohttp.ClientResponse) -> bytes:
@@ -367,7 +379,8 @@ async def _read_content(response: aiohttp.ClientResponse) -> bytes:
         raise RequestError("is compressed in another way than asked for, gzip", UNREAD_STATUS)
     # Zlib tells gzip from deflate by the header.
     decoder = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
-    content, limit = bytearray(), max_line()
+    content = bytearray()
+    limit = max_line()
     async for chunk in response.content.iter_any():
         try:
             content += decoder.decompress(chunk, limit + 1 - len(content)) if decoder else chunk
@@ -391,17 +404,12 @@ def _find_redirect(response: aiohttp.ClientResponse) -> str:
     here = response.url
     there = here.join(type(here)(response.headers["Location"]))
     same = (here.scheme, here.port) == (there.scheme, there.port)
-    encrypted = (here.scheme, there.scheme, here.explicit_port, there.explicit_port) == (
-        "http",
-        "https",
-        None,
-        None,
-    )
+    has_port = here.explicit_port is not None or there.explicit_port is not None
+    encrypted = (here.scheme, there.scheme) == ("http", "https") and not has_port
     if here.host != there.host or not (same or encrypted):
         raise RequestError(
             f"redirects to another server, {there.scheme}://{there.authority}, which would get "
-            "the texts; give its address "
-            "if it should",
+            "the texts; give its address if it should",
             UNREAD_STATUS,
         )
     return str(there)
@@ -409,5 +417,5 @@ def _find_redirect(response: aiohttp.ClientResponse) -> str:
 
 def shorten(values: Sequence[object]) -> str:
     """Return the first values of a list as text on one line."""
-    shown = ", ".join(sanitized(str(value)) for value in values[:MAX_VALUES])
-    return shown + (", ..." if len(values) > MAX_VALUES else "")
+    text = ", ".join(sanitized(str(value)) for value in values[:MAX_VALUES])
+    return text + (", ..." if len(values) > MAX_VALUES else "")

@@ -34,6 +34,7 @@ from posir_tasks.values.ranks import (
     HitsByQuery,
     RankedQueries,
     Results,
+    SearchResults,
     rank_hits,
     rank_results,
 )
@@ -62,16 +63,15 @@ def search_dense(
     labels = {"split": context.hf_split, "subset": context.hf_subset}
     with timer("Encoding queries", **labels):
         query_embeddings = context.encode(model, queries, PromptType.query)
-    scores, rows = torch.empty((len(queries), 0)), torch.empty((len(queries), 0), dtype=torch.int64)
+    scores = torch.empty((len(queries), 0))
+    rows = torch.empty((len(queries), 0), dtype=torch.int64)
     with timer("Searching corpus", **labels):
         for start in range(0, len(corpus), CORPUS_CHUNK_SIZE):
             block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
             documents = context.encode(model, block, PromptType.document)
             chunk_scores, chunk_rows = find_nearest(model, query_embeddings, documents, top_k)
-            scores, rows = (
-                torch.cat([scores, chunk_scores], dim=1),
-                torch.cat([rows, chunk_rows + start], dim=1),
-            )
+            scores = torch.cat([scores, chunk_scores], dim=1)
+            rows = torch.cat([rows, chunk_rows + start], dim=1)
             scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
             rows = rows.gather(1, order)
     return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
@@ -87,9 +87,8 @@ def find_nearest(
     for batch in split_queries(queries, documents.shape[0]):
         similarities = torch.as_tensor(model.similarity(batch, documents))
         nearest.append(similarities.topk(min(top_k, similarities.shape[1]), dim=1))
-    return torch.cat([top.values.float().cpu() for top in nearest]), torch.cat(
-        [top.indices.cpu() for top in nearest]
-    )
+    scores = torch.cat([top.values.float().cpu() for top in nearest])
+    return scores, torch.cat([top.indices.cpu() for top in nearest])
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:
@@ -110,7 +109,7 @@ def is_reranker(model: MTEBModels) -> bool:
     )
 
 
-def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
+def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
     """Search, or rerank the candidates, as mteb does: scores by query and document id; raise
     TypeError for no model.
     """
@@ -134,7 +133,7 @@ def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[
     with request.timer("Encoding corpus", **phase):
         search.index(request.corpus, **shared)
     with request.timer("Encoding queries and documents", **phase):
-        results: dict[str, dict[str, float]] = search.search(
+        results: SearchResults = search.search(
             request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **shared
         )
     return drop_unfound(results)
@@ -145,7 +144,7 @@ def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
     return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
 
 
-def drop_unfound(results: Results) -> dict[str, dict[str, float]]:
+def drop_unfound(results: Results) -> SearchResults:
     """Return results without those whose score is minus infinity: of a text without an embedding,
     nothing is found.
     """
@@ -164,22 +163,22 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
         return hits, rank_results(hits, request.positives)
     results = by_query(hits, request)
     # Queries with several places of evidence are not among the positives.
-    are_all = len(results) == len(request.positives)
-    return results, rank_hits(hits, request.positives) if are_all else rank_results(
-        results, request.positives
-    )
+    if len(results) == len(request.positives):
+        return results, rank_hits(hits, request.positives)
+    return results, rank_results(results, request.positives)
 
 
-def as_results(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> Results:
+def as_results(hits: Hits | SearchResults, request: SearchRequest) -> Results:
     """Return hits in the form of mteb's results."""
     return by_query(hits, request) if isinstance(hits, Hits) else hits
 
 
-def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:
+def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResults:
     """Search; return the best documents as arrays, or as mteb's evaluator does where there is no
     faster way for this model.
     """
-    context, texts = request.context, (request.corpus, request.queries)
+    context = request.context
+    texts = (request.corpus, request.queries)
     if (
         request.top_ranked is None
         and isinstance(model, BM25Search)
@@ -196,13 +195,13 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, d
         and not isinstance(model, SearchProtocol)
     ):
         hits = search_dense(model, *texts, context, top_k=request.top_k, timer=request.timer)
-        return drop_unfound(by_query(hits, request)) if np.isneginf(hits.scores).any() else hits
+        if np.isneginf(hits.scores).any():
+            return drop_unfound(by_query(hits, request))
+        return hits
     return search_results(model, request)
 
 
-def order_hits(
-    hits: Hits | dict[str, dict[str, float]], request: SearchRequest
-) -> dict[str, list[str]]:
+def order_hits(hits: Hits | SearchResults, request: SearchRequest) -> dict[str, list[str]]:
     """Return each query's document ids, best first, in pytrec_eval's order."""
     # By score, then by id, both descending.
     if not isinstance(hits, Hits):
@@ -213,8 +212,9 @@ def order_hits(
     ids = np.array(hits.document_ids)
     order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
     rows = np.take_along_axis(hits.documents, order, axis=1)
-    names = pl.Series(hits.document_ids).gather(rows.ravel()).reshape(rows.shape).arr.to_list()
-    return dict(zip(request.queries["id"][:], names.to_list(), strict=True))
+    names = pl.Series(hits.document_ids).gather(rows.ravel())
+    names_of_rows = names.reshape(rows.shape).arr.to_list().to_list()
+    return dict(zip(request.queries["id"][:], names_of_rows, strict=True))
 
 
 #: The constant of the paper, which weakens the difference between the first ranks.
@@ -256,7 +256,7 @@ class HybridSearch:
         top_k: int,
         top_ranked: Mapping[str, list[str]] | None = None,
         **task: Any,
-    ) -> dict[str, dict[str, float]]:
+    ) -> SearchResults:
         """Return the fused scores of each query's `top_k` documents, by query id and document
         id.
         """
@@ -274,13 +274,9 @@ class HybridSearch:
         ]
         rankings = [order_hits(batch, request) for batch in hits]
         self._corpus = None
-        fused = {
-            query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
-            for query in queries["id"]
-        }
-        return {
-            query: dict(
-                sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:top_k]
-            )
-            for query, scores in fused.items()
-        }
+        results = {}
+        for query in queries["id"]:
+            fused = fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
+            best = sorted(fused.items(), key=lambda item: (item[1], item[0]), reverse=True)
+            results[query] = dict(best[:top_k])
+        return results

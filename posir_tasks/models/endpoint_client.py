@@ -11,25 +11,28 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import getitem
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError, PosirError
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection, RequestError, shorten
+from posir_tasks.models.endpoint_kinds import FORMAT, KINDS, TRIED, EndpointKind, Fields
 from posir_tasks.models.references import Endpoint, RequestFields
 from posir_tasks.text.words import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
-#: Fields of a request, by name.
-Fields: TypeAlias = Mapping[str, Any]
+Item = TypeVar("Item")
+#: Documents, each as its chunks.
+Documents: TypeAlias = Sequence[Sequence[str]]
 
 ADVICE = (
     "If texts are too long for the model, cut them with --window N, or let the server truncate them"
@@ -53,11 +56,8 @@ SHOWN_TEXT = 60
 MIN_DISTINCT = 8
 #: Characters in which these differ: beyond a model's window texts do not change its vector.
 BEGINNING = 300
-#: The part of an address that is not the server's: a version, or what `/api` and `/embed` begin.
-ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")
 #: Statuses of a route that a server does not have.
 NO_ROUTE = (404, 405)
-FORMAT = "encoding_format"
 #: The largest entry of a float32 vector is below this and above its inverse; of int8, read as
 #: float32, it is not.
 MAX_ENTRY = 1e6
@@ -69,58 +69,6 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w]|\.\d)")
 MANY_TEXTS = re.compile(
     r"(?<!physical )(?<!current )batch|too many (texts|inputs|documents)", re.IGNORECASE
 )
-
-
-@dataclass(frozen=True)
-class EndpointKind:
-    """A kind of server: how it is asked for embeddings, and where its answer has them."""
-
-    name: str
-    route: str
-    """The path at the server; `/embeddings` is one below the address as it is given."""
-    texts: str = "input"
-    """Field of the texts."""
-    names_model: bool = True
-    fields: Fields = field(default_factory=dict)
-    query_fields: Fields = field(default_factory=dict)
-    passage_fields: Fields = field(default_factory=dict)
-    vectors: str = "data"
-    """Keys of the answer to its vectors, or rows with an `embedding`; empty if they are the
-    answer.
-    """
-    truncation: str = ""
-    """The option with which the server truncates texts; empty if it has none, or always does."""
-    tokens: str = ""
-    """Keys to the number of tokens that were read; empty if it does not say, or says what is
-    billed.
-    """
-    hosts: tuple[str, ...] = ()
-    """Services that are of this kind."""
-    limit_route: str = ""
-    """The path at which the server says how many tokens it reads of a text; empty if there is
-    none.
-    """
-    limit: str = ""
-    """Keys of its answer to that number, the last of which is the end of a key."""
-    in_context: EndpointKind | None = None
-    """The kind that embeds the chunks of a document with the rest of it as context; None if the
-    server does not do so.
-    """
-    nests: bool = False
-    """Whether a request has several documents, each a list of chunks, and its answer a list for
-    each.
-    """
-
-    def address(self, endpoint: Endpoint, route: str | None = None) -> str:
-        """Return the address of a route, by default that of embeddings."""
-        route = self.route if route is None else route
-        return (
-            endpoint.address if route == "/embeddings" else ROUTES.sub("", endpoint.address)
-        ) + route
-
-    def serves(self, host: str) -> bool:
-        """Return whether a service is of this kind."""
-        return any(host == known or host.endswith(f".{known}") for known in self.hosts)
 
 
 @dataclass(frozen=True)
@@ -136,77 +84,6 @@ class CountedTokens:
     seconds_per_word: float = 0.0
     is_other: bool = False
     """Whether it counts nothing, or something else, such as characters."""
-
-
-FLOAT = {FORMAT: "float"}
-CONTEXTUALIZED = "/v1/contextualizedembeddings"
-_PERPLEXITY = EndpointKind(
-    "perplexity",
-    "/v1/embeddings",
-    hosts=("perplexity.ai",),
-    fields={FORMAT: "base64_int8"},
-    tokens="usage.prompt_tokens",
-)
-_VOYAGE = EndpointKind(
-    "voyage",
-    "/v1/embeddings",
-    hosts=("voyageai.com",),
-    truncation="--passage-field truncation=true",
-)
-_JINA = EndpointKind(
-    "jina", "/v1/embeddings", hosts=("jina.ai",), truncation="--passage-field truncate=true"
-)
-
-#: In the order in which they are tried where neither the reference nor the host says which it is.
-KINDS: Mapping[str, EndpointKind] = {
-    kind.name: kind
-    for kind in (
-        EndpointKind(
-            "openai",
-            "/embeddings",
-            fields=FLOAT,
-            tokens="usage.prompt_tokens",
-            truncation="with vLLM --passage-field truncate_prompt_tokens=-1",
-        ),
-        EndpointKind(
-            "tei",
-            "/embed",
-            "inputs",
-            False,
-            vectors="",
-            limit_route="/info",
-            limit="max_input_length",
-            truncation="--passage-field truncate=true",
-        ),
-        EndpointKind(
-            "ollama",
-            "/api/embed",
-            vectors="embeddings",
-            tokens="prompt_eval_count",
-            truncation="--passage-field truncate=true",
-            limit_route="/api/show",
-            limit="model_info.context_length",
-        ),
-        EndpointKind(
-            "cohere",
-            "/v2/embed",
-            texts="texts",
-            hosts=("cohere.com", "cohere.ai"),
-            fields={"embedding_types": ["float"]},
-            query_fields={"input_type": "search_query"},
-            passage_fields={"input_type": "search_document"},
-            vectors="embeddings.float",
-            truncation="--passage-field truncate=END",
-        ),
-        replace(
-            _VOYAGE, in_context=replace(_VOYAGE, route=CONTEXTUALIZED, texts="inputs", nests=True)
-        ),
-        replace(_JINA, in_context=replace(_JINA, fields={"late_chunking": True})),
-        replace(_PERPLEXITY, in_context=replace(_PERPLEXITY, route=CONTEXTUALIZED, nests=True)),
-    )
-}
-#: Those that are of one service alone are not tried elsewhere.
-TRIED = ("openai", "tei", "ollama", "cohere")
 
 
 class EndpointModel:
@@ -283,11 +160,10 @@ class EmbeddingClient(EndpointModel):
         self._is_probing = False
         documents = [[text] for text in FIRST_TEXTS]
         self.kind, answer = self._find_kind(documents)
-        first, second = (
-            self._read(self.kind, documents, answer)
-            if answer
-            else self._embed(self.kind, documents)
-        )
+        if answer:
+            first, second = self._read(self.kind, documents, answer)
+        else:
+            first, second = self._embed(self.kind, documents)
         if np.array_equal(first, second):
             raise self._invalid(
                 f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: "
@@ -298,28 +174,29 @@ class EmbeddingClient(EndpointModel):
         if self.kind.truncation:
             self.advice = f"{ADVICE} ({self.kind.truncation})."
 
-    def _find_kind(self, documents: Sequence[Sequence[str]]) -> tuple[EndpointKind, Any]:
+    def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
         """Return the kind that reference or host name, or else the first that the server has a
         route of; and its answer.
 
         There is none if the server takes fewer documents at a time.
         """
-        named, host = self._endpoint.kind, self._endpoint.host
-        told = [
-            kind for kind in KINDS.values() if (kind.name == named if named else kind.serves(host))
-        ]
-        tried, failures = told or [KINDS[name] for name in TRIED], list[RequestError]()
+        endpoint = self._endpoint
+        if endpoint.kind:
+            candidates = [KINDS[endpoint.kind]]
+        else:
+            candidates = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
+        tried = candidates or [KINDS[name] for name in TRIED]
+        failures = list[RequestError]()
         for kind in tried:
             chosen = kind
-            if (nested := kind.in_context) and nested.nests:
+            nested = kind.in_context
+            if nested and nested.nests:
                 # Models that read chunks in context have no other route, and others do not have
                 # this one.
-                in_context = "context" in self._endpoint.model
-                chosen = (
-                    replace(nested, in_context=nested)
-                    if in_context
-                    else replace(kind, in_context=None)
-                )
+                if "context" in endpoint.model:
+                    chosen = replace(nested, in_context=nested)
+                else:
+                    chosen = replace(kind, in_context=None)
             try:
                 return chosen, self._request(chosen, documents, query=False)
             except RequestError as error:
@@ -329,24 +206,24 @@ class EmbeddingClient(EndpointModel):
                 failures.append(error)
                 if error.status not in NO_ROUTE:
                     break
-        failure = (
-            failures[0] if all(error.status in NO_ROUTE for error in failures) else failures[-1]
-        )
-        routes = ", ".join(f"{kind.name} ({kind.route})" for kind in tried[: len(failures)])
-        advice = (
-            f" Tried: {routes}. Say which it is, as in "
-            f"{self._endpoint.model}@tei+{self._endpoint.address}."
-        )
-        if told and chosen.route != "/embeddings":
-            self._connection.address_advice = (
-                f"Check both: {chosen.name} is asked at {chosen.address(self._endpoint)}."
+        has_route = failures[-1].status not in NO_ROUTE
+        failure = failures[-1] if has_route else failures[0]
+        advice = ""
+        if len(failures) > 1:
+            routes = ", ".join(f"{kind.name} ({kind.route})" for kind in tried[: len(failures)])
+            advice = (
+                f" Tried: {routes}. Say which it is, as in {endpoint.model}@tei+{endpoint.address}."
             )
-        raise self._failed(failure, advice if len(failures) > 1 else "") from None
+        if candidates and chosen.route != "/embeddings":
+            self._connection.address_advice = (
+                f"Check both: {chosen.name} is asked at {chosen.address(endpoint)}."
+            )
+        raise self._failed(failure, advice) from None
 
     def _request(
         self,
         kind: EndpointKind,
-        documents: Sequence[Sequence[str]],
+        documents: Documents,
         *,
         query: bool,
         retries: int | None = None,
@@ -354,23 +231,21 @@ class EmbeddingClient(EndpointModel):
         """Return the answer to a request; a server that refuses the format of the vectors is asked
         in its own.
         """
-        texts = (
-            list(map(list, documents))
-            if kind.nests
-            else [text for chunks in documents for text in chunks]
-        )
-        model = {"model": self._endpoint.model} if kind.names_model else {}
-        own, given = (
-            (kind.query_fields, self.fields.query)
-            if query
-            else (kind.passage_fields, self.fields.passage)
-        )
-        body = {**model, kind.texts: texts, **kind.fields, **own, **self._format, **given}
+        body = dict[str, Any]()
+        if kind.names_model:
+            body["model"] = self._endpoint.model
+        body[kind.texts] = list(map(list, documents)) if kind.nests else _flatten(documents)
+        user_fields = self.fields.query if query else self.fields.passage
+        body |= {**kind.fields, **(kind.query_fields if query else kind.passage_fields)}
+        body |= {**self._format, **user_fields}
         body = {name: value for name, value in body.items() if value is not None}
         try:
             return self._ask(kind.address(self._endpoint), body, retries=retries)
         except RequestError as error:
-            if not (error.refused and FORMAT in error.reason and FORMAT in body) or FORMAT in given:
+            if (
+                not (error.refused and FORMAT in error.reason and FORMAT in body)
+                or FORMAT in user_fields
+            ):
                 raise
             self._format = {FORMAT: None}
             return self._request(kind, documents, query=query, retries=retries)
@@ -397,19 +272,18 @@ class EmbeddingClient(EndpointModel):
         return self._embed(self.kind.in_context, [chunks])
 
     def _embed(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool = False
+        self, kind: EndpointKind, documents: Documents, *, query: bool = False
     ) -> Embeddings:
         number = len(documents)
-        most = 1 if self._sends_alone else self._most_documents
-        if most and most < number:
-            return self._embed_parts(kind, documents, most, query=query)
+        max_documents = 1 if self._sends_alone else self._most_documents
+        if max_documents and max_documents < number:
+            return self._embed_parts(kind, documents, max_documents, query=query)
         try:
             return self._read(kind, documents, self._request_texts(kind, documents, query=query))
         except RequestError as error:
             if number > 1 and _refuses_number(error):
-                self._most_documents = max(
-                    _find_numbers(error.reason, below=number), default=number // 2
-                )
+                numbers = _find_numbers(error.reason, below=number)
+                self._most_documents = max(numbers, default=number // 2)
                 return self._embed(kind, documents, query=query)
             if not error.is_of_text or (number > 1 and self._is_probing):
                 raise self._failed(error) from None
@@ -428,15 +302,13 @@ class EmbeddingClient(EndpointModel):
             return self._embed_parts(kind, documents, number // 2, query=query)
 
     def _embed_parts(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], size: int, *, query: bool
+        self, kind: EndpointKind, documents: Documents, size: int, *, query: bool
     ) -> Embeddings:
         """Return the embeddings of documents from requests with at most `size` of them each."""
-        parts = (documents[start : start + size] for start in range(0, len(documents), size))
+        parts = split_batches(documents, size)
         return np.concatenate([self._embed(kind, part, query=query) for part in parts])
 
-    def _request_texts(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool
-    ) -> Any:
+    def _request_texts(self, kind: EndpointKind, documents: Documents, *, query: bool) -> Any:
         """Return the answer to a request; a server that fails for any text is waited for, and not
         one text.
 
@@ -459,7 +331,7 @@ class EmbeddingClient(EndpointModel):
         return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
-        """Return what stands for the vectors of a document that has none, shape (chunks,
+        """Return substitutes for the vectors of a document that has none, shape (chunks,
         dimensions); raise the failure.
         """
         raise failure
@@ -472,27 +344,22 @@ class EmbeddingClient(EndpointModel):
         failure.reason = connection.quote_message(error.reason)
         return failure
 
-    def _read(
-        self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any
-    ) -> Embeddings:
-        texts = [text for chunks in documents for text in chunks]
+    def _read(self, kind: EndpointKind, documents: Documents, answer: Any) -> Embeddings:
+        texts = _flatten(documents)
         try:
             rows = reduce(getitem, filter(None, kind.vectors.split(".")), answer)
             if kind.nests:
-                nested = self._order(rows, len(documents))
-                pairs = zip(nested, documents, strict=True)
-                vectors = [
-                    vector
-                    for row, chunks in pairs
-                    for vector in self._order(row["data"], len(chunks))
-                ]
+                answers = list[Any]()
+                for row, chunks in zip(self._order(rows, len(documents)), documents, strict=True):
+                    answers += self._order(row["data"], len(chunks))
             else:
-                vectors = self._order(rows, len(texts))
+                answers = self._order(rows, len(texts))
             vectors = self._decode(
-                kind,
-                [vector["embedding"] if isinstance(vector, dict) else vector for vector in vectors],
+                kind, [row["embedding"] if isinstance(row, dict) else row for row in answers]
             )
-            lengths = set(map(len, vectors)) | ({self._dimensions} if self._dimensions else set())
+            lengths = set(map(len, vectors))
+            if self._dimensions:
+                lengths.add(self._dimensions)
         except (TypeError, ValueError, KeyError):
             raise self._invalid(
                 f"is not one of an embeddings API of the kind {kind.name}"
@@ -500,13 +367,8 @@ class EmbeddingClient(EndpointModel):
         if len(lengths) != 1 or 0 in lengths:
             reason = f"has vectors of different dimensions: {shorten(sorted(lengths))}"
             raise self._invalid(reason, NoVectorError)
-        wrong = [
-            entry
-            for vector in vectors
-            if isinstance(vector, list)
-            for entry in vector
-            if type(entry) not in (int, float)
-        ]
+        entries = _flatten(vector for vector in vectors if isinstance(vector, list))
+        wrong = [entry for entry in entries if type(entry) not in (int, float)]
         if wrong:
             raise self._invalid(
                 f"has vectors with entries that are not numbers, such as {sanitized(wrong[0])}"
@@ -519,10 +381,12 @@ class EmbeddingClient(EndpointModel):
         """
         if not isinstance(rows, list):
             raise TypeError(rows)
-        stated = [row for row in rows if isinstance(row, dict) and row.get("index") is not None]
-        # Servers that work on texts in parallel may return them in any order.
-        ordered: list[Any] = sorted(rows, key=lambda row: row["index"]) if stated else rows
-        indices = [row["index"] for row in ordered] if stated else list(range(len(rows)))
+        ordered: list[Any] = rows
+        indices = list(range(len(rows)))
+        if any(isinstance(row, dict) and row.get("index") is not None for row in rows):
+            # Servers that work on texts in parallel may return them in any order.
+            ordered = sorted(rows, key=lambda row: row["index"])
+            indices = [row["index"] for row in ordered]
         if indices != list(range(number)):
             reason = (
                 f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
@@ -539,13 +403,12 @@ class EmbeddingClient(EndpointModel):
         if self._dimensions:
             is_float = len(contents[0]) == 4 * self._dimensions
         elif is_float := not any(len(content) % 4 for content in contents):
-            asked = str({**kind.fields, **self._format, **self.fields.passage}.get(FORMAT))
+            vector_format = {**kind.fields, **self._format, **self.fields.passage}.get(FORMAT)
             largest = [
                 np.abs(np.frombuffer(content, "<f4")).max(initial=0.0) for content in contents
             ]
-            is_float = "int8" not in asked and all(
-                1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest
-            )
+            is_usual = all(1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest)
+            is_float = is_usual and "int8" not in str(vector_format)
         return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
     def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> Embeddings:
@@ -583,9 +446,8 @@ class EmbeddingClient(EndpointModel):
         except (RequestError, PosirError):
             return None, False
         self._most_documents = self._most_documents or _find_count(answer, "max_client_batch_size")
-        return _find_count(answer, self.kind.limit), isinstance(answer, Mapping) and answer.get(
-            "auto_truncate"
-        ) is False
+        refuses = isinstance(answer, Mapping) and answer.get("auto_truncate") is False
+        return _find_count(answer, self.kind.limit), refuses
 
     def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
         """Return the embedding of a text, shape (1, dimensions), and the tokens that the server
@@ -605,22 +467,22 @@ class EmbeddingClient(EndpointModel):
         expected to take longer than `MAX_COUNT_SECONDS`. Raise NoAnswerError if it does not answer
         a text within `FIRST_SECONDS`.
         """
-        known = CountedTokens()
+        total = CountedTokens()
         usual = self._connection.seconds
         self._connection.seconds = min(FIRST_SECONDS, usual)
         try:
             for text in texts:
                 words = len(text.split())
-                if known.seconds_per_word * words > MAX_COUNT_SECONDS:
+                if total.seconds_per_word * words > MAX_COUNT_SECONDS:
                     break
                 counted = self._count_words(text, words)
-                seconds = max(counted.seconds_per_word, known.seconds_per_word)
-                known = replace(counted, seconds_per_word=seconds)
-                if known.limit or known.refuses or known.is_other:
+                seconds = max(counted.seconds_per_word, total.seconds_per_word)
+                total = replace(counted, seconds_per_word=seconds)
+                if total.limit or total.refuses or total.is_other:
                     break
         finally:
             self._connection.seconds = usual
-        return known
+        return total
 
     def _count_words(self, text: str, words: int) -> CountedTokens:
         start = time.perf_counter()
@@ -650,14 +512,22 @@ class EmbeddingClient(EndpointModel):
 
         A server may fail for a text that is too long.
         """
-        usual = self._connection.retries, self.is_measured, self._is_probing
-        self._connection.retries = usual[0] if retries is None else retries
+        usual = self._connection.retries
+        was_measured = self.is_measured
+        was_probing = self._is_probing
+        self._connection.retries = usual if retries is None else retries
         self.is_measured = True
         self._is_probing = retries is not None
         try:
             yield
         finally:
-            self._connection.retries, self.is_measured, self._is_probing = usual
+            self._connection.retries = usual
+            self.is_measured = was_measured
+            self._is_probing = was_probing
+
+
+def _flatten(parts: Iterable[Iterable[Item]]) -> list[Item]:
+    return [item for part in parts for item in part]
 
 
 def _describe_text(text: str) -> str:
@@ -671,8 +541,10 @@ def _find_count(answer: Any, keys: str) -> int | None:
     if there is none.
     """
     for key in keys.split("."):
-        fields = answer.items() if isinstance(answer, Mapping) else ()
-        answer = next((value for name, value in fields if f".{name}".endswith(f".{key}")), None)
+        if not isinstance(answer, Mapping):
+            return None
+        values = (value for name, value in answer.items() if f".{name}".endswith(f".{key}"))
+        answer = next(values, None)
     return answer if isinstance(answer, int) and answer > 0 else None
 
 

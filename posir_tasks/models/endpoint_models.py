@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from bisect import bisect_left
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,6 +24,8 @@ from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.types import PromptType
 from numpy.typing import NDArray
 
+from posir_tasks.base.arrays import Floats
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import sanitized
@@ -53,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-Scores = NDArray[np.float64]
+Scores = Floats
 
 #: A query and texts that the server must score before any data is read.
 FIRST_QUERY = "position"
@@ -61,6 +63,8 @@ FIRST_QUERY = "position"
 MAX_IN_FLIGHT = 8
 #: Shorter texts are not checked for truncation.
 MIN_CHECKED_TOKENS = 128
+#: Share of a text that has the vector of the whole text if the server ignores the rest.
+CHECKED_SHARE = 0.9
 #: Cosine similarity from which the embeddings of a text and of its beginning are the same, up to
 #: rounding in half precision.
 SAME = 1 - 1e-4
@@ -70,10 +74,12 @@ MIN_SAME_IN_BATCH = 0.999
 #: Share of the texts that may be left out.
 MAX_FAILED = 0.2
 #: Texts that a result names of those that were left out, and their characters that it shows.
-MAX_NAMED, SHOWN = 10, 80
+MAX_NAMED = 10
+SHOWN = 80
 #: Words that every vocabulary has as a token each, by which a server's count is told from one of
 #: characters; and the most tokens that it counts of them, special ones included.
-COUNTED, MAX_COUNTED = " ".join(SHORT_WORDS.split()[:64]), 96
+COUNTED = " ".join(SHORT_WORDS.split()[:64])
+MAX_COUNTED = 96
 #: Statuses of a request that lacks a field: Text Embeddings Inference has `texts` for `documents`.
 OTHER_FIELDS = (400, 422)
 
@@ -94,17 +100,16 @@ class LeftOutTexts:
         """Return the numbers of queries and documents, with the beginnings of some, as results
         store them.
         """
-        return {
-            name: {
-                "texts": len(self.reasons[query]),
-                "named": [
+        record = dict[str, Any]()
+        for name, query in (("queries", True), ("documents", False)):
+            reasons = self.reasons[query]
+            if reasons:
+                named = [
                     {"begins": text[:SHOWN], "reason": reason}
-                    for text, reason in list(self.reasons[query].items())[:MAX_NAMED]
-                ],
-            }
-            for name, query in (("queries", True), ("documents", False))
-            if self.reasons[query]
-        }
+                    for text, reason in list(reasons.items())[:MAX_NAMED]
+                ]
+                record[name] = {"texts": len(reasons), "named": named}
+        return record
 
 
 class EndpointEncoder(EmbeddingClient, AbsEncoder):
@@ -125,10 +130,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         fields: RequestFields | None = None,
     ) -> None:
         super().__init__(endpoint, fields)
-        self.reference, self.model_prompts = str(endpoint), model_prompts or {}
-        self.advice = (
-            f"{self.advice.removesuffix('.')}; --skip-failed leaves out what cannot be embedded."
-        )
+        self.reference = str(endpoint)
+        self.model_prompts = model_prompts or {}
+        self.advice += " --skip-failed leaves out what cannot be embedded."
         self._longest_checked = 0
         self._checked_batch = {True: 1, False: 1}
         self._batch_cosine: float | None = None
@@ -162,7 +166,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         loaded = ModelTokenizer.load(name)
         # Texts are cut at their end, whatever the tokenizer would do.
         loaded.tokenizer.truncation_side = "right"
-        self.tokenizer, self.tokenizer_name = loaded.tokenizer, name
+        self.tokenizer = loaded.tokenizer
+        self.tokenizer_name = name
 
     @cached_property
     def _counts_by(self) -> CountedBy:
@@ -192,15 +197,14 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [prompt + text for text in _read_texts(inputs)]
-        query, subset = (
-            prompt_type is PromptType.query,
-            (task_metadata.name, str(kwargs.get("hf_subset"))),
-        )
+        query = prompt_type is PromptType.query
+        subset = (task_metadata.name, str(kwargs.get("hf_subset")))
         if subset != self._left_out.subset:
             self._left_out = LeftOutTexts(subset)
         self._left_out.sent[query] += len(texts)
         description = self.reference if kwargs.get("show_progress_bar", True) else None
-        size, window = kwargs.get("batch_size", 32), self.max_length
+        size = kwargs.get("batch_size", 32)
+        window = self.max_length
         if window is not None and self._counts_by is CountedBy.SERVER:
             texts, embeddings = self._embed_cut(texts, window, size, description, query=query)
         else:
@@ -209,13 +213,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                 texts = cut_all(texts, _subtract_special(window, tokenizer), tokenizer)
             embeddings = self._embed_batches(texts, size, description, query=query)
         self._report_left_out(query=query)
-        self._warn_if_truncated(
-            max(
-                (text for text in texts if text not in self._left_out.reasons[query]),
-                key=len,
-                default="",
-            )
-        )
+        left_out = self._left_out.reasons[query]
+        embedded = (text for text in texts if text not in left_out)
+        self._warn_if_truncated(max(embedded, key=len, default=""))
         return embeddings
 
     def _embed_batches(
@@ -224,13 +224,11 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """Return the embeddings of texts in batches, of which the first is compared with single
         texts.
         """
-        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        batches = split_batches(texts, size)
         embed = partial(self.embed, query=query)
-        first = (
-            [self._embed_checked(batches[0], query=query)]
-            if len(batches[0]) > self._checked_batch[query]
-            else []
-        )
+        first = list[Embeddings]()
+        if len(batches[0]) > self._checked_batch[query]:
+            first.append(self._embed_checked(batches[0], query=query))
         return np.concatenate(first + send_in_flight(embed, batches[len(first) :], description))
 
     def _embed_checked(self, batch: Sequence[str], *, query: bool) -> Embeddings:
@@ -242,10 +240,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if self._sends_alone or self._is_probing:
             return together
         # Padding changes the shortest text most.
-        rows = sorted(
-            (row for row in range(len(batch)) if together[row].any()),
-            key=lambda row: len(batch[row]),
-        )
+        rows = np.flatnonzero(together.any(axis=1)).tolist()
+        rows.sort(key=lambda row: len(batch[row]))
         for row in dict.fromkeys([*rows[:1], *rows[-1:]]):
             (alone,) = self.embed([batch[row]], query=query)
             cosine = _compare(alone, together[row])
@@ -281,29 +277,27 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         long = [row for row, text in enumerate(texts) if 2 * estimate_tokens(text) > window]
         short = sorted({*range(len(texts))}.difference(long))
-        sent, embeddings = list(texts), np.zeros((len(texts), self._dimensions or 0), np.float32)
+        sent = list(texts)
+        embeddings = np.zeros((len(texts), self._dimensions or 0), np.float32)
         if short:
-            embeddings[short] = self._embed_batches(
-                [texts[row] for row in short], size, description, query=query
-            )
-        cut = send_in_flight(
-            partial(self._cut, window=window, query=query),
-            [texts[row] for row in long],
-            description,
-        )
+            short_texts = [texts[row] for row in short]
+            embeddings[short] = self._embed_batches(short_texts, size, description, query=query)
+        cut_text = partial(self._cut, window=window, query=query)
+        cut = send_in_flight(cut_text, [texts[row] for row in long], description)
         for row, counted in zip(long, cut, strict=True):
-            sent[row], embeddings[row] = counted.text, counted.answer[0]
+            sent[row] = counted.text
+            embeddings[row] = counted.vectors[0]
         return sent, embeddings
 
-    def _cut(self, text: str, *, window: int, query: bool) -> CountedText[Embeddings]:
+    def _cut(self, text: str, *, window: int, query: bool) -> CountedText:
         """Return the first tokens of a text by the server's count, with their embedding, shape (1,
         dimensions).
         """
         failures = list[PosirError]()
 
-        def ask(head: str) -> tuple[Embeddings, int] | None:
+        def test(head: str) -> CountedText | None:
             try:
-                vector, counted = self.count_tokens(head, query=query)
+                vectors, tokens = self.count_tokens(head, query=query)
             except RequestError as error:
                 if not error.is_of_text:
                     raise self._failed(error) from None
@@ -312,16 +306,17 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             except NoVectorError as error:
                 failures.append(error)
                 return None
-            return vector, counted or estimate_tokens(head)
+            return CountedText(head, vectors, tokens or estimate_tokens(head))
 
-        if cut := cut_by_count(text, window, ask):
+        cut = cut_by_count(text, window, test)
+        if cut:
             return cut
         if not failures:
             raise PosirError(
                 f"{self.reference}: window {window}: the server counts more tokens in any text. "
                 "Give a larger one."
             )
-        return CountedText(text, self._leave_out([text], failures[-1], query=query))
+        return CountedText(text, self._leave_out([text], failures[-1], query=query), 0)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:
         """Return vectors of zeros for a text, if it may be left out; raise the failure, or
@@ -330,7 +325,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if not self.skips_failed:
             raise failure
         left_out = self._left_out
-        reasons, sent = left_out.reasons[query], left_out.sent[query]
+        reasons = left_out.reasons[query]
+        sent = left_out.sent[query]
         reasons[" ".join(chunks)] = quote_message(failure.reason or str(failure))
         if len(reasons) > MAX_FAILED * sent:
             kind = "queries" if query else "documents"
@@ -342,7 +338,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return np.zeros((len(chunks), self._dimensions or 0), np.float32)
 
     def _report_left_out(self, *, query: bool) -> None:
-        reasons, kind = self._left_out.reasons[query], "queries" if query else "documents"
+        reasons = self._left_out.reasons[query]
+        kind = "queries" if query else "documents"
         if reasons:
             text, reason = next(iter(reasons.items()))
             logger.warning(
@@ -358,7 +355,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         scores = torch.as_tensor(super().similarity(embeddings1, embeddings2))
         if self.skips_failed:
-            queries, documents = torch.as_tensor(embeddings1), torch.as_tensor(embeddings2)
+            queries = torch.as_tensor(embeddings1)
+            documents = torch.as_tensor(embeddings2)
             scores[~queries.any(dim=-1)] = -math.inf
             scores[..., ~documents.any(dim=-1)] = -math.inf
         return scores
@@ -384,34 +382,17 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         ):
             return
         self._longest_checked = len(text)
-        (complete,) = self.embed([text])
-
-        def is_complete(characters: int) -> bool:
-            (beginning,) = self.embed([text[:characters]])
-            return bool(
-                complete @ beginning >= SAME * np.linalg.norm(complete) * np.linalg.norm(beginning)
-            )
-
-        read = find_read_length(len(text), is_complete)
-        if read < len(text):
-            if self.max_length is not None:
-                self.read_part = UNKNOWN
-            logger.warning(
-                f"{self.reference}: the server reads only about the first {read:,} of the "
-                f"{len(text):,} characters of a text "
-                f"({estimate_tokens(text[:read]):,} tokens, estimated) and does not report it. "
-                "Scores of longer texts show "
-                "truncation as well as position bias."
-            )
-
-
-def find_read_length(length: int, is_complete: Callable[[int], bool]) -> int:
-    """Return how many of a text's characters are read, to 2%, by the beginnings with its embedding;
-    all if beyond 90%.
-    """
-    step = max(1, length // 50)
-    tried = range(step, round(0.9 * length) + step, step)
-    return tried[bisect_left(tried, True, key=is_complete)] if is_complete(tried[-1]) else length
+        complete, beginning = self.embed([text, text[: round(CHECKED_SHARE * len(text))]])
+        if _compare(complete, beginning) < SAME:
+            return
+        if self.max_length is not None:
+            self.read_part = UNKNOWN
+        logger.warning(
+            f"{self.reference}: the server ignores the end of a text of {len(text):,} characters "
+            f"({estimate_tokens(text):,} tokens, estimated) and does not report it. Scores of "
+            "longer texts show truncation as well as position bias. Measure its window: "
+            f"posir window {shlex.quote(self.reference)}"
+        )
 
 
 class RerankEndpoint(EndpointModel):
@@ -448,16 +429,19 @@ class RerankEndpoint(EndpointModel):
         """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
         loaded.
         """
-        self.tokenizer, self.tokenizer_name = ModelTokenizer.load(name).tokenizer, name
+        self.tokenizer = ModelTokenizer.load(name).tokenizer
+        self.tokenizer_name = name
 
     def _cut(self, query: str, texts: Sequence[str]) -> Sequence[str]:
         """Return the first tokens of texts that are left of the window after the query."""
         if self.max_length is None:
             return texts
         tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
-        special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True) if tokenizer else 0
-        count = tokenizer.count if tokenizer else estimate_tokens
-        left = self.max_length - special - count(query)
+        if tokenizer:
+            special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True)
+            left = self.max_length - special - tokenizer.count(query)
+        else:
+            left = self.max_length - estimate_tokens(query)
         if left < 1:
             raise PosirError(
                 f"window {self.max_length}: the query that begins {query[:SHOWN]!r} leaves no "
@@ -490,22 +474,18 @@ class RerankEndpoint(EndpointModel):
         """Return the answer to the form of request that has been answered before, or else to the
         first that is answered.
         """
-        model = (
-            {"model": self._endpoint.model.removesuffix(f":{RERANK}")}
-            if self._endpoint.model != RERANK
-            else {}
-        )
         forms: dict[str, dict[str, Any]] = {
-            "documents": {**model, "top_n": len(texts)},
+            "documents": {"top_n": len(texts)},
             "texts": {"truncate": True},
         }
+        model = self._endpoint.model.removesuffix(f":{RERANK}")
+        if model != RERANK:
+            forms["documents"]["model"] = model
         failures = list[RequestError]()
         for name in [self._texts_field] if self._texts_field else forms:
+            body = {"query": query, name: list(texts), **forms[name]}
             try:
-                answer = self._ask(
-                    f"{self._endpoint.address}/rerank",
-                    {"query": query, name: list(texts), **forms[name]},
-                )
+                answer = self._ask(f"{self._endpoint.address}/rerank", body)
             except RequestError as error:
                 failures.append(error)
                 if error.status not in OTHER_FIELDS:
@@ -521,9 +501,8 @@ def split_requests(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[tupl
     most `size`.
     """
     for query, group in groupby(pairs, key=lambda pair: pair[0]):
-        texts = [text for _, text in group]
-        for start in range(0, len(texts), size):
-            yield query, texts[start : start + size]
+        for texts in split_batches([text for _, text in group], size):
+            yield query, list(texts)
 
 
 def _read_texts(inputs: DataLoader[BatchedInput]) -> list[str]:
@@ -552,10 +531,8 @@ def send_in_flight(
     """
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
+        waiting = progress(futures, description) if description else futures
         try:
-            return [
-                future.result()
-                for future in (progress(futures, description) if description else futures)
-            ]
+            return [future.result() for future in waiting]
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
 #: Either of these files makes a folder a model.
-MODULES_FILE, CONFIG_FILE = "modules.json", "config.json"
-ROUTER_FILE, ADAPTER_FILE = "router_config.json", "adapter_config.json"
+MODULES_FILE = "modules.json"
+CONFIG_FILE = "config.json"
+ROUTER_FILE = "router_config.json"
+ADAPTER_FILE = "adapter_config.json"
 #: Files in which a model names the folders of its parts.
 STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
 #: Files that say what kind of model it is, in the order of mteb's `_resolve_loader`.
@@ -61,7 +63,7 @@ WEIGHTS = (
 #: Packages of the classes that a model may have as modules. For those of PyLate
 #: sentence-transformers has its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
-#: Folder of templates that transformers reads beside a model's own files.
+#: Folder of templates that transformers reads next to a model's own files.
 TEMPLATES = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation, and the state of training.
 IGNORED = (
@@ -89,7 +91,8 @@ WINDOW_SETTINGS = {
 DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
 #: Names of the number of layers in transformers, and the most of them: they are made before the
 #: weights are looked at.
-LAYERS, MAX_LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?"), 10_000
+LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?")
+MAX_LAYERS = 10_000
 #: Most weights that a message names.
 MAX_NAMED = 3
 #: Why a folder is refused, and what to do.
@@ -106,9 +109,8 @@ def _is_kernel(value: Any) -> bool:
     """Return whether an implementation of attention, or one of several by part of the model, is a
     repository of the Hub.
     """
-    return any(
-        "/" in str(part) for part in (value.values() if isinstance(value, dict) else [value])
-    )
+    parts = value.values() if isinstance(value, dict) else [value]
+    return any("/" in str(part) for part in parts)
 
 
 def _is_outside(packages: str, value: Any) -> bool:
@@ -163,9 +165,8 @@ def _load_folder(
             model = wrapper(str(folder), **options)
     except PosirError as error:
         raise PosirError(f"{folder}: {error}") from error
-    except (
-        Exception
-    ) as error:  # libraries raise errors of any kind for files that they did not write
+    except Exception as error:
+        # Libraries raise errors of any kind for files that they did not write.
         raise PosirError(
             f"{folder}: the model cannot be loaded ({summarize_error(error)})."
         ) from error
@@ -198,20 +199,32 @@ def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revi
                 raise
             continue  # a file that no library reads, such as a result that is being written
         _check_settings(file, settings)
-        if file.name == KIND_SETTINGS[0] and file in needed and isinstance(settings, dict):
-            prompts = settings.get("prompts")
-            for name, text in prompts.items() if isinstance(prompts, dict) else ():
-                if not isinstance(text, str | None):
-                    raise PosirError(
-                        f"{file}: field 'prompts.{sanitized(name)}': must be a text or null. Save "
-                        "the model again."
-                    )
-        is_adapter = file.name == ADAPTER_FILE and isinstance(settings, dict)
-        base = settings.get("base_model_name_or_path") if is_adapter else None
-        if isinstance(base, str) and is_model_folder(path := Path(base).resolve()):
-            if path in (file.parent.resolve(), *file.parent.resolve().parents):
-                raise PosirError(f"{file}: the base model of the adapter is the adapter itself.")
-            check_folder(path, digest_folder(path))
+        if isinstance(settings, dict):
+            if file.name == KIND_SETTINGS[0] and file in needed:
+                _check_prompts(file, settings.get("prompts"))
+            if file.name == ADAPTER_FILE:
+                _check_base(file, settings.get("base_model_name_or_path"))
+
+
+def _check_prompts(file: Path, prompts: Any) -> None:
+    for name, text in prompts.items() if isinstance(prompts, dict) else ():
+        if not isinstance(text, str | None):
+            raise PosirError(
+                f"{file}: field 'prompts.{sanitized(name)}': must be a text or null. Save the "
+                "model again."
+            )
+
+
+def _check_base(file: Path, base: Any) -> None:
+    """Check the base model of an adapter, if it is a folder."""
+    if not isinstance(base, str):
+        return
+    folder = Path(base).resolve()
+    if is_model_folder(folder):
+        adapter = file.parent.resolve()
+        if folder in (adapter, *adapter.parents):
+            raise PosirError(f"{file}: the base model of the adapter is the adapter itself.")
+        check_folder(folder, digest_folder(folder))
 
 
 def _check_settings(file: Path, settings: Any) -> None:
@@ -249,10 +262,13 @@ def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _find_references(name: str, settings: Any) -> list[str]:
+    """Return the classes of modules that a settings file names."""
     if name == MODULES_FILE and isinstance(settings, list):
         return [str(module.get("type")) for module in settings if isinstance(module, dict)]
-    types = settings.get("types") if name == ROUTER_FILE and isinstance(settings, dict) else None
-    return [str(reference) for reference in types.values()] if isinstance(types, dict) else []
+    if name == ROUTER_FILE and isinstance(settings, dict):
+        types = settings.get("types")
+        return list(map(str, types.values())) if isinstance(types, dict) else []
+    return []
 
 
 def check_module_classes(folder: Path) -> None:
@@ -262,20 +278,20 @@ def check_module_classes(folder: Path) -> None:
     from sentence_transformers.util import import_from_string
     from torch import nn
 
-    files = [file for file in find_model_files(folder) if file.name in STRUCTURE_FILES]
-    named = {
-        name
-        for file in files
-        for name in _find_references(file.name, _read_settings(file.parent, file.name))
-    }
-    for reference in sorted(name for name in named if name.startswith(MODULE_PACKAGES[0])):
+    references = set[str]()
+    for file in find_model_files(folder):
+        if file.name in STRUCTURE_FILES:
+            references |= {*_find_references(file.name, _read_settings(file.parent, file.name))}
+    for reference in sorted(references):
+        if not reference.startswith(MODULE_PACKAGES[0]):
+            continue
         try:
-            known = import_from_string(reference)
+            module_class = import_from_string(reference)
         except ImportError as error:
             raise PosirError(
                 f"{MODULES_FILE}: the installed sentence-transformers has no module {reference}."
             ) from error
-        if not (isinstance(known, type) and issubclass(known, nn.Module)):
+        if not (isinstance(module_class, type) and issubclass(module_class, nn.Module)):
             raise PosirError(
                 f"{MODULES_FILE}: {reference} is not a module of sentence-transformers."
             )
@@ -289,28 +305,22 @@ def require_weights(folder: Path) -> Iterator[None]:
     from transformers import PreTrainedModel
 
     original = vars(PreTrainedModel)["from_pretrained"]
-    settings = [
-        _read_settings(file.parent, file.name)
-        for file in find_model_files(folder)
-        if file.suffix == ".json"
-    ]
+    files = [file for file in find_model_files(folder) if file.suffix == ".json"]
     # Models without a head of their own are read at their last layer, and many are saved without
     # the pooler after it.
-    unused = (
-        () if any("pooler_output" in _find_texts(values) for values in settings) else ("pooler.",)
+    has_pooler = any(
+        "pooler_output" in _find_texts(_read_settings(file.parent, file.name)) for file in files
     )
+    unused = () if has_pooler else ("pooler.",)
 
     def load(
         cls: Any, /, *arguments: Any, output_loading_info: bool = False, **options: Any
     ) -> Any:
         options["ignore_mismatched_sizes"] = True
         model, info = original.__func__(cls, *arguments, output_loading_info=True, **options)
-        mismatched = {
-            str(key if isinstance(key, str) else key[0]) for key in info["mismatched_keys"]
-        }
-        lacking = sorted(
-            key for key in mismatched.union(info["missing_keys"]) if not key.startswith(unused)
-        )
+        keys = {str(key if isinstance(key, str) else key[0]) for key in info["mismatched_keys"]}
+        keys |= {*info["missing_keys"]}
+        lacking = sorted(key for key in keys if not key.startswith(unused))
         if lacking:
             more = f" and {len(lacking) - MAX_NAMED:,} more" if len(lacking) > MAX_NAMED else ""
             raise PosirError(
@@ -349,13 +359,11 @@ def find_model_folder(name: str) -> Path | None:
             "the Hub knows."
         )
     inside = [str(path) for path in sorted(folder.iterdir()) if is_model_folder(path)]
-    suggestion = (
-        f" Did you mean {' or '.join(inside)}?"
-        if inside
-        else " Save the model with its `save_pretrained`."
-    )
+    advice = f"Did you mean {' or '.join(inside)}?"
+    if not inside:
+        advice = "Save the model with its `save_pretrained`."
     raise PosirError(
-        f"{name}: not a model; there is neither {MODULES_FILE} nor {CONFIG_FILE}.{suggestion}"
+        f"{name}: not a model; there is neither {MODULES_FILE} nor {CONFIG_FILE}. {advice}"
     )
 
 
@@ -370,7 +378,7 @@ def refuse_folder(folder: Path) -> None:
     names = [file.name for file in find_model_files(folder)]
     if (folder / CONFIG_FILE).is_file() and not any(name.endswith(WEIGHTS) for name in names):
         raise PosirError(
-            f"{folder}: no weights, such as model.safetensors, beside {CONFIG_FILE}. Save the "
+            f"{folder}: no weights, such as model.safetensors, next to {CONFIG_FILE}. Save the "
             "model again."
         )
 
@@ -391,10 +399,11 @@ def describe_folder(folder: Path) -> ModelMeta:
     check_folder(folder, revision)
     settings = [_read_settings(folder, file) for file in KIND_SETTINGS]
     wrapper, kind, modalities = RESOLVE_LOADER.resolve()(name, *settings)
-    limits = [
+    window_settings = [
         (_read_settings(folder, file) or {}).get(setting)
         for file, setting in WINDOW_SETTINGS.items()
     ]
+    limits = [limit for limit in window_settings if isinstance(limit, int) and limit > 0]
     return ModelMeta.create_empty(
         {
             "loader": ModelLoader(
@@ -404,9 +413,7 @@ def describe_folder(folder: Path) -> ModelMeta:
             "revision": revision,
             "model_type": [kind],
             "modalities": modalities,
-            "max_tokens": min(
-                (limit for limit in limits if isinstance(limit, int) and limit > 0), default=None
-            ),
+            "max_tokens": min(limits, default=None),
             "framework": ["Sentence Transformers", "PyTorch"],
         }
     )
@@ -427,18 +434,14 @@ def name_folder(folder: Path) -> str:
     from huggingface_hub import ModelCard
 
     card = folder / "README.md"
-    try:
-        named = (
-            ModelCard.load(card, ignore_metadata_errors=True).data.get("model_name")
-            if card.is_file()
-            else None
-        )
-    except (
-        Exception
-    ):  # a card is written by hand, and a mistake in it is no reason not to run the model
-        named = None
-    if isinstance(named, str) and not DEFAULT_CARD_NAME.fullmatch(named):
-        return legible_name(named)
+    card_name = None
+    # A card is written by hand, and a mistake in it is no reason not to run the model.
+    with suppress(Exception):
+        if card.is_file():
+            data = ModelCard.load(card, ignore_metadata_errors=True).data
+            card_name = data.get("model_name")
+    if isinstance(card_name, str) and not DEFAULT_CARD_NAME.fullmatch(card_name):
+        return legible_name(card_name)
     parts = folder.parts[-2:] if CHECKPOINT.fullmatch(folder.name) else folder.parts[-1:]
     return legible_name("-".join(parts))
 
@@ -472,11 +475,9 @@ def _find_texts(settings: Any) -> Iterator[str]:
     """Yield all texts in a JSON value, keys included."""
     for key, value in _find_settings([settings]):
         yield key
-        yield from (
-            part
-            for part in (value if isinstance(value, list) else [value])
-            if isinstance(part, str)
-        )
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, str):
+                yield part
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -488,4 +489,5 @@ def _walk(folder: Path) -> Iterator[Path]:
             continue
         visited.add(real)
         folders.sort()
-        yield from (path for file in sorted(files) if (path := Path(parent) / file).is_file())
+        paths = [Path(parent) / file for file in sorted(files)]
+        yield from filter(Path.is_file, paths)

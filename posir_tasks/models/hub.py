@@ -47,14 +47,15 @@ def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
     """Use the cache alone if the Hub does not answer; if that is not enough, raise PosirError with
     `failure`, a clause.
 
-    A `suggestion` is the first line, in place of what to do without the Hub.
+    A `suggestion` is the first line, instead of what to do without the Hub.
     """
     problem = find_hub_problem()
     if problem is None:
         yield
         return
     hide_tracebacks()
-    online, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    online = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
     try:
         yield
     except OSError as error:
@@ -81,11 +82,9 @@ def missing_hub(failure: str, problem: str, suggestion: str = "") -> PosirError:
 
 def explain_missing_weights(meta: ModelMeta) -> AbstractContextManager[None]:
     """Return a context in which a model is loaded; see `explain_missing_hub`."""
-    return (
-        explain_missing_hub(describe_missing_weights(str(meta.name)))
-        if is_downloaded(meta)
-        else nullcontext()
-    )
+    if is_downloaded(meta):
+        return explain_missing_hub(describe_missing_weights(str(meta.name)))
+    return nullcontext()
 
 
 def describe_missing_weights(name: str) -> str:
@@ -135,6 +134,6 @@ def find_hub_problem() -> str | None:
     request.join(TIMEOUT)
     if request.is_alive():
         return f"{constants.ENDPOINT} does not answer within {TIMEOUT} seconds"
-    return (
-        f"{constants.ENDPOINT} cannot be reached: {summarize_error(errors[0])}" if errors else None
-    )
+    if errors:
+        return f"{constants.ENDPOINT} cannot be reached: {summarize_error(errors[0])}"
+    return None

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
 #: The texts that are read.
-QUERY, DOCUMENT = "Where does the river rise?", "The river rises in the hills."
+QUERY = "Where does the river rise?"
+DOCUMENT = "The river rises in the hills."
 #: What has queries and documents apart; others get them as pairs.
 ENCODERS = EncoderProtocol | MultiVectorWrapper
 #: Words of a text that is longer than the windows of all models of the papers.
@@ -71,16 +72,14 @@ class LoadedModel:
     last_token: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is known, as results store it."""
-        texts = {
+        """Return the values that are not None, as results store them."""
+        values: dict[str, Any] = {
             "query_text": self.query and self.query.text,
             "document_text": self.document and self.document.text,
+            **vars(self),
         }
-        return {
-            name: value
-            for name, value in (texts | {**vars(self), "query": None, "document": None}).items()
-            if value is not None
-        }
+        del values["query"], values["document"]
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def list_inner_models(model: object) -> Iterator[Any]:
@@ -96,13 +95,14 @@ def find_transformer(model: object) -> PreTrainedModel | None:
     """Return the model of transformers in a model of mteb; None if it has none, such as behind an
     API.
     """
-    modules = (
-        module
-        for inner in list_inner_models(model)
-        if isinstance(inner, nn.Module)
-        for module in inner.modules()
-    )
+    modules = _list_modules(model)
     return next((module for module in modules if isinstance(module, PreTrainedModel)), None)
+
+
+def _list_modules(model: object) -> Iterator[nn.Module]:
+    for inner in list_inner_models(model):
+        if isinstance(inner, nn.Module):
+            yield from inner.modules()
 
 
 def find_inner_tokenizer(model: object) -> Any:
@@ -115,12 +115,7 @@ def find_pooling(model: object) -> Any:
     """Return the layer of sentence-transformers that makes one vector of those of all tokens; None
     if there is none.
     """
-    layers = (
-        layer
-        for inner in list_inner_models(model)
-        if isinstance(inner, nn.Module)
-        for layer in inner.modules()
-    )
+    layers = _list_modules(model)
     return next((layer for layer in layers if type(layer).__name__ == "Pooling"), None)
 
 
@@ -202,17 +197,17 @@ def read_ids(
 @contextmanager
 def without_progress() -> Iterator[None]:
     """Let datasets show no progress, which it would of each text."""
-    shown = is_progress_bar_enabled()
+    was_enabled = is_progress_bar_enabled()
     disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             enable_progress_bars()
 
 
 def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None) -> LoadedModel:
-    """Return what a loaded model says of itself; its prompts may be those of the task of a
+    """Describe a loaded model; its prompts may be those of the task of a
     context.
     """
     with without_progress():
@@ -220,11 +215,9 @@ def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None)
 
 
 def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
-    transformer, tokenizer, pooling = (
-        find_transformer(model),
-        find_inner_tokenizer(model),
-        find_pooling(model),
-    )
+    transformer = find_transformer(model)
+    tokenizer = find_inner_tokenizer(model)
+    pooling = find_pooling(model)
     meta: Any = model.mteb_model_meta
     if transformer is None:
         window = meta.max_tokens and int(meta.max_tokens)
@@ -246,16 +239,17 @@ def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
         else None,
         prompt_is_pooled=None if pooling is None else str(pooling.include_prompt).lower(),
     )
-    return (
-        loaded if tokenizer is None else replace(loaded, **_read_texts(model, tokenizer, context))
-    )
+    if tokenizer is None:
+        return loaded
+    return replace(loaded, **_read_texts(model, tokenizer, context))
 
 
 def _read_texts(
     model: MTEBModels, tokenizer: Any, context: EncodingContext | None
 ) -> dict[str, Any]:
     """Return the fields on texts, and on where they are cut."""
-    is_encoder, words = isinstance(model, ENCODERS), " ".join(["the"] * MANY_WORDS)
+    is_encoder = isinstance(model, ENCODERS)
+    words = " ".join(["the"] * MANY_WORDS)
     query, document, long = (build_texts([text]) for text in (QUERY, DOCUMENT, words))
     count = len(tokenizer(words, verbose=False)["input_ids"])
     cuts = [(long, None), (None, long)] if is_encoder else [(query, long)]
@@ -278,13 +272,12 @@ def _read_pair(
     context: EncodingContext | None,
 ) -> dict[str, Any]:
     is_encoder = isinstance(model, ENCODERS)
-    asked = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
-    read = _decode(tokenizer, read_ids(model, None if is_encoder else query, document, context))
-    return {
-        "query": asked,
-        "document": read,
-        "last_token": tokenizer.decode([read.ids[-1]]) if read else None,
-    }
+    query_read = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
+    document_read = _decode(
+        tokenizer, read_ids(model, None if is_encoder else query, document, context)
+    )
+    last_token = tokenizer.decode([document_read.ids[-1]]) if document_read else None
+    return {"query": query_read, "document": document_read, "last_token": last_token}
 
 
 def read_example(
@@ -303,7 +296,8 @@ def read_example(
 def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:
     if not ids:
         return None
-    special, core = {*tokenizer.all_special_ids}, list(ids)
+    special = {*tokenizer.all_special_ids}
+    core = list(ids)
     while core and core[0] in special:
         core.pop(0)
     while core and core[-1] in special:

@@ -4,33 +4,45 @@ by name.
 
 from __future__ import annotations
 
+import json
+import logging
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.files import atomic_write, cache_folder
 from posir_tasks.base.progress import format_seconds, track
+from posir_tasks.base.untrusted import read_json
 from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
 from posir_tasks.models.reading_length import (
+    CLAIM_FACTOR,
     MAX_TOKENS,
     ReadingLength,
-    find_special_tokens,
-    keep_measured,
     measure_reading_length,
-    read_measured,
 )
 from posir_tasks.models.reading_probe import (
     CHANGES,
     MAX_REQUESTS,
     DocumentEncoder,
+    ModelProbe,
     RememberingEncoder,
     TextSource,
     TokenCounter,
 )
-from posir_tasks.models.references import RERANKER, Endpoint, ModelReference, find_endpoint
+from posir_tasks.models.references import (
+    MISSING_REVISIONS,
+    RERANKER,
+    Endpoint,
+    ModelReference,
+    find_endpoint,
+)
 from posir_tasks.models.run_settings import find_request_fields
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
@@ -39,13 +51,18 @@ from posir_tasks.values.read_part import ReadPart
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
+logger = logging.getLogger(__name__)
+
+#: Maximum number of special tokens of a text.
+MAX_SPECIAL = 3
 #: What claims the limit that a server states.
 SERVER = "the server"
 #: Words beyond the longest window, by which a text is certainly cut.
 BEYOND = 64
 #: Most requests about a limit that is where the server says; texts in a request, of which two are
 #: unchanged.
-VERIFIED_REQUESTS, TEXTS = 5, CHANGES + 2
+VERIFIED_REQUESTS = 5
+TEXTS = CHANGES + 2
 
 
 @dataclass(frozen=True)
@@ -88,19 +105,19 @@ class MeasuredModel:
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
         count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
-        encode, measuring = RememberingEncoder(client.embed), partial(client.measure, retries=0)
+        encode = RememberingEncoder(client.embed)
+        measuring = partial(client.measure, retries=0)
         with measuring():
             stated, refuses = client.read_limit()
-            limit, speed = stated, 0.0
+            limit = stated
+            speed = 0.0
             if client.kind.tokens or stated is None:
                 sizes = [*(words for words in COUNTED_WORDS if words < longest), longest + BEYOND]
                 source = TextSource((), None)
                 counted = client.count_read(source.build(words, 0).prefix(words) for words in sizes)
-                limit, refuses, speed = (
-                    counted.limit or stated,
-                    counted.refuses,
-                    counted.seconds_per_word,
-                )
+                limit = counted.limit or stated
+                refuses = counted.refuses
+                speed = counted.seconds_per_word
             start = time.perf_counter()
             verified = find_special_tokens(encode, limit, refuses=refuses) if limit else None
             if limit and not speed:
@@ -108,7 +125,8 @@ class MeasuredModel:
             claimed = limit if verified is not None else stated
             if verified is not None and tokenizer is None:
                 # Frequent words are a token each if the limit is where the server says.
-                count, special = count_words, verified
+                count = count_words
+                special = verified
         return cls(
             endpoint.name,
             endpoint.revision,
@@ -189,7 +207,72 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 
         with track(f"Loading {name}"):
             return load_model(ModelReference(name))
-    if known := read_measured(endpoint.name, endpoint.revision):
-        return known
+    if measured := read_measured(endpoint.name, endpoint.revision):
+        return measured
     model = MeasuredModel.connect(endpoint)
     return model.measure().stored_part(model.added_tokens)
+
+
+def find_special_tokens(
+    encode: DocumentEncoder, limit: int, *, refuses: bool = False
+) -> int | None:
+    """Return the special tokens of a text if the limit is true, and frequent words are a token
+    each; None if it is not so.
+
+    The last words of the text before the limit change the embedding, and what follows does not; of
+    a model that refuses longer texts, a text up to the limit is accepted, and one with a word more
+    is not.
+    """
+    size = round(limit * CLAIM_FACTOR)
+    probe = ModelProbe(encode, lambda: None)
+    document = TextSource((), None).build(size, 0)
+    cuts = [limit - special for special in range(MAX_SPECIAL + 2)]
+    if cuts[-1] < 1:
+        return None
+    if not refuses:
+        with suppress(PosirError):
+            read = [
+                ratio > 1
+                for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)
+            ]
+            return read.index(True) - 1 if True in read[1:] and not read[0] else None
+    tried = range(limit + 1, cuts[-1], -1)
+    place = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
+    return place - 1 if 0 < place < len(tried) else None
+
+
+def read_measured(model: str, revision: str | None) -> ReadPart | None:
+    """Return the part that `posir window` measured for this revision of a model, or None."""
+    file = _find_file(model, revision)
+    try:
+        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
+    except PosirError as error:
+        logger.warning("%s; measure the window again", error)
+        return None
+
+
+def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
+    """Keep what was measured of a model for the results of later runs, if its revision is known.
+
+    A shorter text that was read as a whole says nothing new, and what is kept then stays.
+    """
+    earlier = read_measured(model, revision)
+    known_tokens = (earlier.tokens or earlier.least_tokens) if earlier else None
+    if (
+        part.least_tokens is not None
+        and known_tokens is not None
+        and part.least_tokens <= known_tokens
+    ):
+        return
+    if file := _find_file(model, revision):
+        with atomic_write(file) as partial:
+            partial.write_text(json.dumps(part.to_json()), "utf-8")
+
+
+def _find_file(model: str, revision: str | None) -> Path | None:
+    """Return the file of a measurement; None without a revision, whose weights may be others
+    tomorrow.
+    """
+    if revision in MISSING_REVISIONS:
+        return None
+    return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

@@ -89,8 +89,8 @@ def _warn_once(name: str, family: PrefixFamily) -> None:
 
 def describe_family(name: str, family: PrefixFamily) -> str:
     """Return which texts a model expects, and the options that put them there."""
-    given = {"query": family.query, "document": family.document}
-    texts = {kind: text for kind, text in given.items() if text}
+    prompts = {"query": family.query, "document": family.document}
+    texts = {kind: text for kind, text in prompts.items() if text}
     expected = " and ".join(
         f"{text!r} before {'queries' if kind == 'query' else 'documents'}"
         for kind, text in texts.items()

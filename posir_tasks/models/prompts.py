@@ -63,28 +63,27 @@ def has_model_prompts(model: Any) -> bool:
 
 
 def replace_prompts(model: Any, query: str | None, document: str | None = None) -> bool:
-    """Let a loaded model put texts before queries and documents in place of its own prompts; return
+    """Let a loaded model put texts before queries and documents instead of its own prompts; return
     False if its class cannot.
 
     Without a text for queries or for documents, their prompts are left as they are.
     """
-    if any(
-        getattr(inner, REPLACED, None) == (query, document)
-        for inner in [model, *vars(model).values()]
-    ):
+    replaced = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
+    if (query, document) in replaced:
         return True
-    given = {PromptType.query.value: query, PromptType.document.value: document}
-    texts = {kind: text for kind, text in given.items() if text is not None}
+    prompts = {PromptType.query.value: query, PromptType.document.value: document}
+    texts = {kind: text for kind, text in prompts.items() if text is not None}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
-        model.query_prefix = model.query_prefix if query is None else query
-        model.passage_prefix = model.passage_prefix if document is None else document
+        if query is not None:
+            model.query_prefix = query
+        if document is not None:
+            model.passage_prefix = document
     elif has_model_prompts(model):
         model.model_prompts = _keep_prompts(model.model_prompts or {}, texts) | texts
     elif find_encode(model) is InstructSentenceTransformerModel.encode:
         model.instruction_template = _build_template(texts, model.instruction_template)
-        model.apply_instruction_to_passages = (
-            model.apply_instruction_to_passages if document is None else bool(document)
-        )
+        if document is not None:
+            model.apply_instruction_to_passages = bool(document)
     elif isinstance(model, AbsEncoder):
         _answer_with_prompts(model, texts)
     else:
@@ -98,7 +97,8 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
 
     Encoding then raises PosirError if it has not asked: its class has a prompt of its own, or none.
     """
-    encode, asked = model.encode, list[str]()
+    encode = model.encode
+    asked_methods = list[str]()
 
     def answer(method: str) -> Callable[..., Any]:
         original = getattr(model, method)
@@ -106,18 +106,18 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
         def find(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
             if prompt_type is None or prompt_type.value not in prompts:
                 return original(task_metadata, prompt_type)
-            asked.append(method)
+            asked_methods.append(method)
             return prompts[prompt_type.value]
 
         return find
 
     def encode_asking(*inputs: Any, prompt_type: PromptType | None = None, **options: Any) -> Any:
-        asked.clear()
+        asked_methods.clear()
         embeddings = encode(*inputs, prompt_type=prompt_type, **options)
         kind = prompt_type.value if prompt_type else ""
         # A protocol gives documents no text, and a class that does not ask for one puts none there.
         is_needed = kind in prompts and (kind == PromptType.query.value or bool(prompts[kind]))
-        if is_needed and not asked:
+        if is_needed and not asked_methods:
             raise PosirError(
                 f"the {kind} prompt of the run cannot be given to the class "
                 f"{type(model).__name__}. Unset it."
@@ -144,15 +144,13 @@ def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict
     if kept is None:
         return {}
     other = next(kind for kind in kinds if kind != kept)
-    of_kind = {
-        name: text for name, text in prompts.items() if name == kept or name.endswith(f"-{kept}")
-    }
+    of_kind = {name: text for name, text in prompts.items() if name.split("-")[-1] == kept}
     of_both = {
-        name: text
+        f"{name}-{kept}": text
         for name, text in prompts.items()
-        if name not in of_kind and name.split("-")[-1] != other
+        if name.split("-")[-1] not in (kept, other)
     }
-    return {f"{name}-{kept}": text for name, text in of_both.items()} | of_kind
+    return of_both | of_kind
 
 
 def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str]:
@@ -195,20 +193,16 @@ def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
         return prompt.text
     names = () if isinstance(model, InstructSentenceTransformerModel) else DOCUMENT_PROMPTS
     prompts: Mapping[str, str] = model.model.prompts
-    return (
-        prompts.get(
-            next((name for name in names if name in prompts), model.model.default_prompt_name)
-        )
-        or ""
-    )
+    prompt_name = next((name for name in names if name in prompts), model.model.default_prompt_name)
+    return prompts.get(prompt_name) or ""
 
 
 def preprocess(model: Any, inputs: Sequence[Any], **options: Any) -> Mapping[str, Any]:
     """Return the tensors that a model of sentence-transformers makes of its inputs; before 5.4 it
     calls this `tokenize`.
     """
-    known = hasattr(model, "preprocess")
+    has_preprocess = hasattr(model, "preprocess")
     features: Mapping[str, Any] = (
-        model.preprocess(inputs, **options) if known else model.tokenize(inputs)
+        model.preprocess(inputs, **options) if has_preprocess else model.tokenize(inputs)
     )
     return features

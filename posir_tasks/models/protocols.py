@@ -23,13 +23,13 @@ PaperName: TypeAlias = Literal[
 ]
 PAPERS: tuple[str, ...] = get_args(PaperName)
 #: Short titles of the papers.
-TITLES = dict(
-    zip(
-        PAPERS,
-        ("PosQ", "Myopic Trap", "PosIR", "Built-in or Learned", "Bias Learning"),
-        strict=True,
-    )
-)
+TITLES = {
+    "posq": "PosQ",
+    "myopic-trap": "Myopic Trap",
+    "posir": "PosIR",
+    "built-in-or-learned": "Built-in or Learned",
+    "bias-learning": "Bias Learning",
+}
 #: Papers with published results, by the beginning of the tasks' names.
 TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
@@ -100,7 +100,7 @@ class Protocol:
     """Whether it was read in `code` or `text`."""
 
     def find(self, name: str) -> str | None:
-        """Return what a field sets; None if the authors set nothing, or it is not known."""
+        """Return the value of a field; None if the authors set nothing, or it is unknown."""
         value: str = getattr(self, name)
         # Papers whose probes have no queries say nothing of them.
         is_prompt = name == "document_prompt" or (
@@ -109,7 +109,7 @@ class Protocol:
         return None if value == UNKNOWN or (not value and not is_prompt) else value
 
     def find_number(self, name: str) -> int | None:
-        """Return what a field sets as a number; None as for `find`."""
+        """Return the value of a field as a number; None as for `find`."""
         value = self.find(name)
         return None if value is None else int(value)
 
@@ -122,12 +122,11 @@ class Protocol:
 
     def asked(self) -> dict[str, str]:
         """Return all that the row sets or says is unknown, by field."""
-        names = ("paper", *SETTINGS, *STATED, "source", "status")
-        return {
-            name: value
-            for name in names
-            if (value := getattr(self, name)) or name in ("query_prompt", "document_prompt")
+        values = {
+            name: getattr(self, name) for name in ("paper", *SETTINGS, *STATED, "source", "status")
         }
+        prompts = ("query_prompt", "document_prompt")
+        return {name: value for name, value in values.items() if value or name in prompts}
 
 
 @cache
@@ -152,7 +151,8 @@ def find_protocol(paper: str, model: str) -> Protocol:
     """Return the row of a paper and a model by its full or bare name; raise PosirError if there is
     none.
     """
-    rows, plain = list_protocols(paper), model.partition("+")[0].removeprefix(f"{LOCAL}/")
+    rows = list_protocols(paper)
+    plain = model.partition("+")[0].removeprefix(f"{LOCAL}/")
     protocol = next((row for row in rows if plain in (row.model, bare_name(row.model))), None)
     if protocol is None:
         raise PosirError(
@@ -166,9 +166,8 @@ def describe_difference(paper: str, model: str) -> str:
     """Return in which settings mteb runs a model otherwise than a paper's authors, as far as is
     known; "" if in none.
     """
-    row = next(
-        (row for row in list_protocols(paper) if _plain_name(row.model) == _plain_name(model)), None
-    )
+    name = _plain_name(model)
+    row = next((row for row in list_protocols(paper) if _plain_name(row.model) == name), None)
     if row is None or not row.mteb_differs:
         return ""
     names = {**SETTINGS, **STATED}
@@ -186,18 +185,16 @@ def describe_difference(paper: str, model: str) -> str:
 
 def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each way in which mteb runs models otherwise than the authors of a figure
-    that stands beside them.
+    that stands next to them.
 
     Runs are pairs of a paper, or a task that it has figures on, and a model.
     """
     models: dict[str, dict[str, None]] = {}
     for subject, model in runs:
-        paper = (
-            subject
-            if subject in PAPERS
-            else next((TASKS[start] for start in TASKS if subject.startswith(start)), None)
-        )
-        if paper is not None and (difference := describe_difference(paper, model)):
+        papers = [subject] if subject in PAPERS else []
+        papers += [paper for start, paper in TASKS.items() if subject.startswith(start)]
+        difference = describe_difference(papers[0], model) if papers else ""
+        if difference:
             models.setdefault(difference, {})[model] = None
     return [f"{', '.join(names)}: {difference}." for difference, names in models.items()]
 

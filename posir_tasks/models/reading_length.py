@@ -8,33 +8,24 @@ leaves something out between them. Each edge is found by bisection. A model that
 instead of cutting them reads the longest text that it accepts.
 
 A changed embedding proves that something of the change is read; an unchanged one may be too small a
-change to be seen beside the noise of a server, since mean pooling over n tokens divides a change of
-one token by n. So noise is measured with every request, and if a single token may be lost in it,
+change to be told from the noise of a server, since mean pooling over n tokens divides a change
+of one token by n. So noise is measured with every request, and if a single token may be lost in it,
 the length has bounds instead of a number.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import NoAnswerError, PosirError, summarize_error
-from posir_tasks.base.files import atomic_write, cache_folder
-from posir_tasks.base.untrusted import read_json
 from posir_tasks.models.reading_probe import (
     CHANGES,
     CLEAR_FACTOR,
     CUTS,
     FEW_PIECES,
-    LOST,
     MANY_REQUESTS,
     MAX_DOCUMENTS,
     MAX_REQUESTS,
@@ -47,27 +38,27 @@ from posir_tasks.models.reading_probe import (
     TokenCounter,
     divide,
 )
-from posir_tasks.models.references import MISSING_REVISIONS
 from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
-
-logger = logging.getLogger(__name__)
 
 #: Pieces (words, mostly) of the first text that is tried if the model claims nothing; each further
 #: one is longer by a factor.
-FIRST_PIECES, GROWTH = 256, 4
+FIRST_PIECES = 256
+GROWTH = 4
 #: Pieces of a text that every model accepts.
 ACCEPTED_PIECES = 8
 #: A text in so many blocks, and those that are changed, each by itself, to see whether its ends and
 #: its middle are read.
-BLOCKS, CHANGED_BLOCKS = 16, (0, 3, 6, 9, 12, 15)
+BLOCKS = 16
+CHANGED_BLOCKS = (0, 3, 6, 9, 12, 15)
 #: Blocks that are changed, each by itself, to see whether there is a gap: in what is taken to be
 #: read, in the longest text that is tried, and in one that is read in samples.
-READ_BLOCKS, LONGEST_BLOCKS, SAMPLED_BLOCKS = 6, 12, 24
-#: Most special tokens of a text.
-MAX_SPECIAL = 3
+READ_BLOCKS = 6
+LONGEST_BLOCKS = 12
+SAMPLED_BLOCKS = 24
 #: A reading length is sought up to this many tokens, or up to this multiple of what the model
 #: claims.
-MAX_TOKENS, CLAIM_FACTOR = 32_768, 1.25
+MAX_TOKENS = 32_768
+CLAIM_FACTOR = 1.25
 
 
 @dataclass(frozen=True)
@@ -118,25 +109,30 @@ class ReadingLength:
     """
 
     @property
+    def max_tokens(self) -> int:
+        """The upper bound in tokens, estimated if the tokenizer is unknown."""
+        return (self.tokens or self.estimated_tokens).high
+
+    @property
     def complete(self) -> bool:
         """Whether the longest text was read as a whole."""
         return self.part is None
 
     def read_part(self, added: int = 0) -> ReadPart:
-        """Return what is read as results store it, by the upper bounds, with so many tokens of
-        prompt and special ones.
+        """Return the part that is read as results store it, by the upper bounds, with so many
+        tokens of prompt and special ones.
         """
         if self.part is None:
             return ReadPart.all(KnownBy.MEASURED)
-        tokens = (self.tokens or self.estimated_tokens).high + added
-        head = (
-            self.at_start and (self.at_start.tokens or self.at_start.estimated_tokens).high + added
-        )
-        at_start = max(1, min(head or 0, tokens - 1)) if self.part is Part.ENDS else None
+        tokens = self.max_tokens + added
+        at_start = None
+        if self.part is Part.ENDS:
+            head = self.at_start.max_tokens + added if self.at_start else 0
+            at_start = max(1, min(head, tokens - 1))
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
     def stored_part(self, added: int = 0) -> ReadPart:
-        """Return what is read for results on other texts: where the longest text was read as a
+        """Return the part that is read of other texts: where the longest text was read as a
         whole, at least so much.
         """
         if self.part is not None:
@@ -159,9 +155,8 @@ class ReadingLength:
 
     def in_unit(self, unit: str) -> Bounds:
         """Return the reading length in a unit: `tokens`, `words` or `characters`."""
-        return {"tokens": self.tokens, "words": self.words, "characters": self.characters}[
-            unit
-        ] or self.words
+        bounds: Bounds | None = getattr(self, unit)
+        return bounds or self.words
 
 
 def measure_reading_length(
@@ -190,17 +185,14 @@ def measure_reading_length(
             claims, at most 32,768.
         advance: Called after every request.
     """
-    usual = min(MAX_TOKENS, round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS)
-    limit = max(max_tokens or usual, required_tokens)
-    probe, source = ModelProbe(encode, advance), TextSource(texts, count_tokens)
+    usual = round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS
+    limit = max(max_tokens or min(MAX_TOKENS, usual), required_tokens)
+    probe = ModelProbe(encode, advance)
+    source = TextSource(texts, count_tokens)
+    claimed = None
     # In synthetic texts of a known tokenizer, pieces are tokens.
-    is_guess = (
-        claimed_tokens is not None
-        and special_tokens < claimed_tokens < limit
-        and count_tokens
-        and not texts
-    )
-    claimed = claimed_tokens - special_tokens if claimed_tokens and is_guess else None
+    if claimed_tokens and count_tokens and not texts and special_tokens < claimed_tokens < limit:
+        claimed = claimed_tokens - special_tokens
     try:
         return _measure_part(probe, source, limit, claimed)
     except _RefusedError as refusal:
@@ -217,33 +209,30 @@ def _measure_part(
     a tokenizer.
     """
     survey = _find_size(probe, source, limit, claimed)
-    document, size, gap = survey.document, survey.size, survey.find_gap()
+    document = survey.document
+    size = survey.size
+    gap = survey.find_gap()
     if gap is None:
         return _summarize(source, [Cut(document, size)])
     start, end = gap
-    if end == size or (start == 0 and survey.tail_read):
+    reads_tail = survey.tail_read
+    if end == size or (start == 0 and reads_tail):
+        from_end = start == 0 and reads_tail
+        edges = [_EdgeSearch(probe, source, end=from_end, stop=size, claimed=claimed or 0)]
+    elif start and reads_tail:
         edges = [
-            _EdgeSearch(
-                probe, source, end=start == 0 and survey.tail_read, stop=size, claimed=claimed or 0
-            )
-        ]
-    elif start and survey.tail_read:
-        edges = [
-            _EdgeSearch(probe, source, end=from_end, stop=size - start if from_end else end)
-            for from_end in (False, True)
+            _EdgeSearch(probe, source, end=False, stop=end),
+            _EdgeSearch(probe, source, end=True, stop=size - start),
         ]
     else:
         return _measure_samples(survey, source)
     cuts = [edge.find(document, survey.known if end == size else {}) for edge in edges]
     if _has_gaps(probe, document, edges, [cut[0] for cut in cuts]):
         return _measure_samples(survey, source)
-    lengths = [
-        _summarize(source, cut, Part.LAST if edge.end else Part.FIRST)
-        for edge, cut in zip(edges, cuts, strict=True)
-    ]
-    if len(lengths) == 1:
-        return lengths[0]
-    head, tail = lengths
+    if len(edges) == 1:
+        return _summarize(source, cuts[0], Part.LAST if edges[0].end else Part.FIRST)
+    head = _summarize(source, cuts[0], Part.FIRST)
+    tail = _summarize(source, cuts[1], Part.LAST)
     counts: dict[str, Any] = {
         unit: getattr(head, unit) + getattr(tail, unit) for unit in source.counters
     }
@@ -277,7 +266,7 @@ class _EdgeSearch:
         """Find the edge in several documents; of the first, some cuts may be known."""
         search = CutSearch(self.probe, document.seen_from(end=self.end, stop=self.stop), known)
         if self.end and 0 < self.claimed < self.stop:
-            search.ask_near(self.claimed, exactly=True)
+            search.test_near(self.claimed, exactly=True)
         cuts: list[Cut] = []
         for number in range(MAX_DOCUMENTS):
             if number:
@@ -285,7 +274,7 @@ class _EdgeSearch:
                     end=self.end, stop=self.stop
                 )
                 search = CutSearch(self.probe, other)
-                search.ask_near(cuts[-1].pieces, exactly=not self.source.texts)
+                search.test_near(cuts[-1].pieces, exactly=not self.source.texts)
             cuts.append(search.finish())
             length = _summarize(self.source, cuts, Part.FIRST)
             # Words that reach the claim to the token are no coincidence.
@@ -306,13 +295,8 @@ def _has_gaps(
     for edge, cut in zip(edges, cuts, strict=True):
         read = cut.pieces - 1
         blocks = divide(0, read, READ_BLOCKS if read >= FEW_PIECES * READ_BLOCKS else CUTS)
-        if (
-            min(
-                probe.find_read(document.seen_from(end=edge.end, stop=edge.stop), blocks).values(),
-                default=LOST,
-            )
-            <= 1
-        ):
+        seen = document.seen_from(end=edge.end, stop=edge.stop)
+        if any(ratio <= 1 for ratio in probe.find_read(seen, blocks).values()):
             return True
     if not any(edge.end for edge in edges):
         return False
@@ -320,33 +304,28 @@ def _has_gaps(
     widths = [cut.pieces + cut.slack for cut in cuts]
     shorter = document.shorten((len(document.pieces) + sum(widths) + 1) // 2)
     tail = len(shorter.pieces) - widths[-1]
-    # So many pieces are seen beside the noise.
-    least = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts))
-    within, between = (
-        (tail, min(tail + least, len(shorter.pieces))),
-        (widths[0] if len(widths) > 1 else 0, tail),
-    )
-    is_read, is_between = probe.compare(shorter, [within, between], variants=2)
-    return is_read <= 1 or is_between > 1
+    # So many pieces are told from the noise.
+    visible = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts))
+    within = (tail, min(tail + visible, len(shorter.pieces)))
+    between = (widths[0] if len(widths) > 1 else 0, tail)
+    ratio_within, ratio_between = probe.compare(shorter, [within, between], variants=2)
+    return ratio_within <= 1 or ratio_between > 1
 
 
 def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
     """Return bounds of what a model reads in pieces from all over a document, and how far it reads
     from the start on.
     """
-    probe, document = survey.probe, survey.document
+    probe = survey.probe
+    document = survey.document
     read = probe.find_read(document, divide(0, survey.size, SAMPLED_BLOCKS))
     unread = [block for block, ratio in read.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
-        edge = _EdgeSearch(probe, source, end=False, stop=unread[0][1])
-        at_start = _summarize(
-            source,
-            [CutSearch(probe, document.seen_from(end=False, stop=edge.stop)).finish()],
-            Part.FIRST,
-        )
+        search = CutSearch(probe, document.seen_from(end=False, stop=unread[0][1]))
+        at_start = _summarize(source, [search.finish()], Part.FIRST)
     while probe.requests < MANY_REQUESTS:
-        # A block beside one that is not read holds an edge, mostly.
+        # A block next to one that is not read holds an edge, mostly.
         ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}
         edges = [
             block
@@ -359,16 +338,18 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
             del read[block]
             read |= probe.find_read(document, divide(*block, 2))
     blocks = sorted(block for block, ratio in read.items() if ratio > 1)
-    shortest, longest = (
-        "".join(piece for a, b in spans for piece in document.pieces[a:b]).strip()
-        for spans in ([(start, start + 1) for start, _ in blocks], blocks)
-    )
+    shortest = document.join((start, start + 1) for start, _ in blocks)
+    longest = document.join(blocks)
     bounds: dict[str, Any] = {
         unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()
     }
-    unit, texts = next(iter(bounds)), {"documents": 1, "synthetic": not source.texts}
     return ReadingLength(
-        Part.SAMPLES, **{"tokens": None, **bounds, **texts}, unit=unit, at_start=at_start
+        Part.SAMPLES,
+        **{"tokens": None, **bounds},
+        unit=next(iter(bounds)),
+        documents=1,
+        synthetic=not source.texts,
+        at_start=at_start,
     )
 
 
@@ -404,7 +385,9 @@ class _RefusedError(Exception):
 
     def __init__(self, pieces: int, accepted: int, error: Exception) -> None:
         super().__init__(pieces, accepted, error)
-        self.pieces, self.accepted, self.error = pieces, accepted, error
+        self.pieces = pieces
+        self.accepted = accepted
+        self.error = error
 
 
 @dataclass
@@ -433,9 +416,7 @@ class _Survey:
         return next((block for block in unread if block[1] == self.size), next(iter(unread), None))
 
     def look(self, blocks: Sequence[tuple[int, int]]) -> bool:
-        """Ask the model about blocks of the document; return whether all that it was asked about
-        are read.
-        """
+        """Test blocks of the document; return whether all blocks tested so far are read."""
         self.read |= self.probe.find_read(self.document, blocks)
         self.known |= {
             start: ratio for (start, end), ratio in self.read.items() if end == self.size
@@ -447,7 +428,8 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
     """Return a survey of a document in which something is not read, or of `limit` tokens, or raise
     _RefusedError.
     """
-    size, accepted = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES, ACCEPTED_PIECES
+    size = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES
+    accepted = ACCEPTED_PIECES
     known: dict[int, float] = {}
     guess = claimed
     while True:
@@ -462,7 +444,7 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
         survey = _Survey(probe, document, search.known)
         try:
             if guess and guess < size:
-                search.ask([cut for cut in (guess - 1, guess) if cut], variants=2)
+                search.test_at([cut for cut in (guess - 1, guess) if cut], variants=2)
                 if search.low < guess:
                     survey.read = {(guess, size): 0.0}
                     return survey
@@ -479,7 +461,9 @@ def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int |
             raise _RefusedError(size, accepted, error) from error
         if last or not complete:
             return survey
-        known, guess, accepted = survey.known, None, size
+        known = survey.known
+        guess = None
+        accepted = size
         size *= GROWTH
 
 
@@ -489,7 +473,8 @@ def _find_accepted(
     """Return how many pieces of a document a model accepts; raise its error if it refuses short
     documents, or several texts.
     """
-    low, high = ACCEPTED_PIECES if guess else refusal.accepted, refusal.pieces
+    low = ACCEPTED_PIECES if guess else refusal.accepted
+    high = refusal.pieces
     if guess is None:
         if not probe.accepts(document.prefix(ACCEPTED_PIECES)):
             raise refusal.error
@@ -499,7 +484,8 @@ def _find_accepted(
                 f"({summarize_error(refusal.error)}). Let the server accept larger requests."
             )
     elif probe.accepts(document.prefix(guess)):
-        low, high = guess, high if probe.accepts(document.prefix(guess + 1)) else guess + 1
+        low = guess
+        high = high if probe.accepts(document.prefix(guess + 1)) else guess + 1
     while high - low > 1 and probe.requests < MAX_REQUESTS:
         middle = (low + high) // 2
         low, high = (middle, high) if probe.accepts(document.prefix(middle)) else (low, middle)
@@ -509,17 +495,12 @@ def _find_accepted(
 def _summarize(
     source: TextSource, cuts: Sequence[Cut], part: Part | None = None, refusal: str = ""
 ) -> ReadingLength:
-    """Return what the cuts in several documents say together: where they agree in a unit, what all
+    """Combine the cuts in several documents: where they agree in a unit, what all
     of them allow.
     """
     complete = part is None
-    texts = [
-        (
-            cut.document.prefix(cut.pieces - (not complete)),
-            cut.document.prefix(cut.pieces + cut.slack),
-        )
-        for cut in cuts
-    ]
+    shorter = [cut.document.prefix(cut.pieces - (not complete)) for cut in cuts]
+    longer = [cut.document.prefix(cut.pieces + cut.slack) for cut in cuts]
     # The text without its last piece is accepted and read; of the piece, at least one token, word
     # or character is read if the model cuts the text there, and at least one is too many if the
     # model refuses it.
@@ -527,84 +508,25 @@ def _summarize(
     agreed: list[str] = []
     bounds: dict[str, Any] = {}
     for unit, count in source.counters.items():
-        lows, highs = zip(
-            *((count(shorter) + more, count(longer) - less) for shorter, longer in texts),
-            strict=True,
-        )
+        lows = [count(text) + more for text in shorter]
+        highs = [count(text) - less for text in longer]
         # That a text is read so far is certain; that it is read no further is so where nothing is
         # lost in the noise.
         certain = [high for high, cut in zip(highs, cuts, strict=True) if not cut.slack]
         hidden = not certain or any(cut.slack and cut.noisy for cut in cuts)
         highest = max(highs) if hidden else min(certain)
-        agreed += [unit] if max(lows) <= highest else []
-        # A piece may have no token of its own.
-        bounds[unit] = (
-            Bounds(max(lows), highest)
-            if max(lows) <= highest
-            else Bounds(min(lows + highs), max(lows + highs))
-        )
+        if max(lows) <= highest:
+            agreed.append(unit)
+            bounds[unit] = Bounds(max(lows), highest)
+        else:
+            # A piece may have no token of its own.
+            bounds[unit] = Bounds(min(lows + highs), max(lows + highs))
     unit = next((unit for unit in agreed if unit != "estimated_tokens"), next(iter(bounds)))
-    known = {"documents": len(cuts), "synthetic": not source.texts}
-    return ReadingLength(part, **{"tokens": None, **bounds, **known}, unit=unit, refusal=refusal)
-
-
-def find_special_tokens(
-    encode: DocumentEncoder, limit: int, *, refuses: bool = False
-) -> int | None:
-    """Return the special tokens of a text if the limit is true, and frequent words are a token
-    each; None if it is not so.
-
-    The last words of the text before the limit change the embedding, and what follows does not; of
-    a model that refuses longer texts, a text up to the limit is accepted, and one with a word more
-    is not.
-    """
-    size = round(limit * CLAIM_FACTOR)
-    probe, document = ModelProbe(encode, lambda: None), TextSource((), None).build(size, 0)
-    cuts = [limit - special for special in range(MAX_SPECIAL + 2)]
-    if cuts[-1] < 1:
-        return None
-    if not refuses:
-        with suppress(PosirError):
-            read = [
-                ratio > 1
-                for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)
-            ]
-            return read.index(True) - 1 if True in read[1:] and not read[0] else None
-    tried = range(limit + 1, cuts[-1], -1)
-    place = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
-    return place - 1 if 0 < place < len(tried) else None
-
-
-def read_measured(model: str, revision: str | None) -> ReadPart | None:
-    """Return what `posir window` has measured of a model in this revision; None if it has not."""
-    file = _find_file(model, revision)
-    try:
-        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
-    except PosirError as error:
-        logger.warning("%s; measure the window again", error)
-        return None
-
-
-def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
-    """Keep what was measured of a model for the results of later runs, if its revision is known.
-
-    A shorter text that was read as a whole says nothing new, and what is kept then stays.
-    """
-    kept = read_measured(model, revision)
-    known = (kept.tokens or kept.least_tokens) if kept else None
-    if part.least_tokens is not None and known is not None and part.least_tokens <= known:
-        return
-    if file := _find_file(model, revision):
-        with atomic_write(file) as partial:
-            partial.write_text(json.dumps(part.to_json()), "utf-8")
-
-
-def _find_file(model: str, revision: str | None) -> Path | None:
-    """Return the file of a measurement; None without a revision, whose weights may be others
-    tomorrow.
-    """
-    return (
-        None
-        if revision in MISSING_REVISIONS
-        else cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"
+    return ReadingLength(
+        part,
+        **{"tokens": None, **bounds},
+        unit=unit,
+        documents=len(cuts),
+        refusal=refusal,
+        synthetic=not source.texts,
     )

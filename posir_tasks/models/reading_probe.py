@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -19,7 +19,8 @@ from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
 #: Relative distance of two embeddings of the same input, up to rounding: at least this, or a
 #: multiple of what is measured.
-MIN_DISTANCE, NOISE_FACTOR = 3e-6, 4.0
+MIN_DISTANCE = 3e-6
+NOISE_FACTOR = 4.0
 #: Distance of a single token's change, in multiples of the smallest that counts, from which a cut
 #: is certain.
 CLEAR_FACTOR = 4.0
@@ -37,9 +38,11 @@ CUTS = CHANGES // 2
 FEW_PIECES = 16
 #: Documents in which the cut is sought: at least and at most, until the length is known to the
 #: token.
-MIN_DOCUMENTS, MAX_DOCUMENTS = 3, 12
+MIN_DOCUMENTS = 3
+MAX_DOCUMENTS = 12
 #: No document is begun after so many requests, and no request is sent after so many.
-MANY_REQUESTS, MAX_REQUESTS = 28, 35
+MANY_REQUESTS = 28
+MAX_REQUESTS = 35
 SEED = 14
 #: Fewest words of a tokenizer's vocabulary that synthetic texts are made of.
 MIN_VOCABULARY = 24
@@ -87,6 +90,10 @@ class ProbedText:
         size = len(self.pieces)
         return "".join(self.pieces[size - cut :] if self.mirrored else self.pieces[:cut]).strip()
 
+    def join(self, spans: Iterable[tuple[int, int]]) -> str:
+        """Return the pieces of some spans, which count from the start."""
+        return "".join(piece for start, end in spans for piece in self.pieces[start:end]).strip()
+
     def change(self, start: int, end: int, variant: int = 0) -> str:
         """Return the text with other pieces from a position to another."""
         if self.mirrored:
@@ -115,11 +122,16 @@ class TextSource:
         """
         rng = random.Random(SEED + number)
         if not self.texts:
-            words, count = (SHORT_WORDS, LONG_WORDS)[number % 2].split(), self.count_tokens
+            words = (SHORT_WORDS, LONG_WORDS)[number % 2].split()
+            count = self.count_tokens
             # Those that the tokenizer has as a token each; all if it has few of them, or is
             # unknown.
-            known = [word for word in words if count is None or count(f"{word} {word} {word}") == 3]
-            words = [f"{word} " for word in (known if len(known) >= MIN_VOCABULARY else words)]
+            single_tokens = [
+                word for word in words if count is None or count(f"{word} {word} {word}") == 3
+            ]
+            if len(single_tokens) >= MIN_VOCABULARY:
+                words = single_tokens
+            words = [f"{word} " for word in words]
             # The changed endings have other words, so that the mean of all words' vectors changes
             # with every one of them.
             first, *pools = (words[part::3] for part in range(3))
@@ -206,15 +218,16 @@ class RememberingEncoder:
         for refused, error in self.refusals.items():
             if any(text.startswith(refused) for text in texts):
                 raise error
-        if len(texts) > 1 or texts[0] not in self.answers:
-            try:
-                vectors = self.encode(texts)
-            except Exception as error:
-                self.refusals.update({texts[0]: error} if len(texts) == 1 else {})
-                raise
-            self.answers[texts[0]] = vectors[:1]
-            return vectors
-        return self.answers[texts[0]]
+        if len(texts) == 1 and texts[0] in self.answers:
+            return self.answers[texts[0]]
+        try:
+            vectors = self.encode(texts)
+        except Exception as error:
+            if len(texts) == 1:
+                self.refusals[texts[0]] = error
+            raise
+        self.answers[texts[0]] = vectors[:1]
+        return vectors
 
 
 @dataclass
@@ -242,9 +255,8 @@ class ModelProbe:
         # same.
         vectors = self.encode([same, *changed, same]).astype(np.float64)
         self.advance()
-        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / max(
-            np.linalg.norm(vectors[0]), 1e-30
-        )
+        length = max(np.linalg.norm(vectors[0]), 1e-30)
+        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / length
         self.noise = max(self.noise, float(distances[-1]))
         ratios = distances[:-1] / max(MIN_DISTANCE, NOISE_FACTOR * self.noise)
         return [float(ratio) for ratio in ratios.reshape(len(changes), variants).max(axis=1)]
@@ -255,16 +267,18 @@ class ModelProbe:
         """Return for every block the distance of the embeddings if it is changed; above 1,
         something of it is read.
 
-        So is a block that is too small for its change to be seen beside the noise, as far as is
+        So is a block that is too small for its change to be told from the noise, as far as is
         known.
         """
         if not blocks:
             return {}
         few = min(end - start for start, end in blocks) < FEW_PIECES
-        number, ratios = CUTS if few else CHANGES, list[float]()
+        number = CUTS if few else CHANGES
+        ratios = list[float]()
         for first in range(0, len(blocks), number):
             ratios += self.compare(document, blocks[first : first + number], 2 if few else 1)
-        sizes, distances = np.array([end - start for start, end in blocks]), np.array(ratios)
+        sizes = np.array([end - start for start, end in blocks])
+        distances = np.array(ratios)
         seen = distances > 1
         smallest = CLEAR_FACTOR / np.median(distances[seen] / sizes[seen]) if seen.any() else 0.0
         distances = np.where(sizes < smallest, np.maximum(distances, LOST), distances)
@@ -296,12 +310,12 @@ class ModelProbe:
             return [cut for text in texts for cut in self.find_cut_texts([text], place)]
         finally:
             self.advance()
-        lengths = np.maximum(np.linalg.norm(vectors[: len(texts)], axis=1), 1e-30)
-        distances = (
-            np.linalg.norm(vectors[len(texts) : -1] - vectors[: len(texts)], axis=1) / lengths
-        )
+        originals = vectors[: len(texts)]
+        lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
+        distances = np.linalg.norm(vectors[len(texts) : -1] - originals, axis=1) / lengths
         noise = np.linalg.norm(vectors[-1] - vectors[0]) / lengths[0]
-        return [bool(distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise)) for distance in distances]
+        cut: list[bool] = (distances <= max(MIN_DISTANCE, NOISE_FACTOR * noise)).tolist()
+        return cut
 
     def accepts(self, text: str) -> bool:
         """Return whether the model encodes a text without an error; raise NoAnswerError if a server
@@ -342,67 +356,56 @@ class CutSearch:
         """The first cut beyond `low` after which nothing is read, as far as is known."""
         return min((cut for cut in self.known if cut > self.low), default=self.document.stop)
 
-    def ask(self, cuts: Sequence[int], variants: int = 1) -> None:
+    def test_at(self, cuts: Sequence[int], variants: int = 1) -> None:
         """Ask the model about cuts in one request."""
-        self.known |= zip(
-            cuts,
-            self.probe.compare(
-                self.document, [(cut, self.document.stop) for cut in cuts], variants
-            ),
-            strict=True,
-        )
-        self.coarse = self.coarse | set(cuts) if variants == 1 else self.coarse - set(cuts)
+        changes = [(cut, self.document.stop) for cut in cuts]
+        ratios = self.probe.compare(self.document, changes, variants)
+        self.known |= zip(cuts, ratios, strict=True)
+        self.coarse -= set(cuts)
+        if variants == 1:
+            self.coarse |= set(cuts)
 
-    def ask_near(self, guess: int, *, exactly: bool) -> None:
+    def test_near(self, guess: int, *, exactly: bool) -> None:
         """Ask about cuts near one that holds in another document; about this one first if it is
         likely to hold `exactly`.
         """
         if exactly:
-            self.ask(
-                [cut for cut in (guess - 1, guess) if 0 < cut < self.document.stop], variants=2
-            )
+            likely = [cut for cut in (guess - 1, guess) if 0 < cut < self.document.stop]
+            self.test_at(likely, variants=2)
         if self.high - self.low > 1:
             margin = max(8, guess // 16)
-            self.ask(
-                [cut for cut in (guess - margin, guess + margin) if self.low < cut < self.high]
-                or [guess]
-            )
+            around = (guess - margin, guess + margin)
+            self.test_at([cut for cut in around if self.low < cut < self.high] or [guess])
 
     def finish(self) -> Cut:
         """Find the cut by bisection."""
-        while (
-            (gap := self.high - self.low) > 1 or self.high in self.coarse
-        ) and self.probe.requests < MAX_REQUESTS:
+        while self.probe.requests < MAX_REQUESTS:
+            low = self.low
+            high = self.high
+            gap = high - low
+            if gap <= 1 and high not in self.coarse:
+                break
             few = gap <= FEW_PIECES
-            again = [self.high] if few and self.high in self.coarse else []
+            again = [high] if few and high in self.coarse else []
             parts = CUTS - len(again)
-            cuts = {
-                self.low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)
-            } - {self.high}
-            self.ask([*sorted(cuts), *again], variants=2 if few else 1)
+            cuts = {low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)}
+            self.test_at([*sorted(cuts - {high}), *again], variants=2 if few else 1)
         # The distance of the embeddings is taken to be proportional to the number of changed pieces
         # that are read (as with mean pooling), from the nearest cut on that is clearly read.
         # Nothing is lost if the last piece alone is clearly read.
-        clear = max(
-            (cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR), default=self.low
-        )
-        lost = (
-            math.ceil((self.high - clear) / (self.known[clear] - 1)) if 0 < clear < self.low else 0
-        )
-        slack = max(self.high - self.low - 1, lost)
-        return Cut(
-            self.document,
-            self.low + 1,
-            min(slack, self.document.stop - self.low - 1),
-            self.probe.noise > NOISY,
-        )
+        low = self.low
+        clear_cuts = [cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR]
+        clear = max(clear_cuts, default=low)
+        slack = self.high - low - 1
+        if 0 < clear < low:
+            slack = max(slack, math.ceil((self.high - clear) / (self.known[clear] - 1)))
+        slack = min(slack, self.document.stop - low - 1)
+        return Cut(self.document, low + 1, slack, self.probe.noise > NOISY)
 
 
 def divide(start: int, end: int, parts: int) -> list[tuple[int, int]]:
     """Return a range in parts of nearly the same size."""
-    edges = (
-        np.linspace(start, end, min(parts, end - start) + 1).round().astype(int).tolist()
-        if end > start
-        else []
-    )
-    return list(itertools.pairwise(edges))
+    if end <= start:
+        return []
+    edges = np.linspace(start, end, min(parts, end - start) + 1).round().astype(int)
+    return list(itertools.pairwise(edges.tolist()))

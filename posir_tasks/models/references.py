@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 #: First part of the name of a model in a local folder, of a model behind an endpoint, and of a run
 #: of any system.
-LOCAL, ENDPOINT, RUN = "local", "endpoint", "run"
+LOCAL = "local"
+ENDPOINT = "endpoint"
+RUN = "run"
 #: What a model of each kind is, in words.
 ORIGINS = {
     LOCAL: "a model in a local folder",
@@ -58,7 +60,7 @@ class ModelReference:
 
 
 class ModelLoader:
-    """Loads a model in place of a class of mteb that loads models by name. (pydantic would dump a
+    """Loads a model instead of a class of mteb that loads models by name. (pydantic would dump a
     dataclass.)
     """
 
@@ -66,7 +68,9 @@ class ModelLoader:
         """Take what mteb records as the loader, the reference to the model, and a function of name,
         revision and options.
         """
-        self.__name__, self.reference, self._load = name, reference, load
+        self.__name__ = name
+        self.reference = reference
+        self._load = load
 
     def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:
         """Load the model with the options that mteb's models take."""
@@ -74,7 +78,7 @@ class ModelLoader:
 
 
 def portable_name(meta: ModelMeta) -> str:
-    """Return what refers to a model in every process: a full name, the absolute path of a folder,
+    """Return a reference that holds in every process: a full name, the absolute path of a folder,
     or an endpoint.
     """
     return str(getattr(meta.loader, "reference", meta.name))
@@ -140,11 +144,9 @@ def legible_name(text: str) -> str:
     Where that changes or shortens it, a digest of the text follows: no two texts have one name.
     """
     legible = _replace_signs(text)
-    return (
-        text
-        if legible == text
-        else f"{legible[: MAX_NAME - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
-    )
+    if legible == text:
+        return text
+    return f"{legible[: MAX_NAME - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
 
 
 def _replace_signs(text: str) -> str:
@@ -221,7 +223,8 @@ def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
     """
     try:
         parts = urlsplit(address)
-        host, _ = parts.hostname, parts.port
+        host = parts.hostname
+        _ = parts.port
     except ValueError as error:
         raise PosirError(
             f"the address of the model '{model}' is not valid ({error}). {EXAMPLE}."

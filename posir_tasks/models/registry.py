@@ -61,15 +61,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: A name of a model, with or without its organization, and its declaration in mteb.
-PLAIN, DECLARED = re.compile(r"[\w.-]+(?:/[\w.-]+)?"), re.compile(r' name="([\w.-]+/[\w.-]+)"')
+PLAIN = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
+DECLARED = re.compile(r' name="([\w.-]+/[\w.-]+)"')
 #: The beginning of a declaration, and the class of models whose weights are those of their own
 #: name.
-DECLARATION, LOADED_BY_NAME = "ModelMeta(", "loader=SentenceTransformerEncoderWrapper,"
+DECLARATION = "ModelMeta("
+LOADED_BY_NAME = "loader=SentenceTransformerEncoderWrapper,"
 #: A reference with a method of a plugin, as in `A+chunks(64)`.
 METHOD = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
 #: The form of a reference to a hybrid of several models, which all search, and whose rankings are
 #: fused by reciprocal rank.
-START, END = "hybrid(", ")"
+START = "hybrid("
+END = ")"
 FORM = (
     "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a "
     "shell it needs quotes."
@@ -82,9 +85,9 @@ class ModelRegistry(dict[str, Any]):
     """
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (
-            isinstance(name, str) and self._resolve(name) is not None
-        )
+        if super().__contains__(name):
+            return True
+        return isinstance(name, str) and self._resolve(name) is not None
 
     def __missing__(self, name: str) -> ModelMeta:
         if (meta := self._resolve(name)) is None:
@@ -94,9 +97,8 @@ class ModelRegistry(dict[str, Any]):
     def _resolve(self, name: str) -> ModelMeta | None:
         hide_tracebacks()
         for resolver in (*plugin_resolvers(), *RESOLVERS):
-            if (
-                meta := step_aside("add_model_references", resolver, name, self, otherwise=None)
-            ) is not None:
+            meta = step_aside("add_model_references", resolver, name, self, otherwise=None)
+            if meta is not None:
                 return meta
         return None
 
@@ -212,21 +214,18 @@ def find_model(reference: ModelReference) -> ModelMeta:
     refuse_unknown(reference.name)
     import mteb
 
-    name, revision = reference.name, reference.revision
+    name = reference.name
+    revision = reference.revision
     try:
         meta = mteb.get_model_meta(name, revision, fetch_from_hf=True)
     except PosirError:
         raise
     except Exception as error:  # the Hub's client has its own errors, and so has its HTTP library
-        registered, reason = (
-            MODEL_REGISTRY.resolve(),
-            f"the Hub does not provide it ({summarize_error(error)})",
-        )
-        raise (
-            PosirError(str(error))
-            if name in registered
-            else unknown_model(name, registered, reason)
-        ) from error
+        registered = MODEL_REGISTRY.resolve()
+        if name in registered:
+            raise PosirError(str(error)) from error
+        reason = f"the Hub does not provide it ({summarize_error(error)})"
+        raise unknown_model(name, registered, reason) from error
     if meta.loader is None:
         raise unknown_model(name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load")
     return with_run_settings(meta)
@@ -241,11 +240,8 @@ def load_model(reference: ModelReference) -> MTEBModels:
     import torch
 
     try:
-        return mteb.get_model(
-            reference.name,
-            reference.revision,
-            device="cuda" if torch.cuda.is_available() else "cpu",
-        )
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return mteb.get_model(reference.name, reference.revision, device=device)
     except NotImplementedError as error:  # mteb made up metadata without a way to load it
         raise unknown_model(
             reference.name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load"
@@ -262,23 +258,24 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     from mteb.models import ModelMeta
     from mteb.models.model_meta import ScoringFunction
 
+    is_reranker = bool(RERANKER.fullmatch(endpoint.model))
     kind: dict[str, Any] = {"similarity_fn_name": ScoringFunction.COSINE}
-    loader = "EndpointEncoder"
-    if RERANKER.fullmatch(endpoint.model):
-        kind, loader = {"model_type": [CROSS_ENCODER]}, "RerankEndpoint"
+    if is_reranker:
+        kind = {"model_type": [CROSS_ENCODER]}
 
     def connect(
         _name: str,
         _revision: str | None,
         device: str | None = None,  # noqa: ARG001
         **options: Any,
-    ) -> MTEBModels:
-        from posir_tasks.models import endpoint_models
+    ) -> Any:
+        from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
 
-        if loader == "EndpointEncoder":
-            options["fields"] = find_request_fields()
-        model: MTEBModels = getattr(endpoint_models, loader)(endpoint, **options)
-        return model
+        if is_reranker:
+            return RerankEndpoint(endpoint, **options)
+        return EndpointEncoder(endpoint, fields=find_request_fields(), **options)
+
+    loader = "RerankEndpoint" if is_reranker else "EndpointEncoder"
 
     return ModelMeta.create_empty(
         {
@@ -305,13 +302,13 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
         return None
     from mteb.models import ModelMeta
 
-    given = split_models(name.removeprefix(START).removesuffix(END))
-    if len(given) < 2 or not all(given):
+    references = split_models(name.removeprefix(START).removesuffix(END))
+    if len(references) < 2 or not all(references):
         raise PosirError(f"{name}: a hybrid has at least two models. {FORM}")
     with own_settings():
         parts = [
             registered[part] if part in registered else find_model(ModelReference(part))
-            for part in given
+            for part in references
         ]
     names = [str(part.name) for part in parts]
     for part in parts:
@@ -331,22 +328,22 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
         return HybridSearch([part.load_model(**options) for part in parts])
 
     revisions = [part.revision for part in parts]
-    values: dict[str, Any] = {
-        "loader": ModelLoader(
-            "HybridSearch", f"{START}{','.join(map(portable_name, parts))}{END}", load
-        ),
-        "name": f"{START}{','.join(names)}{END}",
-        "revision": None if {*MISSING_REVISIONS} & {*revisions} else digest(*revisions).hex(),
-        "framework": list(
-            dict.fromkeys(framework for part in parts for framework in part.framework)
-        ),
-    }
-    return ModelMeta.create_empty(values)
+    reference = f"{START}{','.join(map(portable_name, parts))}{END}"
+    frameworks = dict.fromkeys(framework for part in parts for framework in part.framework)
+    return ModelMeta.create_empty(
+        {
+            "loader": ModelLoader("HybridSearch", reference, load),
+            "name": f"{START}{','.join(names)}{END}",
+            "revision": None if {*MISSING_REVISIONS} & {*revisions} else digest(*revisions).hex(),
+            "framework": list(frameworks),
+        }
+    )
 
 
 def split_models(text: str) -> list[str]:
     """Return the parts of a text between the commas that are not inside of parentheses."""
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
         if letter == "," and not depth:
@@ -356,7 +353,7 @@ def split_models(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-# The multi-vector head of BGE-M3, `colbert_linear.pt` beside a dense model, as a late-interaction
+# The multi-vector head of BGE-M3, `colbert_linear.pt` next to a dense model, as a late-interaction
 # model. Chen et al. 2024 (arXiv 2402.03216), section 3.1: the last hidden state of every token but
 # the first, projected and normalized; queries and documents are scored by MaxSim. The PosQ papers
 # call it bge-m3-colbert (arXiv 2505.13950). `MODEL:colbert` refers to the head of any model that
@@ -393,22 +390,22 @@ def _load_head(
 
     model = str(folder or base.name)
     try:
-        file = (
-            folder / HEAD_FILE
-            if folder
-            else Path(hf_hub_download(model, HEAD_FILE, revision=revision))
-        )
+        if folder:
+            file = str(folder / HEAD_FILE)
+        else:
+            file = hf_hub_download(model, HEAD_FILE, revision=revision)
         weights: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # the Hub's client and torch have their own errors
         raise PosirError(
             f"{model}: the multi-vector head, {HEAD_FILE}, cannot be read "
             f"({summarize_error(error)})."
         ) from error
-    # A folder's revision is a digest and not one of the Hub.
-    source: dict[str, Any] = {} if folder else {"revision": revision}
     # Without `trust_remote_code`, transformers asks on the terminal whether code of the model may
     # run.
-    source["trust_remote_code"] = False
+    source: dict[str, Any] = {"trust_remote_code": False}
+    if not folder:
+        # A folder's revision is a digest and not one of the Hub.
+        source["revision"] = revision
     with require_weights(folder) if folder else nullcontext():
         transformer = Transformer(
             model, **{f"{part}_kwargs": dict(source) for part in ("model", "processor", "config")}
@@ -498,9 +495,8 @@ def load_flag_reranker(
     model = BGEReranker.__new__(BGEReranker)
     # Its constructor loads an encoder.
     super(BGEReranker, model).__init__(model_name)
-    model.model = getattr(import_module("FlagEmbedding"), flag_class)(
-        model_name, use_fp16=True, devices=device, **settings
-    )
+    load = getattr(import_module("FlagEmbedding"), flag_class)
+    model.model = load(model_name, use_fp16=True, devices=device, **settings)
     return model
 
 
@@ -511,16 +507,17 @@ def resolve_flag_reranker(name: str, registered: Mapping[str, ModelMeta]) -> Mod
     from mteb.models import ModelMeta
 
     flag_class, settings = FLAG_CLASSES[name]
-    values: dict[str, Any] = {
-        "loader": load_flag_reranker,
-        "loader_kwargs": {"flag_class": flag_class, **settings},
-        "name": name,
-        "reference": f"https://huggingface.co/{name}",
-        "model_type": [CROSS_ENCODER],
-        "framework": ["PyTorch", "Transformers"],
-        "extra_requirements_groups": ["flagembedding"],
-    }
-    return ModelMeta.create_empty(values)
+    return ModelMeta.create_empty(
+        {
+            "loader": load_flag_reranker,
+            "loader_kwargs": {"flag_class": flag_class, **settings},
+            "name": name,
+            "reference": f"https://huggingface.co/{name}",
+            "model_type": [CROSS_ENCODER],
+            "framework": ["PyTorch", "Transformers"],
+            "extra_requirements_groups": ["flagembedding"],
+        }
+    )
 
 
 #: In order of precedence, after the full names of registered models and the resolvers of plugins.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from datasets import Dataset
 from mteb.timing import TimingStack
@@ -28,3 +29,13 @@ class SearchRequest:
     top_k: int
     context: EncodingContext
     timer: TimingStack
+
+    @cached_property
+    def query_texts(self) -> dict[str, str]:
+        """Texts of the queries by id."""
+        return read_texts(self.queries)
+
+
+def read_texts(rows: Dataset) -> dict[str, str]:
+    """Return the texts of queries or documents by id."""
+    return dict(zip(rows["id"][:], rows["text"][:], strict=True))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mteb.models import CrossEncoderProtocol, EncoderProtocol
 from mteb.types import PromptType
-from numpy.typing import NDArray
 
+from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.models.embeddings.cached_encoder import with_cache
@@ -25,7 +25,7 @@ from posir_tasks.values.result_schema import SPLIT
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-Scores = NDArray[np.float64]
+Scores = Floats
 #: A question and a text.
 Pair = tuple[str, str]
 #: Decimals of a margin.
@@ -91,15 +91,15 @@ def build_scorer(
                 texts, lambda distinct: context.encode(model, build_texts(distinct), kind)
             )
 
-        asked = encode(questions, PromptType.query)
+        question_embeddings = encode(questions, PromptType.query)
 
         def compare(pairs: Sequence[Pair]) -> Scores:
             texts = encode((text for _, text in pairs), PromptType.document)
-            sides = (
-                asked.select(question for question, _ in pairs),
+            similarities = model.similarity_pairwise(
+                question_embeddings.select(question for question, _ in pairs),
                 texts.select(text for _, text in pairs),
             )
-            return np.asarray(model.similarity_pairwise(*sides), np.float64).reshape(-1)
+            return np.asarray(similarities, np.float64).reshape(-1)
 
         return compare
     if isinstance(model, CrossEncoderProtocol):
@@ -148,6 +148,5 @@ def compute_margin(scores: Scores, target: int) -> float:
     errors are removed: 0.7 - 0.4 is a margin of 0.3. Scores have shape (rerankers, segments); the
     target is an index.
     """
-    return round(
-        float((scores[:, target] - np.delete(scores, target, axis=1).max(axis=1)).min()), DECIMALS
-    )
+    others = np.delete(scores, target, axis=1).max(axis=1)
+    return round(float((scores[:, target] - others).min()), DECIMALS)

@@ -46,21 +46,28 @@ WINDOW_VARIABLE = "POSIR_WINDOW"
 #: The paper whose protocol models are run with; without it mteb's settings.
 PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
 #: Fields of the requests to an endpoint for queries and for documents, `KEY=VALUE`, one a line.
-QUERY_FIELD_VARIABLE, PASSAGE_FIELD_VARIABLE = "POSIR_QUERY_FIELD", "POSIR_PASSAGE_FIELD"
+QUERY_FIELD_VARIABLE = "POSIR_QUERY_FIELD"
+PASSAGE_FIELD_VARIABLE = "POSIR_PASSAGE_FIELD"
 #: The tokenizer that counts the tokens of an endpoint's window; without it the server's count, or
 #: an estimate.
 TOKENIZER_VARIABLE = "POSIR_TOKENIZER"
 #: 1 to leave out texts that the server of an endpoint cannot embed.
 SKIP_FAILED_VARIABLE = "POSIR_SKIP_FAILED"
 #: Keys of the settings in mteb's `experiment_kwargs`.
-FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL = "first_stage", "query_prompt", "window", "protocol"
-TOKENIZER, SKIP_FAILED = "tokenizer", "skip_failed"
+FIRST_STAGE = "first_stage"
+QUERY_PROMPT = "query_prompt"
+WINDOW = "window"
+PROTOCOL = "protocol"
+TOKENIZER = "tokenizer"
+SKIP_FAILED = "skip_failed"
 DOCUMENT_PROMPT = "document_prompt"
 #: The key of the digest of settings that mteb changes or shortens when it names an experiment.
-DIGEST, DIGEST_BYTES = "settings_digest", 4
+DIGEST = "settings_digest"
+DIGEST_BYTES = 4
 #: What mteb keeps of a text in the name of an experiment, and from which length of all of them it
 #: keeps a digest alone.
-KEPT_TEXT, MAX_EXPERIMENT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*"), 100
+KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
+MAX_EXPERIMENT = 100
 FIELDS = {"query_field": QUERY_FIELD_VARIABLE, "passage_field": PASSAGE_FIELD_VARIABLE}
 #: The variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
@@ -110,24 +117,28 @@ def with_settings(
         PROTOCOL_VARIABLE: protocol,
         WINDOW_VARIABLE: window,
         TOKENIZER_VARIABLE: tokenizer,
+        SKIP_FAILED_VARIABLE: 1 if skip_failed else None,
+        ROTATED_VARIABLE: rotated,
+        PROMPT_VARIABLE: query_prompt,
+        DOCUMENT_PROMPT_VARIABLE: document_prompt,
+        QUERY_FIELD_VARIABLE: _join_fields(query_field),
+        PASSAGE_FIELD_VARIABLE: _join_fields(passage_field),
     }
-    values[SKIP_FAILED_VARIABLE] = 1 if skip_failed else None
-    values[ROTATED_VARIABLE] = rotated
-    values |= {PROMPT_VARIABLE: query_prompt, DOCUMENT_PROMPT_VARIABLE: document_prompt}
-    for variable, field in (
-        (QUERY_FIELD_VARIABLE, query_field),
-        (PASSAGE_FIELD_VARIABLE, passage_field),
-    ):
-        values[variable] = field if field is None or isinstance(field, str) else "\n".join(field)
-    given = {name: str(value) for name, value in values.items() if value is not None}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    changes = {name: str(value) for name, value in values.items() if value is not None}
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
     try:
         yield
     finally:
         for name, value in before.items():
             os.environ.pop(name)
-            os.environ.update({name: value} if value is not None else {})
+            if value is not None:
+                os.environ[name] = value
+
+
+def _join_fields(fields: str | Iterable[str] | None) -> str | None:
+    """Return fields of requests, one a line."""
+    return fields if fields is None or isinstance(fields, str) else "\n".join(fields)
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:
@@ -153,55 +164,51 @@ def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
 
     A protocol may say for a reranker which it is on a task.
     """
-    if (
-        model is not None
-        and (protocol := find_run_protocol(model))
-        and (stage := protocol.find_first_stage(task))
-    ):
+    protocol = find_run_protocol(model) if model is not None else None
+    stage = protocol.find_first_stage(task) if protocol else None
+    if stage:
         return stage
     reference = os.environ.get(FIRST_STAGE_VARIABLE, "").strip() or BM25_BASELINE
     registered = MODEL_REGISTRY.resolve()
-    known = registered[reference] if reference in registered else None  # noqa: SIM401 (the registry resolves references)
-    return str(getattr(known.loader, "reference", known.name)) if known else reference
+    meta = registered[reference] if reference in registered else None  # noqa: SIM401 (the registry resolves references)
+    return str(getattr(meta.loader, "reference", meta.name)) if meta else reference
 
 
 def _read_window() -> int | None:
     """Return the window of the run; None for the model's own. Raise PosirError if it is no
     number.
     """
-    given = os.environ.get(WINDOW_VARIABLE, "").strip()
-    if given and (not given.isdecimal() or int(given) < 1):
+    text = os.environ.get(WINDOW_VARIABLE, "").strip()
+    if text and (not text.isdecimal() or int(text) < 1):
         raise PosirError(
-            f"{WINDOW_VARIABLE}={given}: not a number of tokens. Write a whole number such as "
+            f"{WINDOW_VARIABLE}={text}: not a number of tokens. Write a whole number such as "
             "512, or unset it."
         )
-    return int(given) if given else None
+    return int(text) if text else None
 
 
 def _reads_skip_failed() -> bool:
     """Return whether the run leaves out texts that a server cannot embed; raise PosirError if that
     is neither 0 nor 1.
     """
-    given = os.environ.get(SKIP_FAILED_VARIABLE, "").strip()
-    if given not in ("", "0", "1"):
+    text = os.environ.get(SKIP_FAILED_VARIABLE, "").strip()
+    if text not in ("", "0", "1"):
         raise PosirError(
-            f"{SKIP_FAILED_VARIABLE}={given}: must be 1 or 0. Write 1 to leave out texts, or "
+            f"{SKIP_FAILED_VARIABLE}={text}: must be 1 or 0. Write 1 to leave out texts, or "
             "unset it."
         )
-    return given == "1"
+    return text == "1"
 
 
 def find_request_fields() -> RequestFields:
     """Return the fields of the run for requests to an endpoint; raise PosirError if one is not
     `KEY=VALUE`.
     """
-    given = (
-        (f"--{name.replace('_', '-')}", os.environ.get(variable, ""))
-        for name, variable in FIELDS.items()
-    )
-    return RequestFields(
-        *(read_overrides(filter(str.strip, text.splitlines()), option) for option, text in given)
-    )
+    fields = []
+    for name, variable in FIELDS.items():
+        lines = filter(str.strip, os.environ.get(variable, "").splitlines())
+        fields.append(read_overrides(lines, f"--{name.replace('_', '-')}"))
+    return RequestFields(*fields)
 
 
 def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
@@ -249,10 +256,11 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     if _is_own.get() or meta.name == BM25_BASELINE:
         return {}
     first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
-    settings: dict[str, str | int] = (
-        {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
-    )
-    if (window := _read_window()) is not None:
+    settings: dict[str, str | int] = {}
+    if first_stage != BM25_BASELINE:
+        settings[FIRST_STAGE] = first_stage
+    window = _read_window()
+    if window is not None:
         settings[WINDOW] = window
     settings |= _find_endpoint_settings(meta)
     return settings | _read_prompts()
@@ -260,11 +268,12 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 def _read_prompts() -> dict[str, str]:
     """Return the texts before queries and documents that are set, by the keys of their settings."""
-    given = {
-        QUERY_PROMPT: os.environ.get(PROMPT_VARIABLE),
-        DOCUMENT_PROMPT: os.environ.get(DOCUMENT_PROMPT_VARIABLE),
+    variables = {QUERY_PROMPT: PROMPT_VARIABLE, DOCUMENT_PROMPT: DOCUMENT_PROMPT_VARIABLE}
+    return {
+        name: os.environ[variable].replace("\\n", "\n")
+        for name, variable in variables.items()
+        if variable in os.environ
     }
-    return {name: text.replace("\\n", "\n") for name, text in given.items() if text is not None}
 
 
 def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
@@ -284,22 +293,22 @@ def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata with the settings of the run, under which its results are filed."""
     settings = add_digest(find_run_settings(meta))
-    return (
-        meta.model_copy(
-            update={"experiment_kwargs": {**(meta.experiment_kwargs or {}), **settings}}
-        )
-        if settings
-        else meta
-    )
+    if not settings:
+        return meta
+    experiment = {**(meta.experiment_kwargs or {}), **settings}
+    return meta.model_copy(update={"experiment_kwargs": experiment})
 
 
 def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata without settings of a run, which mteb would pass on, whose loader sets what a
     protocol leaves to it.
     """
-    given, protocol = meta.experiment_kwargs or {}, find_run_protocol(meta)
-    rest = {name: value for name, value in given.items() if name not in SETTINGS}
-    plain = meta if rest == given else meta.model_copy(update={"experiment_kwargs": rest or None})
+    experiment = meta.experiment_kwargs or {}
+    protocol = find_run_protocol(meta)
+    rest = {name: value for name, value in experiment.items() if name not in SETTINGS}
+    plain = (
+        meta if rest == experiment else meta.model_copy(update={"experiment_kwargs": rest or None})
+    )
     if protocol is None:
         return plain
     from posir_tasks.models.apply_protocol import prepare_loading

@@ -8,16 +8,17 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import BYTES_PER_TOKEN, is_unspaced
 
-Answer = TypeVar("Answer")
-
 #: A text that is cut by the server's count is sent at most so often, until the count is within this
 #: share of the window.
-MAX_CUTS, MAX_SHARE_MISSED = 6, 0.02
+MAX_CUTS = 6
+MAX_SHARE_MISSED = 0.02
 #: The last characters of a cut text that may be half a word.
 HALF_WORD = re.compile(r"\s\S{0,40}\Z")
 
@@ -73,43 +74,45 @@ def _cut_with(tokenizer: ModelTokenizer, text: str, tokens: int) -> str:
 
 
 @dataclass(frozen=True)
-class CountedText(Generic[Answer]):
-    """The beginning of a text, and the answer of a server that counts its tokens."""
+class CountedText:
+    """The beginning of a text, with the answer of a server that counts its tokens."""
 
     text: str
-    answer: Answer
+    vectors: NDArray[np.float32]
+    """The embedding, shape (1, dimensions)."""
+    tokens: int
+    """The server's count."""
 
 
 def cut_by_count(
-    text: str, tokens: int, ask: Callable[[str], tuple[Answer, int] | None]
-) -> CountedText[Answer] | None:
+    text: str, tokens: int, test: Callable[[str], CountedText | None]
+) -> CountedText | None:
     """Find the beginning of a text that a server counts as at most so many tokens, and nearly so
     many if it is cut.
 
     Args:
         text: The text.
-        tokens: Most tokens, special ones included.
-        ask: Returns a server's answer to a text and the tokens that it counts; None if it refuses
-            the text as too long.
+        tokens: Maximum number of tokens, special ones included.
+        test: Returns a server's answer to a text; None if it refuses the text as too long.
 
     Returns:
         The longest such beginning that was found, with its answer; None if there is none.
     """
-    longest: CountedText[Answer] | None = None
+    longest: CountedText | None = None
     size = len(cut_to_estimate(text, tokens))
-    low, high = 0, len(text) + 1
+    low = 0
+    high = len(text) + 1
     for _ in range(MAX_CUTS):
-        head = cut_text(text, size)
-        answer = ask(head)
-        counted = answer[1] if answer else 2 * tokens
-        if answer and counted <= tokens:
-            longest = CountedText(head, answer[0])
+        counted = test(cut_text(text, size))
+        count = counted.tokens if counted else 2 * tokens
+        if counted and count <= tokens:
+            longest = counted
             low = size
-            if size == len(text) or counted >= tokens * (1 - MAX_SHARE_MISSED):
+            if size == len(text) or count >= tokens * (1 - MAX_SHARE_MISSED):
                 break
         else:
             high = size
         if high - low <= 1:
             break
-        size = min(max(size * tokens // max(counted, 1), low + 1), high - 1)
+        size = min(max(size * tokens // max(count, 1), low + 1), high - 1)
     return longest

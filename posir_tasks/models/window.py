@@ -14,7 +14,7 @@ from torch import nn
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.loaded_model import find_transformer
-from posir_tasks.models.reading_length import read_measured
+from posir_tasks.models.measured_model import read_measured
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 
 if TYPE_CHECKING:
@@ -87,11 +87,9 @@ def find_read_part(model: MTEBModels) -> ReadPart:
         measured.kind is not ReadKind.UNKNOWN or (measured.least_tokens or 0) >= (claimed or 0)
     ):
         return measured
-    return (
-        ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED)
-        if claimed and claimed < NO_LIMIT
-        else UNKNOWN
-    )
+    if claimed and claimed < NO_LIMIT:
+        return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED)
+    return UNKNOWN
 
 
 def find_cut(model: MTEBModels) -> WindowLimit | None:
@@ -141,11 +139,9 @@ def _find_positions(model: Any) -> int | None:
     if (transformer := find_transformer(model)) is None:
         return None
     positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
-    return (
-        positions - _count_reserved(transformer)
-        if isinstance(positions, int) and positions > 0
-        else None
-    )
+    if isinstance(positions, int) and positions > 0:
+        return positions - _count_reserved(transformer)
+    return None
 
 
 def _count_reserved(module: nn.Module) -> int:
@@ -162,8 +158,8 @@ def _list_cuts(model: Any) -> Iterator[WindowLimit]:
     """Yield the attributes for the limit that a loaded model has, with or without a value, in order
     of precedence.
     """
-    own = CUTS_OF_CLASSES.get(type(model).__name__)
-    for path in CUTS if own is None else (own,):
+    class_cut = CUTS_OF_CLASSES.get(type(model).__name__)
+    for path in CUTS if class_cut is None else (class_cut,):
         *owners, attribute = path.split(".")
         owner = model
         for name in owners:

@@ -119,15 +119,15 @@ def explain_missing_models(module: ModuleType) -> None:
     from posir_tasks.models.references import suggest_names
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
-    meta, patch = module.ModelMeta, explain_missing_models.__name__
-    load_model, from_hub = meta.load_model, check_parameters(meta.from_hub, "model")
+    meta = module.ModelMeta
+    patch = explain_missing_models.__name__
+    load_model = meta.load_model
+    from_hub = check_parameters(meta.from_hub, "model")
 
     @wraps(load_model)
     def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
-        described, loaded = (
-            step_aside(patch, prepare_run_settings, self, otherwise=self),
-            find_repository_code(),
-        )
+        described = step_aside(patch, prepare_run_settings, self, otherwise=self)
+        loaded = find_repository_code()
         source = step_aside(patch, use_package, described, otherwise=described)
         context: AbstractContextManager[None] = step_aside(
             patch, explain_missing_weights, source, otherwise=nullcontext()
@@ -145,7 +145,8 @@ def explain_missing_models(module: ModuleType) -> None:
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
         known = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
-        suggestion, subject = suggest_names(model, known), f"no model '{model}'"
+        suggestion = suggest_names(model, known)
+        subject = f"no model '{model}'"
         failure = (
             f"{'It' if suggestion else subject} is{' not' if suggestion else ''} registered with "
             "mteb"
@@ -154,7 +155,8 @@ def explain_missing_models(module: ModuleType) -> None:
             described: ModelMeta = from_hub(model, *arguments, **options)
         return described
 
-    meta.load_model, meta.from_hub = load_or_explain, staticmethod(describe_or_explain)
+    meta.load_model = load_or_explain
+    meta.from_hub = staticmethod(describe_or_explain)
 
 
 def ensure_padding(model: Any) -> None:
@@ -198,13 +200,15 @@ def make_saving_safe(module: ModuleType) -> None:
     """
     from posir_tasks.mteb.result_saving import process_saver, tolerate_damage
 
-    results, result = module.ResultCache, ("model_name", "model_revision")
+    results = module.ResultCache
+    result = ("model_name", "model_revision")
     check_parameters(results.get_task_result_path, "task_name", *result)
     save = process_saver().make_safe(
         check_parameters(results.save_to_cache, "task_result", *result)
     )
     load = tolerate_damage(check_parameters(results.load_task_result, "task_name", *result))
-    results.save_to_cache, results.load_task_result = save, load
+    results.save_to_cache = save
+    results.load_task_result = load
 
 
 def answer_runs(module: ModuleType) -> None:
@@ -276,10 +280,8 @@ def print_answers(output_folder: str | None) -> None:
         ]
     if not answers:
         return
-    folder, console = (
-        str(ResultCache(output_folder).cache_path),
-        Console(stderr=True, highlight=False),
-    )
+    folder = str(ResultCache(output_folder).cache_path)
+    console = Console(stderr=True, highlight=False)
     sections = [
         DisplaySection(title, (said,))
         for title, _, said in (answer.partition("\n") for answer in answers)
@@ -296,7 +298,7 @@ def print_answers(output_folder: str | None) -> None:
 
 def count_corpora(module: ModuleType) -> None:
     """Let the tasks of `mteb.abstasks.retrieval` count what a model reads of their corpora, for a
-    file beside their results.
+    file next to their results.
     """
     task = module.AbsTaskRetrieval
     evaluate = check_parameters(task.evaluate, "model", "split")

@@ -1,15 +1,15 @@
-"""Atomic saving of results in mteb's own files, safe beside other processes that save into the same
-folder.
+"""Atomic saving of results in mteb's own files, safe while other processes save into the
+same folder.
 
 mteb overwrites a result, `model_meta.json` and `run_settings.jsonl` in place: a process that is
 killed while it writes leaves an incomplete file, and of two runs into one folder, the later one
-drops the subsets that the earlier one has saved. Here mteb writes into a temporary folder beside
+drops the subsets that the earlier one has saved. Here mteb writes into a temporary folder next to
 them, and its files are moved into place one by one, under a lock. Only results of posir's tasks are
 saved and loaded this way; for all others, mteb's own methods are called.
 
 A result that was computed on other data is never lost: a subset is replaced only by one on other
-data of the same name, and the file before is kept beside the new one. Results of the Hub's data are
-never replaced by those of local data.
+data of the same name, and the file before is kept next to the new one. Results of the Hub's data
+are never replaced by those of local data.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ResultSaver:
 
         Raises:
             PosirError: There is not enough disk space, or the file holds results of the Hub's data
-                and this one is on local data; it is then saved beside the file.
+                and this one is on local data; it is then saved next to the file.
         """
         file = cache.get_task_result_path(result.task_name, model)
         save = unwrap(type(cache).save_to_cache)
@@ -188,8 +188,8 @@ class ResultSaver:
     def count_corpora(
         self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]
     ) -> None:
-        """Count what a model reads of the texts of a task without positions, to be saved beside its
-        result.
+        """Count what a model reads of the texts of a task without positions, to be saved next to
+        its result.
         """
         from posir_tasks.search.input_window import count_corpus, find_read_part_of
         from posir_tasks.tasks.retrieval_task import RetrievalTask
@@ -204,7 +204,7 @@ class ResultSaver:
             counted[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
 
     def _save_corpora(self, file: Path, task: str, model: str | None) -> None:
-        """Add what is read of the corpora of a task to the file beside its result."""
+        """Add what is read of the corpora of a task to the file next to its result."""
         if not (counted := self._corpora.pop((task, model), {})):
             return
         beside = file.with_suffix(TOKENS_READ_SUFFIX)
@@ -217,8 +217,8 @@ class ResultSaver:
 
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
-        """Yield a cache that saves into a folder beside a result, and the path there; then move the
-        files, the result last.
+        """Yield a cache that saves into a folder next to a result, and the path there; then move
+        the files, the result last.
         """
         remove_stale_parts(file.parent)
         with (
@@ -228,7 +228,8 @@ class ResultSaver:
             ) as folder,
         ):
             # Its name has no `.json` at the end, so that nobody takes it for a result.
-            redirected, saved = copy.copy(cache), Path(folder) / (file.name + PART_SUFFIX)
+            redirected = copy.copy(cache)
+            saved = Path(folder) / (file.name + PART_SUFFIX)
             redirected.get_task_result_path = lambda *_, **__: saved  # type: ignore[method-assign]
             if (file.parent / APPENDED_FILE).exists():
                 shutil.copyfile(file.parent / APPENDED_FILE, saved.parent / APPENDED_FILE)
@@ -345,12 +346,12 @@ def _drop_unrotated(result: TaskResult) -> TaskResult:
 def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]) -> TaskResult:
     """Return a result merged with those subsets in its file whose data has one of these states.
 
-    If results on other data are replaced, a copy of the file is kept beside it and named in a
+    If results on other data are replaced, a copy of the file is kept next to it and named in a
     warning.
 
     Raises:
         PosirError: The file has results of the Hub's data, and the new one is on local data; it is
-            then saved beside the file.
+            then saved next to the file.
     """
     if not file.exists():
         return result

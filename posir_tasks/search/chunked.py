@@ -33,6 +33,7 @@ from posir_tasks.models.registry import load_model
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
+from posir_tasks.values.ranks import SearchResults
 from posir_tasks.values.read_part import KnownBy, ReadPart
 
 if TYPE_CHECKING:
@@ -56,26 +57,18 @@ class DocumentVectors:
         n).
         """
         starts = np.cumsum([0, *self.counts[:-1]])
-        batches = [
-            np.maximum.reduceat(
-                torch.as_tensor(
-                    model.similarity(torch.as_tensor(batch), torch.from_numpy(self.vectors))
-                )
-                .float()
-                .cpu()
-                .numpy(),
-                starts,
-                axis=1,
-            )
-            for batch in split_queries(queries, len(self.vectors))
-        ]
+        vectors = torch.from_numpy(self.vectors)
+        batches = []
+        for batch in split_queries(queries, len(self.vectors)):
+            similarities = torch.as_tensor(model.similarity(torch.as_tensor(batch), vectors))
+            scores = similarities.float().cpu().numpy()
+            batches.append(np.maximum.reduceat(scores, starts, axis=1))
         return np.concatenate(batches)
 
     def split(self) -> list[Vectors]:
         """Return the vectors of each document, shape (its vectors, dimensions) each."""
-        return [
-            self.vectors[start:end] for start, end in pairwise(accumulate(self.counts, initial=0))
-        ]
+        edges = accumulate(self.counts, initial=0)
+        return [self.vectors[start:end] for start, end in pairwise(edges)]
 
     def average(self) -> Vectors:
         """Return the mean of the vectors of each document, shape (n, dimensions)."""
@@ -103,7 +96,9 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         self.mteb_model_meta = base.mteb_model_meta
         self.document_vectors = 0
         """Vectors of the documents that were last searched."""
-        self._base, self._vectorize, self._memory = base, vectorize, memory
+        self._base = base
+        self._vectorize = vectorize
+        self._memory = memory
         self._corpus: Dataset | None = None
 
     @property
@@ -126,20 +121,18 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         top_k: int,
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **task: Any,
-    ) -> dict[str, dict[str, float]]:
+    ) -> SearchResults:
         """Return the scores of each query's `top_k` documents, by query id and document id; of
         `top_ranked` if given.
         """
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
-        timer, labels = (
-            task.get("timer") or TimingStack(),
-            {"split": context.hf_split, "subset": context.hf_subset},
-        )
+        timer = task.get("timer") or TimingStack()
+        labels = {"split": context.hf_split, "subset": context.hf_subset}
         encoder = ModelEncoder(self._base, context, self._memory)
         with timer("Encoding queries", **labels):
             query_vectors = encoder(context.read_texts(queries, PromptType.query), PromptType.query)
-        best: dict[str, dict[str, float]] = {query: {} for query in queries["id"][:]}
+        best: SearchResults = {query: {} for query in queries["id"][:]}
         self.document_vectors = 0
         with timer("Searching corpus", **labels):
             for start in range(0, len(self._corpus), BLOCK_SIZE):
@@ -160,7 +153,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
 
 
 def _keep_best(
-    best: dict[str, dict[str, float]],
+    best: SearchResults,
     documents: Sequence[str],
     scores: Vectors,
     top_k: int,
@@ -173,13 +166,15 @@ def _keep_best(
     for query, values in zip(best, scores, strict=True):
         chosen = np.arange(len(values))
         if candidates is not None:
-            chosen = np.array(
-                [rows[name] for name in candidates.get(query, ()) if name in rows], np.int64
-            )
+            present = [rows[name] for name in candidates.get(query, ()) if name in rows]
+            chosen = np.array(present, np.int64)
         if len(chosen) > top_k:
             chosen = chosen[np.argpartition(-values[chosen], top_k)[:top_k]]
-        merged = best[query] | {documents[row]: float(values[row]) for row in chosen.tolist()}
-        best[query] = dict(sorted(merged.items(), key=lambda item: -item[1])[:top_k])
+        merged = dict(best[query])
+        for row in chosen.tolist():
+            merged[documents[row]] = float(values[row])
+        ordered = sorted(merged.items(), key=lambda item: -item[1])
+        best[query] = dict(ordered[:top_k])
 
 
 @dataclass(frozen=True)
@@ -215,11 +210,10 @@ class TextModel:
         """
         if self.several and not query and texts:
             return self.several.encode_documents(self.encoder, texts).split()
-        return (
-            [*self.encoder(texts, PromptType.query if query else PromptType.document)[:, None]]
-            if texts
-            else []
-        )
+        if texts:
+            kind = PromptType.query if query else PromptType.document
+            return list(self.encoder(texts, kind)[:, None])
+        return []
 
     def search(
         self, queries: Sequence[str], documents: Sequence[str], k: int = 10
@@ -231,11 +225,12 @@ class TextModel:
             return [[] for _ in queries]
         vectors = self.encode(documents)
         indexed = DocumentVectors(np.concatenate(vectors), list(map(len, vectors)))
-        scores = indexed.score(self.encoder.model, np.concatenate(self.encode(queries, query=True)))
-        return [
-            [(int(row), float(own[row])) for row in np.argsort(-own, kind="stable")[:k]]
-            for own in scores
-        ]
+        query_vectors = np.concatenate(self.encode(queries, query=True))
+        results = []
+        for scores in indexed.score(self.encoder.model, query_vectors):
+            best = np.argsort(-scores, kind="stable")[:k]
+            results.append([(int(row), float(scores[row])) for row in best])
+        return results
 
 
 @dataclass(frozen=True)
@@ -259,9 +254,7 @@ class Chunker:
         if self.chunking.unit is ChunkUnit.SENTENCES:
             return [self.chunking.divide(text, find_sentences(text, language)) for text in texts]
         tokens = self.tokenizer.find_tokens(texts)
-        return [
-            self.chunking.divide(text, spans) for text, spans in zip(texts, tokens, strict=True)
-        ]
+        return list(map(self.chunking.divide, texts, tokens))
 
     def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
         """Return that all of a document is read where chunks cannot exceed the model's window; None
@@ -284,10 +277,8 @@ class Chunker:
         assert isinstance(encoder.model, EndpointEncoder)
         prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
         before = prompt.text or "" if prompt else ""
-        chunks = [
-            [before + chunk for chunk in several]
-            for several in self.divide(texts, encoder.context.corpus_language)
-        ]
+        divided = self.divide(texts, encoder.context.corpus_language)
+        chunks = [[before + chunk for chunk in several] for several in divided]
         return DocumentVectors(encoder.model.embed_documents(chunks), list(map(len, chunks)))
 
     def check_room(self, model: EncoderProtocol, context: EncodingContext | None = None) -> None:
@@ -313,15 +304,12 @@ def find_room(model: EncoderProtocol, context: EncodingContext | None = None) ->
     """Return the most tokens of a text that fit a model's window, with its prompt if a task is
     given; None if unknown.
     """
-    tokenizer, window = (
-        find_tokenizer(model),
-        getattr(getattr(model, "model", None), "max_seq_length", None),
-    )
+    tokenizer = find_tokenizer(model)
+    window = getattr(getattr(model, "model", None), "max_seq_length", None)
     if tokenizer is None or not window:
         return None
     prompt = find_prompt(model, context.task_metadata, PromptType.document) if context else None
-    return (
-        int(window)
-        - tokenizer.special_tokens
-        - (tokenizer.count(prompt.text) if prompt and prompt.text else 0)
-    )
+    room = int(window) - tokenizer.special_tokens
+    if prompt and prompt.text:
+        room -= tokenizer.count(prompt.text)
+    return room

@@ -68,7 +68,8 @@ def load_first_stage(
         )
     settings = [str(meta.name), str(meta.revision), version("mteb"), str(request.top_k)]
     settings += [meta.experiment_name] if meta.experiment_name else []
-    task, subset = request.context.task_metadata, request.context.hf_subset
+    task = request.context.task_metadata
+    subset = request.context.hf_subset
     if meta.name == BM25_BASELINE:
         settings += [version("bm25s"), *task.hf_subsets_to_langscripts[subset]]
         settings += (

@@ -16,6 +16,7 @@ from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
 from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Integers
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import summarize_error
 from posir_tasks.base.progress import progress
 from posir_tasks.models.prompts import find_document_prompt, preprocess
@@ -72,9 +73,8 @@ def find_read_part_of(
     read = find_read_part(model)
     if read.least_tokens is None:
         return read
-    return settle_read_part(
-        read, corpus, task.hf_subsets_to_langscripts[subset], find_counter(model, task)[0]
-    )
+    tokenizer, _ = find_counter(model, task)
+    return settle_read_part(read, corpus, task.hf_subsets_to_langscripts[subset], tokenizer)
 
 
 def count_read_evidence(
@@ -167,9 +167,8 @@ def _count_twelfths(
     distinct = list(dict.fromkeys(inputs))
     # What the model itself makes of an input must be the same tokens.
     longest = max(distinct, key=lambda parts: len(parts[-1]))
-    features = preprocess(
-        reader.model, [longest if len(longest) > 1 else longest[0]], task="document"
-    )
+    sample = longest if len(longest) > 1 else longest[0]
+    features = preprocess(reader.model, [sample], task="document")
     if features["input_ids"][0].tolist() != reader.tokenize([longest])[0].ids:
         return None
     offsets = reader.find_read(distinct)
@@ -178,10 +177,10 @@ def _count_twelfths(
         if parts in offsets:
             # A text and what the model receives of it end alike, but for white space.
             first = len(parts[-1]) - len(text.rstrip())
-            start, end = max(int(evidence.starts[query]), 0), int(evidence.ends[query])
-            twelfths[query] = _place(
-                offsets[parts], first, first + start, first + start + len(text[start:end].rstrip())
-            )
+            start = max(int(evidence.starts[query]), 0)
+            size = len(text[start : int(evidence.ends[query])].rstrip())
+            start += first
+            twelfths[query] = _place(offsets[parts], first, start, start + size)
     return twelfths
 
 
@@ -193,17 +192,17 @@ def _place(offsets: Offsets, first: int, start: int, end: int) -> int:
     may begin with a prompt, so the text has a first character in it, as the span has its start and
     end.
     """
-    begins, ends = offsets[offsets[:, 0] >= first].T if len(offsets) else np.zeros((2, 0), np.int64)
+    begins, ends = offsets[offsets[:, 0] >= first].T
     if not len(begins) or end <= begins[0] or start >= ends[-1]:
         # What is read begins at the text's first character, or later if the model reads the last
         # tokens.
         return Unread.BEYOND
     if (start < begins[0] and begins[0] > first) or end > ends[-1]:
         return Unread.CUT
-    tokens = np.array(
-        [[np.searchsorted(ends, start, side="right")], [np.searchsorted(begins, end)]], np.float64
-    )
-    return int(place_in_parts(tokens[0], tokens[1], len(begins), len(begins), len(begins))[0])
+    first_token = np.searchsorted(ends, [start], side="right").astype(np.float64)
+    end_token = np.searchsorted(begins, [end]).astype(np.float64)
+    size = len(begins)
+    return int(place_in_parts(first_token, end_token, size, size, size)[0])
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,7 @@ class _InputReader:
         return None if prompt is None else cls(loaded, window, prompt, None)
 
     def join(self, query: str, document: str) -> ModelInput:
-        """Return what the model reads of a document, or of a query and a document."""
+        """Return the input of the model for a document, or for a query and a document."""
         text = self.document_prefix + document
         return (text,) if self.query_prefix is None else (self.query_prefix + query, text)
 
@@ -241,21 +240,15 @@ class _InputReader:
         if it truncates an input.
         """
         # A token takes at least one byte of normalized text.
-        special = self.model.tokenizer.num_special_tokens_to_add(
-            pair=self.query_prefix is not None
-        ) + len(inputs[0])
-        sizes = [
-            sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special
-            for text in inputs
-        ]
-        long = [text for text, size in zip(inputs, sizes, strict=True) if size > self.window]
-        batches = [long[start : start + BATCH_SIZE] for start in range(0, len(long), BATCH_SIZE)]
-        return {
-            text: _find_offsets(encoding, len(text) - 1)
-            for batch in progress(batches, "Counting tokens")
-            for text, encoding in zip(batch, self.tokenize(batch), strict=True)
-            if len(encoding) >= self.window
-        }
+        special = self.model.tokenizer.num_special_tokens_to_add(pair=len(inputs[0]) > 1)
+        room = self.window - special - len(inputs[0])
+        long = [text for text in inputs if sum(map(_count_bytes, text)) > room]
+        offsets = dict[ModelInput, Offsets]()
+        for batch in progress(split_batches(long, BATCH_SIZE), "Counting tokens"):
+            for text, encoding in zip(batch, self.tokenize(batch), strict=True):
+                if len(encoding) >= self.window:
+                    offsets[text] = _find_offsets(encoding, len(text) - 1)
+        return offsets
 
     def tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
         texts = map(list, zip(*inputs, strict=True))
@@ -265,13 +258,15 @@ class _InputReader:
         return encodings
 
 
+def _count_bytes(text: str) -> int:
+    """Return the bytes of a text after normalization."""
+    return len(unicodedata.normalize("NFKD", text).encode())
+
+
 def _find_offsets(encoding: Encoding, part: int) -> Offsets:
     """Return the characters of the tokens of a part of an input, shape (tokens, 2); special tokens
     have none.
     """
-    places = [
-        place
-        for token, sequence in enumerate(encoding.sequence_ids)
-        if sequence == part and (place := encoding.token_to_chars(token)) and place[0] < place[1]
-    ]
-    return np.array(places, np.int32).reshape(-1, 2)
+    tokens = [token for token, sequence in enumerate(encoding.sequence_ids) if sequence == part]
+    spans = [span for span in map(encoding.token_to_chars, tokens) if span and span[0] < span[1]]
+    return np.array(spans, np.int32).reshape(-1, 2)

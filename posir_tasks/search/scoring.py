@@ -18,7 +18,7 @@ from posir_tasks.data.data import Judgments, PositionData, digest_data
 from posir_tasks.plugin_api import score_result
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
-from posir_tasks.values.place_ranks import PlaceRanks
+from posir_tasks.values.place_ranks import rank_places
 from posir_tasks.values.ranks import (
     RankedQueries,
     Results,
@@ -48,8 +48,8 @@ from posir_tasks.values.tokens_read import TokensRead
 #: ten times the memory and change no score.
 K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
 
-#: mteb's `RetrievalSplitData`; beside it the queries and the evidence of those that have one place,
-#: and the places of others.
+#: mteb's `RetrievalSplitData`; next to it the queries and the evidence of those that have one
+#: place, and the places of others.
 SplitData: TypeAlias = dict[str, Any]
 #: Rows of documents by id.
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -117,7 +117,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         return len(self.ranks)
 
     def compute_declared(self) -> dict[str, Any]:
-        """Compute the scores that plugins declare, as a result has them beside mteb's own."""
+        """Compute the scores that plugins declare, as a result has them next to mteb's own."""
         computed = score_result(self.additive)
         return computed.to_json(self.additive.profile.positions, taken={*self.usual, *NO_SCORES})
 
@@ -149,7 +149,7 @@ class SubsetScorer:
     compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: (
         scores.compute_declared()
     )
-    """Computes the scores beside mteb's own."""
+    """Computes the scores next to mteb's own."""
 
     def score(
         self,
@@ -159,18 +159,18 @@ class SubsetScorer:
         """Return a subset's entry in the result, without mteb's main score and its description of
         the subset.
         """
-        data, evidence, ranked = searched.data, searched.data["evidence"], searched.ranked
-        is_single, phase = (
-            not len(data["places"].evidence),
-            {"split": SPLIT, "subset": searched.name},
-        )
+        data = searched.data
+        evidence = searched.data["evidence"]
+        ranked = searched.ranked
+        is_single = not len(data["places"].evidence)
+        phase = {"split": SPLIT, "subset": searched.name}
         with timer("Scoring", **phase):
             # mteb's scores of queries with several relevant documents need the grades of all.
-            scores: dict[str, Any] = (
-                retrieval_scores(ranked, self.k_values)
-                if is_single
-                else {**score_rankings(searched.results, data["relevant_docs"], self.k_values)}
-            )
+            if is_single:
+                scores = retrieval_scores(ranked, self.k_values)
+            else:
+                grades = data["relevant_docs"]
+                scores = {**score_rankings(searched.results, grades, self.k_values)}
             scores |= searched.further
         with timer("Counting tokens", **phase):
             documents = select_relevant(data["corpus"], evidence.document_ids)
@@ -202,22 +202,18 @@ class SubsetScorer:
         entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | specific
         return entry
 
-    def _rank_places(self, searched: SearchedSubset) -> PlaceRanks:
+    def _rank_places(self, searched: SearchedSubset) -> DocumentRanks:
         """Rank the document of each place of queries with several, and find the places in what is
         read.
         """
         places: PositionData = searched.data["places"]
-        evidence, queries = (
-            places.evidence,
-            [places.places[name].query for name in places.evidence.query_ids],
-        )
-        of_places = {
-            name: searched.results.get(query, {})
-            for name, query in zip(evidence.query_ids, queries, strict=True)
-        }
+        evidence = places.evidence
+        queries = [places.places[name].query for name in places.evidence.query_ids]
+        results = [searched.results.get(query, {}) for query in queries]
+        of_places = dict(zip(evidence.query_ids, results, strict=True))
         documents = select_relevant(searched.data["corpus"], evidence.document_ids)
         ranks = rank_results(of_places, evidence.positives()).ranks
         placed = searched.find_read(places.queries, evidence, documents)
-        return PlaceRanks.from_ranks(
+        return rank_places(
             self.scheme, evidence, queries, ranks, placed, searched.name, select_texts(documents)
         )

@@ -79,9 +79,10 @@ def search_subset(
         context.hf_subset, data, results, ranked, find_read, count_tokens, further, rotation.rank
     )
     # The record is read here, since rotated versions are searched later.
-    return searched, _record_search(model, fitted, request) | (
-        {PROTOCOL_KEY: protocol} if protocol else {}
-    )
+    record = _record_search(model, fitted, request)
+    if protocol:
+        record[PROTOCOL_KEY] = protocol
+    return searched, record
 
 
 def _search(

@@ -42,7 +42,8 @@ def digest_documents(
         row[TITLES] = title_keys.get(titles.get(name, ""), 0)
         if name in texts:
             words = _normalize(texts[name])
-            row[TEXTS], row[OPENINGS] = _digest_words(words), _digest_words(words[:OPENING_WORDS])
+            row[TEXTS] = _digest_words(words)
+            row[OPENINGS] = _digest_words(words[:OPENING_WORDS])
     return rows
 
 
@@ -53,22 +54,28 @@ def _normalize(text: str) -> list[str]:
 
 def _digest_words(words: Sequence[str]) -> int:
     """Return the digest of words, from 1; 0 if there are none."""
-    return int.from_bytes(digest(" ".join(words), size=KEY_BYTES), "big") or 1 if words else 0
+    if not words:
+        return 0
+    key = digest(" ".join(words), size=KEY_BYTES)
+    return int.from_bytes(key, "big") or 1
 
 
 def link_documents(columns: Iterable[Integers]) -> Integers:
     """Return each document's connected component: documents that share a number other than 0 in a
     column of shape (D,).
     """
-    rows, nodes, offset = [], [], 0
+    rows = []
+    nodes = []
+    offset = 0
     for column in columns:
         offset = offset or len(column)
-        known = np.flatnonzero(column)
-        values, numbers = np.unique(column[known], return_inverse=True)
-        rows.append(known)
+        keyed = np.flatnonzero(column)
+        values, numbers = np.unique(column[keyed], return_inverse=True)
+        rows.append(keyed)
         nodes.append(numbers + offset)
         offset += len(values)
-    row, node = np.concatenate(rows), np.concatenate(nodes)
+    row = np.concatenate(rows)
+    node = np.concatenate(nodes)
     size = len(column)
     if size + len(row) == offset:
         # No number occurs twice.
@@ -76,14 +83,16 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = coo_array((np.ones(len(row), np.int8), (row, node)), shape=(offset, offset))
+    edges = np.ones(len(row), np.int8)
+    graph = coo_array((edges, (row, node)), shape=(offset, offset))
     components = connected_components(graph, directed=False)[1][:size]
     return np.unique(components, return_inverse=True)[1].astype(np.int64)
 
 
 def pack_keys(keys: Integers) -> str:
     """Return a column of keys as text: 5 bytes each, in base 85."""
-    raw = keys.astype(">u8").view(np.uint8).reshape(len(keys), 8)[:, 8 - KEY_BYTES :]
+    wide = keys.astype(">u8").view(np.uint8).reshape(len(keys), 8)
+    raw = wide[:, 8 - KEY_BYTES :]
     return base64.b85encode(raw.tobytes()).decode()
 
 

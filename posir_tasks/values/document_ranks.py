@@ -8,9 +8,7 @@ the same data list their queries in the same order, so that they can be paired q
 
 from __future__ import annotations
 
-import base64
 import logging
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,13 +17,12 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers, empty_integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ProfileError
-from posir_tasks.base.limits import MAX_ROWS
 from posir_tasks.base.wording import sanitized
+from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.document_keys import (
     KEY_NAMES,
     digest_documents,
@@ -55,10 +52,7 @@ HASH_BYTES = 8
 MAX_QUERIES = 2**22
 #: Weight of a query, of which a place of n has one n-th: the least common multiple of 1 to 12.
 PLACE_WEIGHT = 27_720
-#: Most bytes of a packed number.
-MAX_VARINT = 5
 
-Bytes = NDArray[np.uint8]
 #: The key of a cell: the length bucket and the position bins in which a query is counted.
 CellKey = tuple[int, tuple[int, ...]]
 
@@ -97,36 +91,38 @@ class DocumentSet:
     """Digests of each document, `KEY_NAMES`; 0 where unknown. Shape (D, 3)."""
     counted_with: CountedWith | None
     """The way in which the tokens before the evidence were counted; None if none had to be."""
-    questions: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    questions: Integers = field(default_factory=empty_integers)
     """Number of the query of each row, if rows are places of queries that have several, shape (n,);
     else (0,).
     """
-    weights: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    weights: Integers = field(default_factory=empty_integers)
     """Weight of each place, in parts of `PLACE_WEIGHT`, shape (n,); (0,) if rows are queries, which
     weigh the same.
     """
 
     @property
+    def identity(self) -> tuple[str, str, str]:
+        """Subset, documents and queries: equal for the same queries of another model."""
+        return self.subset, self.documents, self.queries
+
+    @property
     def key(self) -> tuple[str, str, str, bytes, bytes]:
         """The key by which sets are sorted."""
-        ranks, twelfths = (
-            column.astype(np.uint8).tobytes() for column in (self.ranks, self.twelfths)
-        )
+        ranks = self.ranks.astype(np.uint8).tobytes()
+        twelfths = self.twelfths.astype(np.uint8).tobytes()
         return self.documents, self.queries, self.subset, ranks, twelfths
 
-    def select(self, rows: NDArray[np.bool_]) -> DocumentSet:
+    def select(self, rows: Booleans) -> DocumentSet:
         """Return the set with some of its queries; documents without a query stay."""
         owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
         sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
-        mask = blake2b(
-            np.packbits(rows).tobytes(), key=self.queries.encode(), digest_size=HASH_BYTES
-        ).hexdigest()
-        columns = ("cells", "ranks", "twelfths", "thirds", "questions", "weights")
-        selected = {
-            name: getattr(self, name)[rows] if len(getattr(self, name)) else getattr(self, name)
-            for name in columns
-        }
-        return replace(self, queries=mask, document_sizes=sizes, **selected)
+        bits = np.packbits(rows).tobytes()
+        mask = blake2b(bits, key=self.queries.encode(), digest_size=HASH_BYTES)
+        selected = dict[str, Any]()
+        for name in ("cells", "ranks", "twelfths", "thirds", "questions", "weights"):
+            column = getattr(self, name)
+            selected[name] = column[rows] if len(column) else column
+        return replace(self, queries=mask.hexdigest(), document_sizes=sizes, **selected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +137,6 @@ class QueryColumns:
     """
     documents: Integers
     """Number of each query's document; equal across sets for the same text."""
-    half_octaves: Integers
-    """floor(2 log2 L) of each query's document with L tokens."""
     cells: Integers
     ranks: Integers
     twelfths: Integers
@@ -163,6 +157,11 @@ class QueryColumns:
         """nDCG@10 of each query, in [0, 1]."""
         return NDCG_AT_10[self.ranks]
 
+    @property
+    def shares(self) -> Floats:
+        """Weight 1/n of each of the n places of a query, shape (n,)."""
+        return self.weights / PLACE_WEIGHT
+
 
 @dataclass(frozen=True, eq=False)
 class DocumentRanks:
@@ -176,6 +175,8 @@ class DocumentRanks:
     """The keys of the cells in use, sorted."""
     sets: tuple[DocumentSet, ...] = field(repr=False)
     """Sets of documents, sorted by `DocumentSet.key`."""
+    left_out: int = 0
+    """Queries that have too many places for a row each."""
 
     @classmethod
     def from_ranks(
@@ -205,22 +206,25 @@ class DocumentRanks:
         part = _build_set(
             subset, evidence, columns, rank_columns(ranks), placed, texts or {}, queries or ()
         )
-        return cls(scheme.axes, tuple(cell_keys), (part,) if len(evidence) else ())
+        sets = (part,) if len(evidence) else ()
+        return cls(scheme.axes, tuple(cell_keys), sets)
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
         self.axes.check_same(other.axes)
-        cell_keys, sets = tuple(sorted({*self.cell_keys, *other.cell_keys})), []
+        cell_keys = tuple(sorted({*self.cell_keys, *other.cell_keys}))
+        sets = []
         places = {key: place for place, key in enumerate(cell_keys)}
         for value in (self, other):
             moved = np.array([places[key] for key in value.cell_keys], np.int64)
             sets += [replace(part, cells=moved[part.cells]) for part in value.sets]
-        return DocumentRanks(self.axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
+        left_out = self.left_out + other.left_out
+        return DocumentRanks(self.axes, cell_keys, _sort_sets(sets), left_out)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, DocumentRanks)
-            and self.axes == other.axes
-            and self.to_json() == other.to_json()
+            and (self.axes, self.left_out) == (other.axes, other.left_out)
+            and self.to_json(PLACE_FIELDS) == other.to_json(PLACE_FIELDS)
         )
 
     def __hash__(self) -> int:
@@ -236,18 +240,22 @@ class DocumentRanks:
             or len(self.sets) != len(other.sets)
         ):
             return False
-        return all(
-            (ours.documents, ours.queries) == (theirs.documents, theirs.queries)
-            and np.array_equal(ours.cells, theirs.cells)
-            for ours, theirs in zip(self.sets, other.sets, strict=True)
-        )
+        for ours, theirs in zip(self.sets, other.sets, strict=True):
+            if (ours.documents, ours.queries) != (theirs.documents, theirs.queries):
+                return False
+            if not np.array_equal(ours.cells, theirs.cells):
+                return False
+        return True
 
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        nothing, names = np.zeros(0, np.int64), sorted({part.subset for part in self.sets})
+        nothing = empty_integers()
+        names = sorted({part.subset for part in self.sets})
         sizes = np.concatenate([*(part.document_sizes for part in self.sets), nothing])
-        row, owners, firsts = np.repeat(np.arange(len(sizes)), sizes), [nothing], dict[str, int]()
+        row = np.repeat(np.arange(len(sizes)), sizes)
+        owners = [nothing]
+        firsts = dict[str, int]()
         for part in self.sets:
             # Sets of the same documents number them alike.
             first = firsts.setdefault(part.documents, 1 + sum(map(len, owners)))
@@ -260,18 +268,16 @@ class DocumentRanks:
         def join(name: str) -> Integers:
             return np.concatenate([*(getattr(part, name) for part in self.sets), nothing])
 
-        def join_known(name: str) -> Integers:
-            return (
-                join(name)
-                if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets)
-                else nothing
-            )
+        def join_complete(name: str) -> Integers:
+            if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets):
+                return join(name)
+            return nothing
 
-        clusters, questions = link_documents([owner, *keys])[row], [nothing]
+        clusters = link_documents([owner, *keys])[row]
+        questions = [nothing]
         for part in self.sets:
-            questions.append(
-                part.questions + 1 + max(int(column.max(initial=0)) for column in questions)
-            )
+            largest = max(int(column.max(initial=0)) for column in questions)
+            questions.append(part.questions + 1 + largest)
         if len(numbers := np.concatenate(questions)):
             # Places of one query are not independent, whatever documents they are in.
             clusters = link_documents([clusters + 1, numbers])
@@ -282,11 +288,10 @@ class DocumentRanks:
             ).astype(np.int64),
             clusters=clusters,
             documents=link_documents([owner, keys[0]])[row],
-            half_octaves=join("half_octaves")[row],
             cells=join("cells"),
             ranks=join("ranks"),
-            twelfths=join_known("twelfths"),
-            thirds=join_known("thirds"),
+            twelfths=join_complete("twelfths"),
+            thirds=join_complete("thirds"),
             weights=join("weights"),
             questions=numbers,
         )
@@ -299,17 +304,16 @@ class DocumentRanks:
     @cached_property
     def profile(self) -> PositionProfile:
         """The position profile of these ranks."""
-        lengths, positions = len(self.axes.lengths), len(self.axes.positions)
-        columns, size = self.columns, len(self.cell_keys)
+        lengths = len(self.axes.lengths)
+        positions = len(self.axes.positions)
+        columns = self.columns
+        size = len(self.cell_keys)
         weights = columns.weights if len(columns.weights) else None
-        table = np.bincount(
-            columns.cells * len(RANKS) + columns.ranks, weights, minlength=size * len(RANKS)
-        )
+        entries = columns.cells * len(RANKS) + columns.ranks
+        table = np.bincount(entries, weights, minlength=size * len(RANKS))
         table = table.astype(np.int64).reshape(size, len(RANKS))
-        counts, totals = (
-            np.zeros((lengths, positions, len(RANKS)), np.int64),
-            np.zeros((lengths, len(RANKS)), np.int64),
-        )
+        counts = np.zeros((lengths, positions, len(RANKS)), np.int64)
+        totals = np.zeros((lengths, len(RANKS)), np.int64)
         np.add.at(totals, self.cell_lengths, table)
         for place in range(max((len(bins) for _, bins in self.cell_keys), default=0)):
             # Most cells have one bin.
@@ -327,9 +331,7 @@ class DocumentRanks:
                 "The window of a result is unknown, so its queries within the window are, too."
             )
         sets = [part.select(part.twelfths < TWELFTHS) for part in self.sets]
-        return DocumentRanks(
-            self.axes, self.cell_keys, tuple(sorted(sets, key=lambda part: part.key))
-        )
+        return DocumentRanks(self.axes, self.cell_keys, _sort_sets(sets))
 
     @property
     def counted_with(self) -> CountedWith | None:
@@ -339,17 +341,14 @@ class DocumentRanks:
 
     def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
         """Return the fields of a result that hold the value; the axes are those of the profile
-        beside it.
+        next to it.
         """
         cells = {RANKS_KEY: {"cells": " ".join(map(_format_cell_key, self.cell_keys))}}
-        return {
-            key: {
-                "schema": SCHEMA,
-                **cells.get(key, {}),
-                "sets": [_pack(part, key, names) for part in self.sets],
-            }
-            for key, names in (fields or FIELDS).items()
-        }
+        data = dict[str, Any]()
+        for key, names in (fields or FIELDS).items():
+            sets = [_pack(part, key, names) for part in self.sets]
+            data[key] = {"schema": SCHEMA, **cells.get(key, {}), "sets": sets}
+        return data
 
     @classmethod
     def from_json(
@@ -363,8 +362,8 @@ class DocumentRanks:
 
         Args:
             data: The fields of a result, as `to_json` returned them.
-            axes: The axes of the profile beside it.
-            queries: Most queries of all sets together, which the profile beside it counts. Columns
+            axes: The axes of the profile next to it.
+            queries: Most queries of all sets together, which the profile next to it counts. Columns
                 are unpacked up to that.
             fields: The fields, and what each has of a set; by default those of queries with one
                 place.
@@ -379,26 +378,31 @@ class DocumentRanks:
             if key not in data:
                 raise ProfileError(f"no field '{key}'. Run the model again.", key)
             with reading_json(data[key], SCHEMA, f"field '{key}'", key):
-                stored.append(data[key]["sets"])
-                if not isinstance(stored[-1], list) or not all(
-                    isinstance(row, dict) for row in stored[-1]
-                ):
+                sets = data[key]["sets"]
+                if not isinstance(sets, list) or not all(isinstance(row, dict) for row in sets):
                     raise ValueError("'sets' must be a list of objects")
-        if unknown := {str(name) for rows in stored for row in rows for name in row}.difference(
-            *fields.values()
-        ):
-            names = sanitized(", ".join(sorted(unknown)), 200)
-            logger.warning("fields of a newer version of posir are left out: %s", names)
-        with reading_json(data[RANKS_KEY], SCHEMA, f"field '{RANKS_KEY}'", RANKS_KEY):
-            cell_keys = tuple(
-                _parse_cell_key(text, axes) for text in data[RANKS_KEY]["cells"].split()
+                stored.append(sets)
+        names = {str(name) for rows in stored for row in rows for name in row}
+        unknown = sorted(names.difference(*fields.values()))
+        if unknown:
+            logger.warning(
+                "fields of a newer version of posir are left out: %s",
+                sanitized(", ".join(unknown), 200),
             )
+        with reading_json(data[RANKS_KEY], SCHEMA, f"field '{RANKS_KEY}'", RANKS_KEY):
+            cells = data[RANKS_KEY]["cells"].split()
+            cell_keys = tuple(_parse_cell_key(text, axes) for text in cells)
             rows_of_sets = list(zip(*stored, strict=True))
-        sets, left = [], min(queries, MAX_QUERIES)
+        parts = list[DocumentSet]()
+        left = min(queries, MAX_QUERIES)
         for rows in rows_of_sets:
-            sets.append(_read_set(data, rows, len(cell_keys), left, fields))
-            left -= len(sets[-1].ranks)
-        return cls(axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
+            parts.append(_read_set(data, rows, len(cell_keys), left, fields))
+            left -= len(parts[-1].ranks)
+        return cls(axes, cell_keys, _sort_sets(parts))
+
+
+def _sort_sets(sets: Iterable[DocumentSet]) -> tuple[DocumentSet, ...]:
+    return tuple(sorted(sets, key=lambda part: part.key))
 
 
 #: What each field has of a set.
@@ -415,15 +419,15 @@ PLACE_FIELDS: Fields = {**FIELDS, WEIGHTS_KEY: ("questions", "weights")}
 
 
 def _pack(part: DocumentSet, key: str, names: Iterable[str]) -> dict[str, Any]:
-    """Return what a field has of a set; digests of documents only if one is known."""
+    """Return the entry of a set in a field; digests of documents only if one is known."""
     if key == KEYS_KEY:
         columns = zip(KEY_NAMES, part.document_keys.T, strict=True)
         return {name: pack_keys(column) for name, column in columns if column.any()}
-    values = ((name, getattr(part, name)) for name in names)
-    return {
-        name: pack_column(value) if isinstance(value, np.ndarray) else value
-        for name, value in values
-    }
+    packed = dict[str, Any]()
+    for name in names:
+        value = getattr(part, name)
+        packed[name] = pack_column(value) if isinstance(value, np.ndarray) else value
+    return packed
 
 
 def _read_set(
@@ -441,13 +445,11 @@ def _read_set(
         with reading_json(data[key], SCHEMA, f"field '{key}'", key):
             if key == KEYS_KEY:
                 documents = len(values["document_sizes"])
-                keys = [
-                    unpack_keys(row[name], documents)
-                    if name in row
-                    else np.zeros(documents, np.int64)
-                    for name in names
-                ]
-                values["document_keys"] = np.stack(keys, axis=1)
+                keys = np.zeros((documents, len(names)), np.int64)
+                for place, name in enumerate(names):
+                    if name in row:
+                        keys[:, place] = unpack_keys(row[name], documents)
+                values["document_keys"] = keys
                 continue
             values |= {name: _unpack(name, row[name], most) for name in names}
             queries = int(values["document_sizes"].sum())
@@ -473,7 +475,9 @@ def _read_set(
 def _unpack(name: str, value: Any, most: int) -> Any:
     if name == "counted_with":
         return None if value is None else CountedWith(value)
-    return str(value) if name in ("subset", "documents", "queries") else unpack_column(value, most)
+    if name in ("subset", "documents", "queries"):
+        return str(value)
+    return unpack_column(value, most)
 
 
 def _list_cells(scheme: PositionScheme, evidence: Evidence) -> tuple[list[CellKey], Integers]:
@@ -485,10 +489,8 @@ def _list_cells(scheme: PositionScheme, evidence: Evidence) -> tuple[list[CellKe
     bins: list[list[int]] = [[] for _ in range(len(evidence))]
     for query, position in zip(cells.query.tolist(), cells.position.tolist(), strict=True):
         bins[query].append(position)
-    query_cells = [
-        (length, tuple(sorted(positions)))
-        for length, positions in zip(lengths.tolist(), bins, strict=True)
-    ]
+    sorted_bins = (tuple(sorted(positions)) for positions in bins)
+    query_cells = list(zip(lengths.tolist(), sorted_bins, strict=True))
     cell_keys = sorted(set(query_cells))
     places = {key: place for place, key in enumerate(cell_keys)}
     return cell_keys, np.array([places[key] for key in query_cells], np.int64)
@@ -507,16 +509,16 @@ def _group_by_document(
 
     Documents are ordered by the hash of id and length, the queries of one by cell and hash.
     """
-    characters = evidence.characters.tolist() if len(evidence.characters) else [0] * len(evidence)
+    characters = evidence.characters.tolist() or [0] * len(evidence)
     documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
     # Documents repeat: each is hashed once.
     hashes = {row: digest(*row) for row in set(documents_and_sizes)}
+    document_keys = [hashes[row] for row in documents_and_sizes]
     query_keys = [digest(name) for name in evidence.query_ids]
-    keys = list(
-        zip((hashes[row] for row in documents_and_sizes), cells.tolist(), query_keys, strict=True)
-    )
+    keys = list(zip(document_keys, cells.tolist(), query_keys, strict=True))
     order = sorted(range(len(keys)), key=keys.__getitem__)
-    return [list(rows) for _, rows in groupby(order, key=lambda row: keys[row][0])], keys
+    groups = groupby(order, key=document_keys.__getitem__)
+    return [list(rows) for _, rows in groups], keys
 
 
 def _build_set(
@@ -533,100 +535,52 @@ def _build_set(
     first = [rows[0] for rows in documents]
     complete = evidence.complete(texts) if texts else evidence
     thirds = complete.twelfths() // (TWELFTHS // 3)
-    lengths = complete.tokens if len(complete.tokens) else np.ones(len(evidence), np.int64)
-    twelfths = placed.twelfths if placed else np.zeros(0, np.int64)
+    lengths = complete.tokens
+    if not len(lengths):
+        lengths = np.ones(len(evidence), np.int64)
+    half_octaves = np.floor(2 * np.log2(np.maximum(lengths[first], 1)))
+    twelfths = placed.twelfths if placed else empty_integers()
     numbers = np.array([*queries], np.str_)
     _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    own = order if len(numbers) else []
+    places = order if len(numbers) else []
+    titles = (
+        dict(zip(evidence.document_ids, evidence.clusters, strict=True))
+        if evidence.clusters
+        else {}
+    )
+    names = [evidence.document_ids[row] for row in first]
     return DocumentSet(
         subset=subset,
-        documents=blake2b(
-            b"".join(keys[row][0] for row in first), digest_size=HASH_BYTES
-        ).hexdigest(),
-        queries=blake2b(
-            b"".join(keys[row][2] for row in order), digest_size=HASH_BYTES
-        ).hexdigest(),
+        documents=_digest_hashes(keys[row][0] for row in first),
+        queries=_digest_hashes(keys[row][2] for row in order),
         document_sizes=np.array([len(rows) for rows in documents], np.int64),
         cells=cells[order],
         ranks=ranks[order],
         twelfths=twelfths[order] if len(twelfths) else twelfths,
         thirds=thirds[order] if len(thirds) else thirds,
-        half_octaves=np.floor(2 * np.log2(np.maximum(lengths[first], 1))).astype(np.int64),
-        document_keys=digest_documents(
-            [evidence.document_ids[row] for row in first],
-            dict(zip(evidence.document_ids, evidence.clusters, strict=True))
-            if evidence.clusters
-            else {},
-            texts,
-        ),
+        half_octaves=half_octaves.astype(np.int64),
+        document_keys=digest_documents(names, titles, texts),
         counted_with=placed.counted_with if placed else None,
-        questions=questions[own].astype(np.int64),
-        weights=(PLACE_WEIGHT // counts[questions])[own].astype(np.int64),
+        questions=questions[places].astype(np.int64),
+        weights=(PLACE_WEIGHT // counts[questions])[places].astype(np.int64),
     )
 
 
+def _digest_hashes(hashes: Iterable[bytes]) -> str:
+    return blake2b(b"".join(hashes), digest_size=HASH_BYTES).hexdigest()
+
+
 def _format_cell_key(key: CellKey) -> str:
-    return f"{key[0]}:{','.join(map(str, key[1]))}"
+    length, bins = key
+    return f"{length}:{','.join(map(str, bins))}"
 
 
 def _parse_cell_key(text: str, axes: Axes) -> CellKey:
     """Read what `_format_cell_key` returned; raise ValueError if it is no cell of these axes."""
     first, _, rest = text.partition(":")
-    length, bins = int(first), tuple(map(int, rest.split(","))) if rest else ()
-    if not (
-        0 <= length < len(axes.lengths) and all(0 <= bin_ < len(axes.positions) for bin_ in bins)
-    ):
+    length = int(first)
+    bins = tuple(map(int, rest.split(","))) if rest else ()
+    bounds = range(len(axes.positions))
+    if length not in range(len(axes.lengths)) or not all(number in bounds for number in bins):
         raise ValueError(f"the cell {_format_cell_key((length, bins))} is none of the profile's")
     return length, bins
-
-
-def pack_column(column: Integers) -> str:
-    """Return small numbers as text: varints, deflated, in base 85. All ones, or nothing, is the
-    number of ones.
-    """
-    if (column == 1).all():
-        return str(len(column))
-    raw = bytearray()
-    for number in column.tolist():
-        while number > 127:
-            raw.append(number & 127 | 128)
-            number >>= 7
-        raw.append(number)
-    return "z" + base64.b85encode(zlib.compress(raw, 9)).decode()
-
-
-def unpack_column(text: str, most: int) -> Integers:
-    """Return at most `most` numbers that `pack_column` packed; raise ValueError if there are more,
-    or it is not that form.
-    """
-    # The result itself says how many queries it has.
-    most = min(most, MAX_ROWS.read())
-    if not text.startswith("z"):
-        size = int(text)
-        if not 0 <= size <= most:
-            raise ValueError(f"a column of {size:,} numbers, where {most:,} queries are left")
-        return np.ones(size, np.int64)
-    inflater = zlib.decompressobj()
-    try:
-        # With 0, all would be unpacked.
-        raw = inflater.decompress(base64.b85decode(text[1:]), max(1, MAX_VARINT * most))
-    except zlib.error as error:
-        raise ValueError(f"a column cannot be unpacked ({error})") from error
-    if inflater.unconsumed_tail or not inflater.eof:
-        raise ValueError(
-            f"a column is incomplete, or has more numbers than the {most:,} queries that are left"
-        )
-    values = np.frombuffer(raw, np.uint8).astype(np.int64)
-    ends = np.flatnonzero(values < 128)
-    if len(values) and (not len(ends) or ends[-1] != len(values) - 1):
-        raise ValueError("a column is incomplete")
-    if len(ends) > most:
-        raise ValueError(f"a column of {len(ends):,} numbers, where {most:,} queries are left")
-    if len(ends) == len(values):
-        return values
-    group = np.concatenate([[0], np.cumsum(values < 128)[:-1]])
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    shifts = 7 * (np.arange(len(values)) - starts[group])
-    if shifts.max() > 28:
-        raise ValueError("a number of a column is too large")
-    return np.bincount(group, weights=(values & 127) << shifts).astype(np.int64)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.arrays import Floats, Integers, empty_integers
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
 
@@ -26,7 +26,7 @@ TWELFTHS = 12
 
 
 class Unread(IntEnum):
-    """Evidence that a model does not read whole, in place of the twelfth of what it reads."""
+    """Evidence that a model does not read whole, instead of the twelfth of what it reads."""
 
     CUT = 12
     """The model reads a part of the evidence."""
@@ -44,6 +44,12 @@ class Place:
     grade: float = 1
 
 
+def find_third(label: str) -> int | None:
+    """Return the third that a label names, from 0; None if it names several, or none."""
+    thirds = [third for third, name in enumerate(POSITIONS) if name in label]
+    return thirds[0] if len(thirds) == 1 else None
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The evidence of `n` queries as aligned columns.
@@ -56,13 +62,13 @@ class Evidence:
     """Unique query ids, length n."""
     document_ids: list[str]
     """The id of the relevant document of each query, length n."""
-    starts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    starts: Integers = field(default_factory=empty_integers)
     """First character of the evidence in its document: Unicode code points from 0, shape (n,)."""
-    ends: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    ends: Integers = field(default_factory=empty_integers)
     """One past the last character of the evidence, shape (n,)."""
-    characters: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    characters: Integers = field(default_factory=empty_integers)
     """Length of the relevant document in characters, shape (n,)."""
-    tokens: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    tokens: Integers = field(default_factory=empty_integers)
     """Length of the relevant document in tokens, as stated in the data, shape (n,)."""
     labels: tuple[str, ...] = ()
     """Position labels such as "beginning", length n; a label may name several positions."""
@@ -88,19 +94,16 @@ class Evidence:
         """Return the evidence with lengths that the data does not state, of documents by id; tokens
         are estimated.
         """
-        lengths = {
-            name: (len(texts[name]), estimate_tokens(texts[name]))
-            for name in dict.fromkeys(self.document_ids)
-        }
-        characters, tokens = (
-            np.array([lengths[name][column] for name in self.document_ids], np.int64)
-            for column in range(2)
-        )
-        return replace(
-            self,
-            characters=self.characters if len(self.characters) else characters,
-            tokens=self.tokens if len(self.tokens) else tokens,
-        )
+        names = dict.fromkeys(self.document_ids)
+        characters = self.characters
+        if not len(characters):
+            lengths = {name: len(texts[name]) for name in names}
+            characters = np.array([lengths[name] for name in self.document_ids], np.int64)
+        tokens = self.tokens
+        if not len(tokens):
+            estimates = {name: estimate_tokens(texts[name]) for name in names}
+            tokens = np.array([estimates[name] for name in self.document_ids], np.int64)
+        return replace(self, characters=characters, tokens=tokens)
 
     def twelfths(self) -> Integers:
         """Return the twelfth of its document that contains the middle of each query's evidence: 0
@@ -111,19 +114,13 @@ class Evidence:
         lengths are unknown.
         """
         if self.labels:
-            named = [
-                [place for place, name in enumerate(POSITIONS) if name in label]
-                for label in self.labels
-            ]
-            return np.array(
-                [4 * (places[0] if len(places) == 1 else 1) + 1 for places in named], np.int64
-            )
+            thirds = [find_third(label) for label in self.labels]
+            return 4 * np.array([1 if third is None else third for third in thirds], np.int64) + 1
         if not (len(self.starts) and len(self.characters)):
-            return np.zeros(0, np.int64)
+            return empty_integers()
         ends = self.ends if len(self.ends) else self.starts
-        twelfths: Integers = (TWELFTHS // 2 * (self.starts + ends)) // np.maximum(
-            self.characters, 1
-        )
+        middles = TWELFTHS // 2 * (self.starts + ends)
+        twelfths: Integers = middles // np.maximum(self.characters, 1)
         return twelfths.clip(0, TWELFTHS - 1)
 
     def estimate_twelfths(self, read: ReadPart) -> Integers:
@@ -142,8 +139,9 @@ class Evidence:
         if read.kind is ReadKind.ALL:
             return whole
         if read.kind is ReadKind.UNKNOWN or not (len(self.tokens) and len(whole)):
-            return np.zeros(0, np.int64)
-        lengths, limit = self.tokens, read.tokens or 0
+            return empty_integers()
+        lengths = self.tokens
+        limit = read.tokens or 0
         is_whole = lengths <= limit
         if is_whole.all():
             return whole
@@ -152,15 +150,13 @@ class Evidence:
             or not len(self.starts)
             or read.part in (Part.SAMPLES, Part.CHUNKS)
         ):
-            return np.zeros(0, np.int64)
-        starts, ends = (
-            column / np.maximum(self.characters, 1) * lengths
-            for column in (self.starts, self.ends if len(self.ends) else self.starts)
-        )
+            return empty_integers()
+        characters = np.maximum(self.characters, 1)
+        starts = self.starts / characters * lengths
+        ends = self.ends / characters * lengths if len(self.ends) else starts
+        head = limit - read.tokens_at_end
         tail = lengths - read.tokens_at_end
-        return np.where(
-            is_whole, whole, place_in_parts(starts, ends, limit - read.tokens_at_end, tail, limit)
-        )
+        return np.where(is_whole, whole, place_in_parts(starts, ends, head, tail, limit))
 
     def positives(self) -> dict[str, str]:
         """Map each query id to the id of its relevant document."""
@@ -185,12 +181,8 @@ class ReadEvidence:
         languages.
         """
         twelfths = evidence.estimate_twelfths(read)
-        counted = (
-            CountedWith.from_languages(languages)
-            if read.kind is ReadKind.PART and len(twelfths)
-            else None
-        )
-        return cls(read, twelfths, counted)
+        is_counted = read.kind is ReadKind.PART and len(twelfths)
+        return cls(read, twelfths, CountedWith.from_languages(languages) if is_counted else None)
 
 
 def place_in_parts(
@@ -209,9 +201,7 @@ def place_in_parts(
     in_tail = starts >= tail
     is_read = (ends <= head) | in_tail
     middle = (starts + ends) / 2 - np.where(in_tail, tail - head, 0)
-    twelfths = (
-        np.floor(TWELFTHS * middle / np.maximum(read, 1)).astype(np.int64).clip(0, TWELFTHS - 1)
-    )
-    return np.select(
-        [is_read, (starts >= head) & (ends <= tail)], [twelfths, Unread.BEYOND], Unread.CUT
-    )
+    shares = np.floor(TWELFTHS * middle / np.maximum(read, 1))
+    twelfths = shares.astype(np.int64).clip(0, TWELFTHS - 1)
+    is_beyond = (starts >= head) & (ends <= tail)
+    return np.select([is_read, is_beyond], [twelfths, Unread.BEYOND], Unread.CUT)

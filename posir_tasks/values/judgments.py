@@ -31,9 +31,10 @@ METRICS = {
 }
 #: Sums are stored in millionths, as mteb rounds scores, so that they add exactly.
 UNIT = 10**6
-#: What queries are clustered by, beside a column of theirs: the document, or nothing, since each
-#: query is a topic.
-DOCUMENT, TOPIC = "document", "topic"
+#: What queries are clustered by, apart from a column of theirs: the document, or nothing, since
+#: each query is a topic.
+DOCUMENT = "document"
+TOPIC = "topic"
 #: What clusters are called that are neither.
 CLUSTER = "cluster"
 
@@ -63,22 +64,20 @@ class JudgedScores:
             by: The key of the clusters.
             data: Digest of the queries and their grades.
         """
-        names, rows, sizes = np.unique(
-            [*clusters.values()], return_inverse=True, return_counts=True
-        )
-        rounded = (np.rint(np.array(scores[name]) * UNIT) for name in METRICS)
-        sums = np.stack([np.bincount(rows, column, len(names)) for column in rounded]).astype(
-            np.int64
-        )
-        key = digest(data, *(part for pair in sorted(clusters.items()) for part in pair)).hex()
-        return cls(by, (key,), sizes, sums)
+        names = [*clusters.values()]
+        _, rows, sizes = np.unique(names, return_inverse=True, return_counts=True)
+        sums = []
+        for name in METRICS:
+            millionths = np.rint(np.array(scores[name]) * UNIT)
+            sums.append(np.bincount(rows, millionths, len(sizes)))
+        pairs = sorted(clusters.items())
+        key = digest(data, *(part for pair in pairs for part in pair)).hex()
+        return cls(by, (key,), sizes, np.stack(sums).astype(np.int64))
 
     def __add__(self, other: JudgedScores) -> JudgedScores:
         by = ", ".join(dict.fromkeys((self.clusters, other.clusters)))
-        sizes, sums = (
-            np.concatenate([self.sizes, other.sizes]),
-            np.concatenate([self.sums, other.sums], axis=1),
-        )
+        sizes = np.concatenate([self.sizes, other.sizes])
+        sums = np.concatenate([self.sums, other.sums], axis=1)
         return JudgedScores(by, self.digests + other.digests, sizes, sums)
 
     @property
@@ -93,13 +92,15 @@ class JudgedScores:
 
     def expand(self, metric: str) -> tuple[Floats, Integers]:
         """Return a metric and the cluster of each query, shape (queries,), with the mean of its
-        cluster in place of its own.
+        cluster instead of its own.
 
         The mean, its variance between clusters, and its degrees of freedom are those of the
         queries' own scores.
         """
-        means = self.sums[list(METRICS).index(metric)] / self.sizes / UNIT
-        return np.repeat(means, self.sizes), np.repeat(np.arange(len(self.sizes)), self.sizes)
+        row = list(METRICS).index(metric)
+        means = self.sums[row] / self.sizes / UNIT
+        clusters = np.arange(len(self.sizes))
+        return np.repeat(means, self.sizes), np.repeat(clusters, self.sizes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value of a subset as plain JSON."""

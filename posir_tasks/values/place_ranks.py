@@ -9,9 +9,10 @@ place are not among them; they are in `DocumentRanks`.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,120 +29,95 @@ from posir_tasks.values.schemes import Axes, PositionScheme
 PLACES = ", several places"
 #: Version of the JSON form. A reader refuses a newer one.
 SCHEMA = 1
-#: Most places of a query: of each number up to it, `PLACE_WEIGHT` is a multiple.
-MOST_PLACES = 12
+#: `PLACE_WEIGHT` is a multiple of each number of places up to this one.
+MAX_PLACES = 12
 
 
-@dataclass(frozen=True, eq=False)
-class PlaceRanks:
-    """Ranks by place of queries with several places of evidence. Values over the same axes add."""
+def rank_places(
+    scheme: PositionScheme,
+    evidence: Evidence,
+    queries: Sequence[str],
+    ranks: Integers,
+    placed: ReadEvidence | None = None,
+    subset: str = "default",
+    texts: Mapping[str, str] | None = None,
+) -> DocumentRanks:
+    """Group the ranks of the documents of n places.
 
-    ranks: DocumentRanks
-    """A row for each place, with the number of its query and its weight; the profile counts
-    weights.
+    The arguments are those of `DocumentRanks.from_ranks`, with a row for each place.
+
+    Args:
+        queries: The id of the query of each place, length n.
+
+    Returns:
+        A row for each place, with the number of its query and its weight. The profile counts
+        weights. Queries with more than `MAX_PLACES` places are left out.
     """
-    left_out: int = 0
-    """Queries with more than `MOST_PLACES` places."""
+    counts = Counter(queries)
+    rows = [row for row, query in enumerate(queries) if counts[query] <= MAX_PLACES]
+    if placed and len(placed.twelfths):
+        placed = replace(placed, twelfths=placed.twelfths[rows])
+    places = DocumentRanks.from_ranks(
+        scheme,
+        evidence.select(rows),
+        ranks[rows],
+        placed,
+        subset,
+        texts,
+        [queries[row] for row in rows],
+    )
+    return replace(places, left_out=sum(count > MAX_PLACES for count in counts.values()))
 
-    @classmethod
-    def from_ranks(
-        cls,
-        scheme: PositionScheme,
-        evidence: Evidence,
-        queries: Sequence[str],
-        ranks: Integers,
-        placed: ReadEvidence | None = None,
-        subset: str = "default",
-        texts: Mapping[str, str] | None = None,
-    ) -> PlaceRanks:
-        """Group the ranks of the documents of n places; arguments as in `DocumentRanks.from_ranks`,
-        a row for each place.
 
-        `queries` are the ids of the places' queries, length n.
-        """
-        counts = Counter(queries)
-        rows = [row for row, query in enumerate(queries) if counts[query] <= MOST_PLACES]
-        if placed and len(placed.twelfths):
-            placed = ReadEvidence(placed.read, placed.twelfths[rows], placed.counted_with)
-        kept = DocumentRanks.from_ranks(
-            scheme,
-            evidence.select(rows),
-            ranks[rows],
-            placed,
-            subset,
-            texts,
-            [queries[row] for row in rows],
-        )
-        return cls(kept, sum(count > MOST_PLACES for count in counts.values()))
+def count_queries(places: DocumentRanks) -> int:
+    """Count the queries that have a row for each of their places."""
+    return round(float(places.columns.shares.sum()))
 
-    def __add__(self, other: PlaceRanks) -> PlaceRanks:
-        return PlaceRanks(self.ranks + other.ranks, self.left_out + other.left_out)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PlaceRanks) and (self.left_out, self.ranks) == (
-            other.left_out,
-            other.ranks,
-        )
+def average_places(places: DocumentRanks, gains: Floats = NDCG_AT_10) -> float:
+    """Average over queries the mean gain of their places, by the gain of each rank column.
 
-    def __hash__(self) -> int:
-        return hash((self.ranks, self.left_out))
+    NaN without any.
+    """
+    columns = places.columns
+    if not len(columns.ranks):
+        return math.nan
+    return float(np.average(gains[columns.ranks], weights=columns.shares))
 
-    @property
-    def weights(self) -> Floats:
-        """Weight 1/n of each place of a query with n places, shape (places,); those of a query sum
-        to 1.
-        """
-        return self.ranks.columns.weights / PLACE_WEIGHT
 
-    @property
-    def queries(self) -> int:
-        """Number of queries whose places are counted."""
-        return round(float(self.weights.sum()))
+def share_thirds(places: DocumentRanks) -> Floats:
+    """Return the share of the evidence in each third of its document, each place at 1/n, shape
+    (3,); (0,) if unknown.
+    """
+    columns = places.columns
+    if not len(columns.thirds):
+        return np.zeros(0)
+    sums = np.bincount(columns.thirds, columns.shares, minlength=3).astype(np.float64)
+    shares: Floats = sums / sums.sum()
+    return shares
 
-    def mean(self, gains: Floats = NDCG_AT_10) -> float:
-        """Return the mean over queries of the mean gain of their places, by the gain of each rank
-        column; NaN without any.
-        """
-        weights = self.weights
-        return (
-            float(np.average(gains[self.ranks.columns.ranks], weights=weights))
-            if len(weights)
-            else float("nan")
-        )
 
-    def thirds(self) -> Floats:
-        """Return the share of the evidence in each third of its document, each place at 1/n, shape
-        (3,); (0,) if unknown.
-        """
-        columns = self.ranks.columns
-        if not len(columns.thirds):
-            return np.zeros(0)
-        sums = np.bincount(columns.thirds, self.weights, minlength=3).astype(np.float64)
-        shares: Floats = sums / sums.sum()
-        return shares
+def places_to_json(places: DocumentRanks) -> dict[str, Any]:
+    """Return places as plain JSON; their axes are those of the profile next to them."""
+    return {"schema": SCHEMA, "left_out": places.left_out, **places.to_json(PLACE_FIELDS)}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain JSON; its axes are those of the profile beside it."""
-        return {"schema": SCHEMA, "left_out": self.left_out, **self.ranks.to_json(PLACE_FIELDS)}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], axes: Axes) -> PlaceRanks:
-        """Read what `to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
-        newer.
-        """
-        with reading_json(data, SCHEMA, f"field '{PLACES_KEY}'", PLACES_KEY):
-            left_out = int(data["left_out"])
-            if not 0 <= left_out <= MAX_QUERIES:
-                raise ValueError(f"'left_out' is {left_out}; it is a number of queries")
-        ranks = DocumentRanks.from_json(data, axes, fields=PLACE_FIELDS)
-        for part in ranks.sets:
-            numbers = np.bincount(part.questions)[part.questions]
-            in_range = (numbers >= 2) & (numbers <= MOST_PLACES)
-            if not np.all(in_range & (part.weights * numbers == PLACE_WEIGHT)):
-                raise ProfileError(
-                    f"Field '{PLACES_KEY}': a query has a number of places other than 2 to "
-                    f"{MOST_PLACES}, or weights that are "
-                    "not 1/n of it.",
-                    PLACES_KEY,
-                )
-        return cls(ranks, left_out)
+def places_from_json(data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
+    """Read what `places_to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
+    newer.
+    """
+    with reading_json(data, SCHEMA, f"field '{PLACES_KEY}'", PLACES_KEY):
+        left_out = int(data["left_out"])
+        if not 0 <= left_out <= MAX_QUERIES:
+            raise ValueError(f"'left_out' is {left_out}; it is a number of queries")
+    ranks = DocumentRanks.from_json(data, axes, fields=PLACE_FIELDS)
+    for part in ranks.sets:
+        numbers = np.bincount(part.questions)[part.questions]
+        in_range = (numbers >= 2) & (numbers <= MAX_PLACES)
+        if not np.all(in_range & (part.weights * numbers == PLACE_WEIGHT)):
+            raise ProfileError(
+                f"Field '{PLACES_KEY}': a query has a number of places other than 2 to "
+                f"{MAX_PLACES}, or weights that are not 1/n of it.",
+                PLACES_KEY,
+            )
+    return replace(ranks, left_out=left_out)

@@ -12,7 +12,6 @@ from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.errors import ProfileError, check_schema, summarize_error
@@ -79,7 +78,7 @@ def recall_gain(depth: int) -> Floats:
     return gain
 
 
-def mean_gain(counts: NDArray[np.int64] | Floats, gains: Floats) -> Floats:
+def mean_gain(counts: Integers | Floats, gains: Floats) -> Floats:
     """Return the mean gain (...) of counts (..., ranks) by the gain of each rank (ranks,); NaN
     without queries.
     """
@@ -107,7 +106,8 @@ class PositionProfile:
     """Distinct queries of each length bucket by rank, shape (L, 12)."""
 
     def __post_init__(self) -> None:
-        lengths, positions = len(self.axes.lengths), len(self.axes.positions)
+        lengths = len(self.axes.lengths)
+        positions = len(self.axes.positions)
         expected = ((lengths, positions, len(RANKS)), (lengths, len(RANKS)))
         for array, shape in zip((self.counts, self.totals), expected, strict=True):
             if array.shape != shape:
@@ -131,11 +131,15 @@ class PositionProfile:
         Without ranks, as if no document were found: `queries_by_cell` and `queries_by_length` are
         the same for any ranks.
         """
-        axes, cells = scheme.axes, scheme.cells(evidence)
-        columns = rank_columns(np.zeros(len(evidence), np.int64) if ranks is None else ranks)
-        counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS)), np.int64)
+        axes = scheme.axes
+        cells = scheme.cells(evidence)
+        if ranks is None:
+            ranks = np.zeros(len(evidence), np.int64)
+        columns = rank_columns(ranks)
+        lengths = len(axes.lengths)
+        counts = np.zeros((lengths, len(axes.positions), len(RANKS)), np.int64)
         np.add.at(counts, (cells.length, cells.position, columns[cells.query]), 1)
-        totals = np.zeros((len(axes.lengths), len(RANKS)), np.int64)
+        totals = np.zeros((lengths, len(RANKS)), np.int64)
         np.add.at(totals, (scheme.length_buckets(evidence), columns), 1)
         return cls(axes, counts, totals)
 
@@ -150,11 +154,11 @@ class PositionProfile:
         """Return whether both count as many queries at each length and position, whatever their
         ranks.
         """
-        pairs = (
-            (self.queries_by_cell, other.queries_by_cell),
-            (self.queries_by_length, other.queries_by_length),
+        return (
+            self.axes == other.axes
+            and np.array_equal(self.queries_by_cell, other.queries_by_cell)
+            and np.array_equal(self.queries_by_length, other.queries_by_length)
         )
-        return self.axes == other.axes and all(np.array_equal(*pair) for pair in pairs)
 
     def __hash__(self) -> int:
         return hash(self._key)

@@ -9,13 +9,13 @@ task.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytrec_eval
 from numpy.typing import NDArray
 
-from posir_tasks.base.arrays import Integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers
 from posir_tasks.base.errors import ScoreError
 
 #: mteb's name of a score by trec_eval's measure, of those in which a document is relevant or not.
@@ -23,7 +23,9 @@ MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": 
 #: Shares of the queries that are left out for mteb's nAUC, those of least confidence.
 ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
 
-Results = Mapping[str, Mapping[str, float]]
+#: Scores by query and document id, as read and as mteb's search models return them.
+Results: TypeAlias = Mapping[str, Mapping[str, float]]
+SearchResults: TypeAlias = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class RankedQueries:
 
     ranks: Integers
     """Rank of the relevant document from 1; 0 where it is not among the results."""
-    confidence: Mapping[str, NDArray[np.float64]]
+    confidence: Mapping[str, Floats]
     """mteb's confidence measures `max`, `std`, `diff1` of the scores, for its nAUC (arXiv
     2402.12997).
     """
@@ -86,9 +88,8 @@ def rank_results(results: Results, positives: Mapping[str, str]) -> RankedQuerie
     runs = [results.get(query, {}) for query in positives]
     relevant = list(positives.values())
     sizes = np.fromiter(map(len, runs), np.int64, len(runs))
-    scores = np.fromiter(
-        chain.from_iterable(run.values() for run in runs), np.float64, int(sizes.sum())
-    )
+    values = chain.from_iterable(run.values() for run in runs)
+    scores = np.fromiter(values, np.float64, int(sizes.sum()))
     of_relevant = (run.get(document, np.nan) for run, document in zip(runs, relevant, strict=True))
     relevant_scores = np.fromiter(of_relevant, np.float64, len(runs))
 
@@ -111,25 +112,22 @@ def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
     relevant = np.fromiter((rows[name] for name in positives.values()), np.int64, len(positives))
     scores = hits.scores.astype(np.float64)
     is_relevant = hits.documents == relevant[:, None]
-    relevant_scores = np.where(
-        is_relevant.any(axis=1), np.sum(scores, axis=1, where=is_relevant), np.nan
-    )
+    sums = np.sum(scores, axis=1, where=is_relevant)
+    relevant_scores = np.where(is_relevant.any(axis=1), sums, np.nan)
 
     def tied_before(query: int) -> int:
-        tied = hits.documents[query][
-            scores[query].astype(np.float32) == np.float32(relevant_scores[query])
-        ]
-        return sum(hits.document_ids[row] > hits.document_ids[relevant[query]] for row in tied)
+        is_tied = scores[query].astype(np.float32) == np.float32(relevant_scores[query])
+        name = hits.document_ids[relevant[query]]
+        return sum(hits.document_ids[row] > name for row in hits.documents[query][is_tied])
 
-    return _rank(
-        scores.ravel(), np.full(len(positives), scores.shape[1]), relevant_scores, tied_before
-    )
+    sizes = np.full(len(positives), scores.shape[1])
+    return _rank(scores.ravel(), sizes, relevant_scores, tied_before)
 
 
 def _rank(
-    scores: NDArray[np.float64],
+    scores: Floats,
     sizes: Integers,
-    relevant_scores: NDArray[np.float64],
+    relevant_scores: Floats,
     tied_before: Callable[[int], int],
 ) -> RankedQueries:
     """Rank each query's relevant document; raise ScoreError if a score is NaN.
@@ -138,7 +136,8 @@ def _rank(
     `relevant_scores` are NaN if the document is not among the results. `tied_before` returns how
     many documents with the same score rank before a query's relevant one.
     """
-    with_nan = np.unique(np.repeat(np.arange(len(sizes)), sizes)[np.isnan(scores)])
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    with_nan = np.unique(owners[np.isnan(scores)])
     if with_nan.size:
         raise ScoreError(
             f"The model returned NaN scores for {with_nan.size} of {len(sizes)} queries. NaN "
@@ -146,24 +145,22 @@ def _rank(
             "nothing was scored. Common causes: overflow in half precision (try another dtype), a "
             "damaged checkpoint."
         )
-    single, per_score = (
-        scores.astype(np.float32),
-        np.repeat(relevant_scores.astype(np.float32), sizes),
-    )
+    single = scores.astype(np.float32)
+    per_score = np.repeat(relevant_scores.astype(np.float32), sizes)
     ranks = np.where(np.isnan(relevant_scores), 0, _count(single > per_score, sizes) + 1)
     for query in np.flatnonzero(_count(single == per_score, sizes) > 1).tolist():
         ranks[query] += tied_before(query)
     return RankedQueries(ranks, _confidence(scores, sizes))
 
 
-def _count(flags: NDArray[np.bool_], sizes: Integers) -> Integers:
+def _count(flags: Booleans, sizes: Integers) -> Integers:
     totals = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])
     ends = np.cumsum(sizes)
     counts: Integers = totals[ends] - totals[ends - sizes]
     return counts
 
 
-def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArray[np.float64]]:
+def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     """Return the measures of `mteb._evaluators.retrieval_metrics.confidence_scores` for all queries
     at once.
     """
@@ -175,13 +172,15 @@ def _confidence(scores: NDArray[np.float64], sizes: Integers) -> dict[str, NDArr
     starts = np.cumsum(lengths) - lengths
     best = np.maximum.reduceat(scores, starts)
     at_best = scores == np.repeat(best, lengths)
-    second = np.maximum.reduceat(np.where(at_best, -np.inf, scores), starts)
-    second = np.where(
-        (np.add.reduceat(at_best, starts, dtype=np.int64) > 1) | (lengths == 1), best, second
-    )
-    deviations = scores - np.repeat(np.add.reduceat(scores, starts) / lengths, lengths)
+    others = np.where(at_best, -np.inf, scores)
+    second = np.maximum.reduceat(others, starts)
+    best_hits = np.add.reduceat(at_best, starts, dtype=np.int64)
+    second = np.where((best_hits > 1) | (lengths == 1), best, second)
+    means = np.add.reduceat(scores, starts) / lengths
+    deviations = scores - np.repeat(means, lengths)
+    variances = np.add.reduceat(deviations**2, starts) / lengths
     measures["max"][answered] = best
-    measures["std"][answered] = np.sqrt(np.add.reduceat(deviations**2, starts) / lengths)
+    measures["std"][answered] = np.sqrt(variances)
     measures["diff1"][answered] = best - second
     return measures
 
@@ -283,7 +282,7 @@ def list_score_names(k_values: Sequence[int]) -> list[str]:
 
 def compute_ndcg(
     ranking: Mapping[str, float], grades: Mapping[str, float], k_values: Sequence[int]
-) -> NDArray[np.float64]:
+) -> Floats:
     """Compute nDCG of one query at each cut-off, as trec_eval does, in [0, 1], shape (cut-offs,).
 
     The gain of a document is its grade, or 0 below 0 and without judgment; the discount of a rank
@@ -298,11 +297,11 @@ def compute_ndcg(
     return np.divide(gained, ideal, out=np.zeros(len(k_values)), where=ideal > 0)
 
 
-def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> NDArray[np.float64]:
+def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> Floats:
     """Return the discounted gains up to each cut-off of documents in their order."""
     discounted = np.maximum(gains, 0.0) / np.log2(np.arange(2, len(gains) + 2))
     totals = np.concatenate([[0.0], np.cumsum(discounted)])
-    cumulated: NDArray[np.float64] = totals[np.minimum(k_values, len(gains))]
+    cumulated: Floats = totals[np.minimum(k_values, len(gains))]
     return cumulated
 
 
@@ -324,7 +323,7 @@ def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
 
 
 def _naucs(
-    ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.float64]]]
+    ranked: RankedQueries, gains: Mapping[int, Mapping[str, Floats]]
 ) -> dict[tuple[str, int, str], float]:
     """Return mteb's nAUC by metric, k and confidence measure."""
     return {
@@ -335,30 +334,27 @@ def _naucs(
     }
 
 
-def compute_nauc(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
+def compute_nauc(confidence: Floats, scores: Floats) -> float:
     """Return the normalized area under the abstention curve (arXiv 2402.12997) of queries, as mteb
     does; NaN for equal scores.
 
     1 is the area if confidence orders the queries as their scores do, 0 if leaving out queries
     changes nothing.
     """
-    raw, oracle = _abstention_curve(confidence, scores), _abstention_curve(scores, scores)
+    raw = _abstention_curve(confidence, scores)
+    oracle = _abstention_curve(scores, scores)
     flat = oracle[0] * (ABSTENTION_RATES[-1] - ABSTENTION_RATES[0])
     best = _area(oracle)
     return np.nan if best == flat else float((_area(raw) - flat) / (best - flat))
 
 
-def _abstention_curve(
-    confidence: NDArray[np.float64], scores: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _abstention_curve(confidence: Floats, scores: Floats) -> Floats:
     """Return the mean score of the queries that are left at each rate; queries of the same
     confidence have their mean score.
     """
     order = np.argsort(confidence, kind="stable")
-    ordered, sizes = (
-        confidence[order],
-        np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)]),
-    )
+    ordered = confidence[order]
+    sizes = np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)])
     means = np.add.reduceat(scores[order], np.cumsum(sizes) - sizes) / sizes
     kept = np.repeat(means, sizes)
     return np.array(
@@ -369,12 +365,12 @@ def _abstention_curve(
     )
 
 
-def _area(curve: NDArray[np.float64]) -> float:
+def _area(curve: Floats) -> float:
     """Return the area under an abstention curve by the trapezoidal rule."""
     return float((np.diff(ABSTENTION_RATES) * (curve[1:] + curve[:-1]) / 2).sum())
 
 
-def _gains(ranks: Integers, k: int) -> dict[str, NDArray[np.float64]]:
+def _gains(ranks: Integers, k: int) -> dict[str, Floats]:
     """Return each metric at `k` of each query, by the closed forms for one relevant document."""
     retrieved = (ranks >= 1) & (ranks <= k)
     rank = np.where(retrieved, ranks, 1)

@@ -97,21 +97,21 @@ class ReadPart:
 
     @classmethod
     def all(cls, known_by: KnownBy) -> ReadPart:
-        """Return that all of a text is read."""
+        """All of a text."""
         return cls(ReadKind.ALL, known_by=known_by)
 
     @classmethod
     def first(cls, tokens: int, known_by: KnownBy) -> ReadPart:
-        """Return that the first tokens of a text are read."""
+        """The first tokens of a text."""
         return cls(ReadKind.PART, Part.FIRST, tokens, known_by=known_by)
 
     @classmethod
     def at_least(cls, tokens: int) -> ReadPart:
-        """Return that the first tokens of a text are read, and perhaps more."""
+        """The first tokens of a text, and perhaps more."""
         return cls(ReadKind.UNKNOWN, least_tokens=tokens)
 
     def settle(self, longest: int) -> ReadPart:
-        """Return what is read of texts of at most so many tokens: all, if so many are read at
+        """Return the part of texts of at most so many tokens: all, if so many are read at
         least.
         """
         is_whole = self.least_tokens is not None and longest <= self.least_tokens
@@ -140,11 +140,9 @@ class ReadPart:
     def tokens_at_end(self) -> int:
         """Number of tokens that are read at the end of a long text."""
         tokens = self.tokens or 0
-        return (
-            {Part.LAST: tokens, Part.ENDS: tokens - (self.tokens_at_start or 0)}.get(self.part, 0)
-            if self.part
-            else 0
-        )
+        if self.part in (Part.LAST, Part.ENDS):
+            return tokens - (self.tokens_at_start or 0)
+        return 0
 
     def __add__(self, other: ReadPart) -> ReadPart:
         """Pool two: unknown if one is; of equal parts the less certain knowledge. Raise
@@ -153,10 +151,10 @@ class ReadPart:
         Of a part that is read at least, and another such or all of the texts of other data, the
         lesser is read at least.
         """
-        least = [part.least_tokens for part in (self, other) if part.kind is not ReadKind.ALL]
-        known = [tokens for tokens in least if tokens is not None]
-        if known and len(known) == len(least):
-            return ReadPart.at_least(min(known))
+        minimums = [part.least_tokens for part in (self, other) if part.kind is not ReadKind.ALL]
+        known_minimums = [tokens for tokens in minimums if tokens is not None]
+        if known_minimums and len(known_minimums) == len(minimums):
+            return ReadPart.at_least(min(known_minimums))
         if self.known_by is None or other.known_by is None:
             return UNKNOWN
         if replace(self, known_by=other.known_by) != other:
@@ -191,7 +189,7 @@ UNKNOWN = ReadPart(ReadKind.UNKNOWN)
 
 
 def parse_window(window: int | str | None) -> ReadPart:
-    """Return what `--window` says of the part of a document that is read; raise PosirError if it
+    """Parse `--window`, the part of a document that is read; raise PosirError if it
     says nothing known.
     """
     if window is None:
@@ -225,8 +223,6 @@ class CountedWith(StrEnum):
     @classmethod
     def from_languages(cls, languages: Iterable[str]) -> CountedWith:
         """Return how good an estimate for texts in these languages is; codes such as `eng-Latn`."""
-        return (
-            cls.ESTIMATE
-            if {code.partition("-")[0] for code in languages} == {ENGLISH}
-            else cls.ROUGH_ESTIMATE
-        )
+        if {code.partition("-")[0] for code in languages} == {ENGLISH}:
+            return cls.ESTIMATE
+        return cls.ROUGH_ESTIMATE

@@ -15,18 +15,23 @@ DECIMALS = 6
 #: The only split of posir's tasks.
 SPLIT = "test"
 #: Keys of a subset's scores: the profile, and the data and settings of the run.
-PROFILE_KEY, RUN_KEY = "position_profile", "position_run"
+PROFILE_KEY = "position_profile"
+RUN_KEY = "position_run"
 #: Keys of the ranks by document, of the places of the evidence in what the model reads, and of the
 #: documents' digests.
-RANKS_KEY, READ_RANKS_KEY, KEYS_KEY = "document_ranks", "read_ranks", "document_keys"
+RANKS_KEY = "document_ranks"
+READ_RANKS_KEY = "read_ranks"
+KEYS_KEY = "document_keys"
 #: Keys for the part of a text that the model reads, and for the tokens of the corpus that it reads.
-READ_KEY, TOKENS_READ_KEY = "read", "tokens_read"
-#: Suffix of the file that has both for each `SPLIT, SUBSET`, beside a result of mteb without
-#: positions, in place of `.json`.
+READ_KEY = "read"
+TOKENS_READ_KEY = "tokens_read"
+#: Suffix of the file that has both for each `SPLIT, SUBSET`, next to a result of mteb without
+#: positions, instead of `.json`.
 TOKENS_READ_SUFFIX = ".tokens_read"
 #: Key of the places of queries with several places of evidence, and in it of their queries and
 #: weights; absent without any.
-PLACES_KEY, WEIGHTS_KEY = "places", "weights"
+PLACES_KEY = "places"
+WEIGHTS_KEY = "weights"
 #: Key of the ranks of rotated versions of a sample of documents; absent if none were asked for.
 ROTATIONS_KEY = "rotations"
 #: Key of the metrics of queries with plain judgments; absent where the evidence of each has one
@@ -36,7 +41,8 @@ JUDGMENTS_KEY = "judgments"
 SCORE_NAMES_KEY = "plugin_score_names"
 #: Keys of the run for the revision of the data, and for the digests of its content: `corpus` and
 #: `queries`.
-REVISION_KEY, DIGEST_KEY = "data_revision", "data_digest"
+REVISION_KEY = "data_revision"
+DIGEST_KEY = "data_digest"
 #: Key of the run for the number of documents, and of the vectors that they have in the index;
 #: absent if they have one each, or none.
 INDEX_KEY = "index"
@@ -54,21 +60,22 @@ REFERENCE_KEY = "reference"
 SEARCH_KEY = "search"
 #: Keys of a subset's entry that are no scores.
 NO_SCORES = frozenset(
-    (
-        *(
-            PROFILE_KEY,
-            RANKS_KEY,
-            READ_KEY,
-            READ_RANKS_KEY,
-            KEYS_KEY,
-            TOKENS_READ_KEY,
-            PLACES_KEY,
-            RUN_KEY,
-            JUDGMENTS_KEY,
-        ),
+    {
+        PROFILE_KEY,
+        RANKS_KEY,
+        READ_KEY,
+        READ_RANKS_KEY,
+        KEYS_KEY,
+        TOKENS_READ_KEY,
+        PLACES_KEY,
+        RUN_KEY,
+        JUDGMENTS_KEY,
         ROTATIONS_KEY,
-        *("main_score", "hf_subset", "languages", "mteb_version"),
-    )
+        "main_score",
+        "hf_subset",
+        "languages",
+        "mteb_version",
+    }
 )
 
 
@@ -87,11 +94,11 @@ class DataVersion:
     def from_run(cls, run: Mapping[str, Any]) -> DataVersion:
         """Return the data that a result names, given what it records of its run."""
         digests = run.get(DIGEST_KEY)
-        known = digests if isinstance(digests, dict) else {}
+        parts = digests if isinstance(digests, dict) else {}
         return cls(
             str(run.get(REVISION_KEY, "unknown")),
-            str(known.get("corpus", "")),
-            str(known.get("queries", "")),
+            str(parts.get("corpus", "")),
+            str(parts.get("queries", "")),
         )
 
     def differing_parts(self, other: DataVersion) -> tuple[str, ...]:

@@ -18,12 +18,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from posir_tasks.base.arrays import Integers
+from posir_tasks.base.arrays import Booleans, Integers, empty_integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.rotations import VERSIONS
-from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, pack_column, unpack_column
+from posir_tasks.values.columns import pack_column, unpack_column
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.evidence import TWELFTHS, Unread
 from posir_tasks.values.profile import RANKS, reading_json
 from posir_tasks.values.result_schema import ROTATIONS_KEY
@@ -37,7 +37,8 @@ DEFAULT_SAMPLE = 400
 #: Bits of a document's versions of one test.
 VERSION_BITS = 2**VERSIONS
 #: Bits of a question that has rows in test W and in test R.
-IN_WHOLE, IN_WINDOW = 1, 2
+IN_WHOLE = 1
+IN_WINDOW = 2
 #: Most documents that a sample may have of a length.
 MAX_SAMPLE = 2**31
 
@@ -85,10 +86,6 @@ class LeftOut(StrEnum):
     """Copies of a question's document among the other documents."""
 
 
-def _empty() -> Integers:
-    return np.zeros(0, np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class RotationSet:
     """The rotated versions of documents of one `DocumentSet`, whose documents and queries have the
@@ -108,31 +105,31 @@ class RotationSet:
     """Subsets of the task that share the sample."""
     untested: Untested | None = None
     """Given if and only if there are no rows."""
-    sample: Integers = field(default_factory=_empty)
+    sample: Integers = field(default_factory=empty_integers)
     """1 + the place in the sample of its length of each document, 0 if it is not sampled; shape
     (D,).
     """
-    versions: Integers = field(default_factory=_empty)
+    versions: Integers = field(default_factory=empty_integers)
     """Bits of the versions of each of the S sampled documents, of W and behind them of R; shape
     (S,).
     """
-    tested: Integers = field(default_factory=_empty)
+    tested: Integers = field(default_factory=empty_integers)
     """`IN_WHOLE` and `IN_WINDOW` of each question about a sampled document, shape (Q,)."""
-    twelfths: Integers = field(default_factory=_empty)
+    twelfths: Integers = field(default_factory=empty_integers)
     """Twelfth of the version, by characters, that has the middle of the evidence; of each row of
     W.
     """
-    ranks: Integers = field(default_factory=_empty)
+    ranks: Integers = field(default_factory=empty_integers)
     """Column of the rank (`profile.RANKS`) of each row of W."""
-    unread: Integers = field(default_factory=_empty)
+    unread: Integers = field(default_factory=empty_integers)
     """0 if the evidence of a row of W is read, 1 for `Unread.CUT`, 2 for `Unread.BEYOND`; (0,) if
     that is unknown.
     """
-    window_twelfths: Integers = field(default_factory=_empty)
+    window_twelfths: Integers = field(default_factory=empty_integers)
     """Twelfth of the version, by tokens; of each row of R, or (0,) if both tests have the same
     rows.
     """
-    window_ranks: Integers = field(default_factory=_empty)
+    window_ranks: Integers = field(default_factory=empty_integers)
     """Column of the rank of each row of R, or (0,)."""
     window: Window = Window.UNKNOWN
     room: int = 0
@@ -181,7 +178,7 @@ class RotationRows:
     unread: Integers
     """0 if the evidence is read, shape (n,)."""
 
-    def select(self, rows: NDArray[np.bool_]) -> RotationRows:
+    def select(self, rows: Booleans) -> RotationRows:
         """Return some of the rows."""
         return RotationRows(*(column[rows] for column in vars(self).values()))
 
@@ -235,28 +232,32 @@ class RotationRanks:
         """The text that test R rotates; unknown if sets differ in that, or in the room of their
         excerpts.
         """
-        kinds = {(part.window, part.room) for part in self.sets if part.untested is None}
-        return next(iter(kinds))[0] if len(kinds) == 1 else Window.UNKNOWN
+        kinds = {(part.window, part.room) for part in self._tested}
+        return kinds.pop()[0] if len(kinds) == 1 else Window.UNKNOWN
 
     @property
     def room(self) -> int:
         """Tokens that an excerpt may have; 0 if sets differ, or nothing is excerpted."""
-        rooms = {part.room for part in self.sets if part.untested is None}
-        return next(iter(rooms)) if len(rooms) == 1 else 0
+        rooms = {part.room for part in self._tested}
+        return rooms.pop() if len(rooms) == 1 else 0
+
+    @property
+    def _tested(self) -> list[RotationSet]:
+        """The sets with rows."""
+        return [part for part in self.sets if part.untested is None]
 
     def digests(self, *, window: bool) -> tuple[tuple[str, str, str, str], ...]:
         """Return the digests of the questions and of the versions of one test: equal if rows can be
         paired.
         """
-        chosen = [part for part in self.sets if part.untested is None]
         return tuple(
-            (*part.owner, part.window_digest if window else part.digest) for part in chosen
+            (*part.owner, part.window_digest if window else part.digest) for part in self._tested
         )
 
     def covers(self, ranks: DocumentRanks) -> bool:
         """Tell whether every set of a result has its rotations."""
         owners = {part.owner for part in self.sets}
-        return all((part.subset, part.documents, part.queries) in owners for part in ranks.sets)
+        return all(part.identity in owners for part in ranks.sets)
 
     def rows(
         self, ranks: DocumentRanks, *, window: bool, sample_size: int | None = None
@@ -272,18 +273,18 @@ class RotationRanks:
         firsts = dict[tuple[str, str, str], tuple[int, DocumentSet]]()
         first = 0
         for part in ranks.sets:
-            firsts.setdefault((part.subset, part.documents, part.queries), (first, part))
+            firsts.setdefault(part.identity, (first, part))
             first += len(part.ranks)
         size = sample_size or self.sample_size
         expanded = [
             _expand(part, *firsts[part.owner], window, part.quota(size))
-            for part in self.sets
-            if part.untested is None and part.owner in firsts
+            for part in self._tested
+            if part.owner in firsts
         ]
-        columns = zip(*(vars(rows).values() for rows in expanded), strict=True)
         if not expanded:
-            return RotationRows(_empty(), _empty(), _empty(), _empty(), _empty())
-        return RotationRows(*(np.concatenate(column) for column in columns))
+            return RotationRows(*[empty_integers()] * 5)
+        columns = zip(*(vars(rows).values() for rows in expanded), strict=True)
+        return RotationRows(*map(np.concatenate, columns))
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as plain JSON."""
@@ -301,7 +302,7 @@ class RotationRanks:
             ProfileError: It is damaged, or contradicts the ranks.
             NewerSchemaError: A newer version of posir wrote it.
         """
-        owners = {(part.subset, part.documents, part.queries): part for part in ranks.sets}
+        owners = {part.identity: part for part in ranks.sets}
         with reading_json(data, SCHEMA, f"field '{ROTATIONS_KEY}'", ROTATIONS_KEY):
             sets = [_unpack(row, owners) for row in data["sets"]]
         return cls(tuple(sorted(sets, key=lambda part: part.key)))
@@ -323,12 +324,11 @@ def _list_rows(
     """Return question, version and sampled document of each row of a test."""
     questions, documents = _question_owners(part, owner)
     shares_rows = window and part.window is Window.WHOLE
-    bit = IN_WINDOW if window and not shares_rows else IN_WHOLE
-    versions = (
-        part.versions // VERSION_BITS
-        if window and not shares_rows
-        else part.versions % VERSION_BITS
-    )
+    bit = IN_WHOLE
+    versions = part.versions % VERSION_BITS
+    if window and not shares_rows:
+        bit = IN_WINDOW
+        versions = part.versions // VERSION_BITS
     has_rows = (part.tested & bit) > 0
     has_version = (versions[documents][:, None] >> np.arange(VERSIONS)) & 1 > 0
     rows, numbers = np.nonzero(has_version & has_rows[:, None])
@@ -383,7 +383,7 @@ def _pack(part: RotationSet) -> dict[str, Any]:
 def _unpack(
     row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], DocumentSet]
 ) -> RotationSet:
-    """Read a set; raise ValueError if it contradicts itself or the ranks beside it."""
+    """Read a set; raise ValueError if it contradicts itself or the ranks next to it."""
     owner = owners.get((str(row["subset"]), str(row["documents"]), str(row["queries"])))
     if owner is None:
         raise ValueError("a set is of other documents or questions than the ranks by document")
@@ -433,20 +433,22 @@ def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
         raise ValueError("'versions' or 'tested' does not fit the sampled documents")
     query, version, _ = _list_rows(part, owner, window=False)
     window_rows = 0 if part.window is Window.WHOLE else len(_list_rows(part, owner, window=True)[0])
-    sizes = {"twelfths": (len(query),), "ranks": (len(query),), "unread": (0, len(query))}
-    sizes |= {"window_twelfths": (window_rows,), "window_ranks": (window_rows,)}
-    bounds = {"versions": VERSION_BITS**2, "tested": 4, "unread": 3}
-    bounds |= {
-        "twelfths": TWELFTHS,
-        "window_twelfths": TWELFTHS,
-        "ranks": len(RANKS),
-        "window_ranks": len(RANKS),
+    rows = len(query)
+    # Sizes that a column may have, and the first number that is too large.
+    limits = {
+        "versions": ((len(part.versions),), VERSION_BITS**2),
+        "tested": ((len(part.tested),), 4),
+        "twelfths": ((rows,), TWELFTHS),
+        "ranks": ((rows,), len(RANKS)),
+        "unread": ((0, rows), 3),
+        "window_twelfths": ((window_rows,), TWELFTHS),
+        "window_ranks": ((window_rows,), len(RANKS)),
     }
-    for name, allowed in sizes.items():
-        if len(getattr(part, name)) not in allowed:
+    for name, (sizes, bound) in limits.items():
+        column = getattr(part, name)
+        if len(column) not in sizes:
             raise ValueError(f"'{name}' does not fit the tested questions and versions")
-    for name, bound in bounds.items():
-        if getattr(part, name).max(initial=0) >= bound:
+        if column.max(initial=0) >= bound:
             raise ValueError(f"'{name}' has a value above {bound - 1}")
     unmoved = version == 0
     if not np.array_equal(part.ranks[unmoved], owner.ranks[query[unmoved]]):
@@ -470,23 +472,19 @@ def read_sample_size() -> int:
     """Return how many documents of each length are rotated; raise PosirError if the variable is no
     such number.
     """
-    given = os.environ.get(ROTATED_VARIABLE, "").strip()
-    if given and not (given.isdecimal() and len(given) < 10):
+    text = os.environ.get(ROTATED_VARIABLE, "").strip()
+    if text and not (text.isdecimal() and len(text) < 10):
         raise PosirError(
-            f"{ROTATED_VARIABLE}={given}: must be a number of documents of each length, or 0 for "
+            f"{ROTATED_VARIABLE}={text}: must be a number of documents of each length, or 0 for "
             "none. Unset it for "
             f"{DEFAULT_SAMPLE}."
         )
-    return int(given) if given else DEFAULT_SAMPLE
+    return int(text) if text else DEFAULT_SAMPLE
 
 
 def build_untested(
     ranks: DocumentRanks, untested: Untested, sample_size: int, subsets: int
 ) -> RotationRanks:
     """Return the rotations of a result that has none, with the reason."""
-    return RotationRanks(
-        tuple(
-            RotationSet(part.subset, part.documents, part.queries, sample_size, subsets, untested)
-            for part in ranks.sets
-        )
-    )
+    sets = (RotationSet(*part.identity, sample_size, subsets, untested) for part in ranks.sets)
+    return RotationRanks(tuple(sets))

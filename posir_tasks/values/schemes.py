@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from posir_tasks.base.arrays import Floats, Integers
@@ -134,13 +133,12 @@ class RelativePositions:
     def axes(self) -> Axes:
         """Length buckets by tokens, and the intervals of relative position."""
         edges = np.linspace(0, 1, self.bins + 1)
+        intervals = [f"({low:.2f}, {high:.2f}]" for low, high in pairwise(edges)]
+        intervals[0] = intervals[0].replace("(", "[")
         return Axes(
             scheme=f"relative-{self.bins}x" + "-".join(map(str, self.token_bounds)),
             lengths=tuple(f"Q{k}" for k in range(1, len(self.token_bounds) + 2)),
-            positions=tuple(
-                f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]"
-                for k, (low, high) in enumerate(pairwise(edges))
-            ),
+            positions=tuple(intervals),
             position_title="Position of the evidence (0: start of the document, 1: end)",
             length_titles=_title_lengths(self.token_bounds),
             equal_bins=True,
@@ -152,12 +150,12 @@ class RelativePositions:
 
     def cells(self, evidence: Evidence) -> QueryCells:
         """Return one cell per query."""
-        midpoint = np.clip((evidence.starts + evidence.ends) / 2 / evidence.characters, 0.0, 1.0)
+        middles = (evidence.starts + evidence.ends) / 2
+        midpoint = np.clip(middles / evidence.characters, 0.0, 1.0)
         edges = np.linspace(0, 1, self.bins + 1)
         position = np.maximum(np.searchsorted(edges, midpoint, side="left") - 1, 0)
-        return QueryCells(
-            np.arange(len(evidence)), self.length_buckets(evidence), position.astype(np.int64)
-        )
+        lengths = self.length_buckets(evidence)
+        return QueryCells(np.arange(len(evidence)), lengths, position.astype(np.int64))
 
 
 def find_scheme(name: str) -> PositionScheme | None:
@@ -178,9 +176,10 @@ def find_scheme(name: str) -> PositionScheme | None:
 def _title_lengths(bounds: tuple[int, ...]) -> tuple[str, ...]:
     if not bounds:
         return (ALL_LENGTHS,)
-    between = (f"{low + 1:,} to {high:,} tokens" for low, high in pairwise(bounds))
-    words = (f"up to {bounds[0]:,} tokens", *between, f"over {bounds[-1]:,} tokens")
-    return tuple(f"Q{k}: {text}" for k, text in enumerate(words, start=1))
+    titles = [f"up to {bounds[0]:,} tokens"]
+    titles += [f"{low + 1:,} to {high:,} tokens" for low, high in pairwise(bounds)]
+    titles.append(f"over {bounds[-1]:,} tokens")
+    return tuple(f"Q{number}: {title}" for number, title in enumerate(titles, start=1))
 
 
 @dataclass(frozen=True)
@@ -213,9 +212,8 @@ class AbsolutePositions(PositionScheme):
     def cells(self, evidence: Evidence) -> QueryCells:
         """Return a cell for each bucket that holds the query's start; none if no bucket does."""
         low, high = np.array(self.buckets).T
-        query, position = np.nonzero(
-            (evidence.starts[:, None] >= low) & (evidence.starts[:, None] <= high)
-        )
+        starts = evidence.starts[:, None]
+        query, position = np.nonzero((starts >= low) & (starts <= high))
         return QueryCells(query, np.zeros(len(query), np.int64), position)
 
 
@@ -239,10 +237,9 @@ class LabeledPositions(PositionScheme):
 
     def cells(self, evidence: Evidence) -> QueryCells:
         """Return a cell for each position that the query's label contains."""
-        contains = np.array(
-            [[name in label for name in self.positions] for label in evidence.labels], dtype=bool
-        )
-        query, position = np.nonzero(contains.reshape(len(evidence), len(self.positions)))
+        contains = [name in label for label in evidence.labels for name in self.positions]
+        shape = (len(evidence), len(self.positions))
+        query, position = np.nonzero(np.array(contains, dtype=bool).reshape(shape))
         return QueryCells(query, np.zeros(len(query), np.int64), position)
 
 
@@ -251,7 +248,7 @@ def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Ax
 
 
 #: Weights of the thirds in a contrast.
-START_TO_END, MIDDLE_TO_ENDS = (1.0, 0.0, -1.0), (-0.5, 1.0, -0.5)
+START_TO_END = (1.0, 0.0, -1.0)
 
 
 def bin_midpoints(bins: int) -> Floats:
@@ -259,17 +256,17 @@ def bin_midpoints(bins: int) -> Floats:
     return (np.arange(bins) + 0.5) / bins
 
 
-def assign_thirds(bins: int) -> NDArray[np.int64]:
+def assign_thirds(bins: int) -> Integers:
     """Return the third of the document that contains each bin's midpoint, shape (P,); two bins are
     a first and a last third.
     """
     middle = bin_midpoints(bins)
-    thirds: NDArray[np.int64] = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
+    thirds: Integers = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
     return thirds
 
 
 def contrast_thirds(
-    third: NDArray[np.int64], bin_weights: Floats, weights: tuple[float, float, float]
+    third: Integers, bin_weights: Floats, weights: tuple[float, float, float]
 ) -> Floats | None:
     """Return the contrast over bins whose product with their scores is the weighted sum of the
     thirds' scores, shape (B,).

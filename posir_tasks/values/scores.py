@@ -21,8 +21,8 @@ import numpy as np
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.values.document_ranks import DocumentRanks
-from posir_tasks.values.place_ranks import PlaceRanks
-from posir_tasks.values.profile import PositionProfile
+from posir_tasks.values.place_ranks import places_from_json, places_to_json
+from posir_tasks.values.profile import Addable, PositionProfile, pool
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
 from posir_tasks.values.result_schema import NO_SCORES, PLACES_KEY, PROFILE_KEY, ROTATIONS_KEY
 from posir_tasks.values.rotation_ranks import RotationRanks
@@ -65,10 +65,11 @@ class Difference(Estimate):
 
 #: Value of a score; None where it is undefined.
 ScoreValue: TypeAlias = Estimate | float | int | str | None
-#: Name of the group of all queries, beside those of the length buckets.
+#: Name of the group of all queries, next to those of the length buckets.
 ALL = "all"
 #: Keys of the result file: the scores of each group of queries, and those of each position bin.
-GROUPS_KEY, BINS_KEY = "position_scores", "position_bins"
+GROUPS_KEY = "position_scores"
+BINS_KEY = "position_bins"
 #: What the key of a score looks like.
 KEY = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -100,6 +101,11 @@ class Better(StrEnum):
     NEITHER = "neither"
 
 
+def _add_optional(left: Addable | None, right: Addable | None) -> Addable | None:
+    values = [value for value in (left, right) if value is not None]
+    return pool(values) if values else None
+
+
 @dataclass(frozen=True, eq=False)
 class ResultValues:
     """The additive values of a result, which all its scores are computed from. Values of one model
@@ -111,7 +117,7 @@ class ResultValues:
     """The part of a text that the model reads."""
     tokens_read: TokensRead | None = None
     """The tokens of the corpus that it reads; None if unknown."""
-    places: PlaceRanks | None = None
+    places: DocumentRanks | None = None
     """The queries with several places of evidence, which are not among the ranks; None if there are
     none.
     """
@@ -147,28 +153,22 @@ class ResultValues:
         return self.ranks.within_window().profile
 
     def __add__(self, other: ResultValues) -> ResultValues:
-        ranks, corpus = self.ranks + other.ranks, self.corpus + other.corpus
-        places = (
-            self.places + other.places
-            if self.places and other.places
-            else self.places or other.places
-        )
-        rotations = (
-            self.rotations + other.rotations
-            if self.rotations and other.rotations
-            else self.rotations or other.rotations
-        )
+        ranks = self.ranks + other.ranks
+        corpus = self.corpus + other.corpus
+        places = _add_optional(self.places, other.places)
+        rotations = _add_optional(self.rotations, other.rotations)
         return ResultValues(ranks, corpus.read, corpus.tokens, places, rotations)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a result that hold the values."""
-        return {
-            PROFILE_KEY: self.profile.to_json(),
-            **self.ranks.to_json(),
-            **self.corpus.to_json(),
-            **({PLACES_KEY: self.places.to_json()} if self.places else {}),
-            **({ROTATIONS_KEY: self.rotations.to_json()} if self.rotations else {}),
-        }
+        data = {PROFILE_KEY: self.profile.to_json()}
+        data |= self.ranks.to_json()
+        data |= self.corpus.to_json()
+        if self.places:
+            data[PLACES_KEY] = places_to_json(self.places)
+        if self.rotations:
+            data[ROTATIONS_KEY] = self.rotations.to_json()
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ResultValues:
@@ -180,9 +180,7 @@ class ResultValues:
         if ranks.profile != profile:
             raise ProfileError("The position profile and the ranks by document disagree.")
         corpus = CorpusRead.from_json(data)
-        places = (
-            PlaceRanks.from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
-        )
+        places = places_from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
         rotations = (
             RotationRanks.from_json(data[ROTATIONS_KEY], ranks) if ROTATIONS_KEY in data else None
         )
@@ -191,16 +189,15 @@ class ResultValues:
     def groups(self) -> Iterator[QueryGroup]:
         """Yield all queries, then the queries of each length bucket if there are several."""
         yield QueryGroup(self)
-        if len(self.profile.lengths) > 1:
-            yield from (
-                QueryGroup(self, length=index) for index in range(len(self.profile.lengths))
-            )
+        lengths = len(self.profile.lengths)
+        if lengths > 1:
+            for index in range(lengths):
+                yield QueryGroup(self, length=index)
 
     def bins(self) -> Iterator[QueryGroup]:
         """Yield the queries of each position bin, over all lengths."""
-        yield from (
-            QueryGroup(self, position=index) for index in range(len(self.profile.positions))
-        )
+        for index in range(len(self.profile.positions)):
+            yield QueryGroup(self, position=index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,16 +215,16 @@ class QueryGroup:
     @property
     def name(self) -> str:
         """Key of the group in the result file: `all`, or the length bucket, such as `q1`."""
-        return ALL if self.length is None else self.values.profile.lengths[self.length].lower()
+        if self.length is None:
+            return ALL
+        return self.values.profile.lengths[self.length].lower()
 
     @property
     def profile(self) -> PositionProfile:
         """The position profile of the group's length bucket, or of all lengths."""
-        return (
-            self.values.profile
-            if self.length is None
-            else self.values.profile.of_length(self.length)
-        )
+        if self.length is None:
+            return self.values.profile
+        return self.values.profile.of_length(self.length)
 
     @property
     def counts(self) -> Integers:
@@ -235,12 +232,16 @@ class QueryGroup:
         (1, 12).
         """
         counts: Integers = self.profile.counts.sum(axis=0)
-        return counts if self.position is None else counts[self.position : self.position + 1]
+        if self.position is None:
+            return counts
+        return counts[self.position : self.position + 1]
 
     @property
     def queries(self) -> int:
         """Number of distinct queries."""
-        return self.profile.queries if self.position is None else int(self.counts.sum())
+        if self.position is None:
+            return self.profile.queries
+        return int(self.counts.sum())
 
     @cached_property
     def rows(self) -> Integers:
@@ -341,7 +342,8 @@ class ComputedScores(Mapping[str, ScoreValue]):
     """
 
     def __init__(self, columns: Mapping[str, Callable[[], list[ScoreValue]]], place: int) -> None:
-        self._columns, self._place = columns, place
+        self._columns = columns
+        self._place = place
 
     @classmethod
     def split(
@@ -395,19 +397,19 @@ class ResultScores:
         return self.groups[group]
 
     def to_json(self, positions: Sequence[str], taken: Collection[str] = ()) -> dict[str, Any]:
-        """Return the scores as a result file has them: of groups, of bins, and beside mteb's own,
+        """Return the scores as a result file has them: of groups, of bins, and next to mteb's own,
         whose names are `taken`.
         """
-        beside = {
-            key if group == ALL else f"{key}_{group}": value.value
-            if isinstance(value := scores[key], Estimate)
-            else value
-            for group, scores in self.groups.items()
-            for key in (
-                score.key for score in self.declared if score.column and score.unit is not Unit.TEXT
-            )
-            if key in scores
-        }
+        columns = [
+            score.key for score in self.declared if score.column and score.unit is not Unit.TEXT
+        ]
+        flat = dict[str, ScoreValue]()
+        for group, scores in self.groups.items():
+            for key in columns:
+                if key in scores:
+                    value = scores[key]
+                    name = key if group == ALL else f"{key}_{group}"
+                    flat[name] = value.value if isinstance(value, Estimate) else value
         return {
             GROUPS_KEY: {
                 group: scores_to_json(scores, self.declared)
@@ -417,7 +419,7 @@ class ResultScores:
                 {"position": name, **scores_to_json(scores, self.declared)}
                 for name, scores in zip(positions, self.bins, strict=True)
             ],
-            **{key: value for key, value in beside.items() if key not in taken},
+            **{key: value for key, value in flat.items() if key not in taken},
         }
 
 
@@ -452,16 +454,12 @@ def scores_to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[s
     for score in declared:
         if score.key in scores:
             value = scores[score.key]
-            values |= (
-                estimate_to_json(score.key, value)
-                if isinstance(value, Estimate)
-                else {score.key: value}
-            )
-            values |= (
-                {}
-                if isinstance(value, Estimate) or not score.interval
-                else {f"{score.key}_interval": None}
-            )
+            if isinstance(value, Estimate):
+                values |= estimate_to_json(score.key, value)
+                continue
+            values[score.key] = value
+            if score.interval:
+                values[f"{score.key}_interval"] = None
     return values
 
 

@@ -47,8 +47,10 @@ class TokensRead:
         """Share of the tokens that is not read, and half the width of its 95% interval over
         samples.
         """
-        total = max(int(self.read.sum() + self.not_read.sum()), 1)
-        return float(self.not_read.sum() / total), float(1.96 * self.variance**0.5 / total)
+        truncated = self.not_read.sum()
+        total = max(int(self.read.sum() + truncated), 1)
+        margin = 1.96 * self.variance**0.5 / total
+        return float(truncated / total), float(margin)
 
     def __add__(self, other: TokensRead) -> TokensRead:
         way = max(self.counted_with, other.counted_with, key=list(CountedWith).index)
@@ -80,10 +82,8 @@ class CorpusRead:
     """None if the part is unknown, or the lengths of the documents are."""
 
     def __add__(self, other: CorpusRead) -> CorpusRead:
-        return CorpusRead(
-            self.read + other.read,
-            self.tokens + other.tokens if self.tokens and other.tokens else None,
-        )
+        tokens = self.tokens + other.tokens if self.tokens and other.tokens else None
+        return CorpusRead(self.read + other.read, tokens)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a result that hold both."""
@@ -103,7 +103,8 @@ class CorpusRead:
         """Read what `to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
         newer.
         """
-        read, stored = ReadPart.from_json(data.get(READ_KEY, {})), data.get(TOKENS_READ_KEY)
+        read = ReadPart.from_json(data.get(READ_KEY, {}))
+        stored = data.get(TOKENS_READ_KEY)
         if stored is None:
             return cls(read)
         with reading_json(stored, SCHEMA, f"field '{TOKENS_READ_KEY}'", TOKENS_READ_KEY):
@@ -111,9 +112,9 @@ class CorpusRead:
             columns = np.array([counts.read.split(), counts.not_read.split()], np.int64)
             if columns.min(initial=0) < 0 or columns.max(initial=0) > MAX_COUNT:
                 raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}")
-            return cls(
-                read, TokensRead(columns[0], columns[1], counts.counted_with, counts.variance)
-            )
+            read_tokens, truncated = columns
+            tokens = TokensRead(read_tokens, truncated, counts.counted_with, counts.variance)
+            return cls(read, tokens)
 
 
 def settle_read_part(
@@ -125,18 +126,19 @@ def settle_read_part(
     Without a tokenizer, English texts have the tokens of the usual estimate, and others at most one
     for each byte.
     """
-    least = read.least_tokens
-    if least is None:
+    min_tokens = read.least_tokens
+    if min_tokens is None:
         return read
     names = [name for name in ("title", "text") if name in corpus.column_names]
     texts = (" ".join(filter(None, row.values())).strip() for row in corpus.select_columns(names))
     sizes = {text: len(text.encode("utf-8", "surrogatepass")) for text in texts}
     if tokenizer is not None:
         # No other text can have more tokens.
-        long = [text for text, size in sizes.items() if size > least]
-        return read.settle(max(tokenizer.count_all(long)) if long else least)
+        long = [text for text, size in sizes.items() if size > min_tokens]
+        return read.settle(max(tokenizer.count_all(long)) if long else min_tokens)
     is_english = CountedWith.from_languages(languages) is CountedWith.ESTIMATE
-    return read.settle(-(-max(sizes.values(), default=0) // (BYTES_PER_TOKEN if is_english else 1)))
+    longest = max(sizes.values(), default=0)
+    return read.settle(-(-longest // BYTES_PER_TOKEN) if is_english else longest)
 
 
 def count_tokens_read(
@@ -166,42 +168,29 @@ def count_tokens_read(
     if read.kind is ReadKind.UNKNOWN or read.part is Part.CHUNKS:
         return None
     names = [name for name in ("title", "text") if name in corpus.column_names]
-    frame = (
-        corpus.select_columns(names).to_polars().select(pl.col(names).cast(pl.String).fill_null(""))
-    )
-    sizes = (
-        frame.select(pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64)))
-        .to_series()
-        .to_numpy()
-    )
-    tokens, limit, way = (
-        -(-sizes // BYTES_PER_TOKEN),
-        read.tokens,
-        CountedWith.from_languages(languages),
-    )
+    texts_of_rows = pl.col(names).cast(pl.String).fill_null("")
+    frame = corpus.select_columns(names).to_polars().select(texts_of_rows)
+    lengths_of_rows = pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64))
+    sizes = frame.select(lengths_of_rows).to_series().to_numpy()
+    tokens = -(-sizes // BYTES_PER_TOKEN)
+    limit = read.tokens
+    way = CountedWith.from_languages(languages)
     weights: Floats | float = 1.0
-    lengths, rows = (
-        scheme.length_buckets(Evidence(corpus["id"][:], [], tokens=tokens)),
-        np.arange(len(sizes)),
-    )
+    lengths = scheme.length_buckets(Evidence(corpus["id"][:], [], tokens=tokens))
+    rows = np.arange(len(sizes))
     if tokenizer is not None and limit is not None and sizes.any():
         rows, weights = _sample_documents(sizes)
-        texts = (
-            frame[rows]
-            .select(pl.concat_str(pl.all(), separator=" ").str.strip_chars())
-            .to_series()
-            .to_list()
-        )
-        tokens, limit, way = (
-            np.array(tokenizer.count_all(texts)),
-            max(limit - further, 0),
-            CountedWith.TOKENIZER,
-        )
+        joined = pl.concat_str(pl.all(), separator=" ").str.strip_chars()
+        texts = frame[rows].select(joined).to_series().to_list()
+        tokens = np.array(tokenizer.count_all(texts))
+        limit = max(limit - further, 0)
+        way = CountedWith.TOKENIZER
     kept = weights * (tokens if limit is None else np.minimum(tokens, limit))
-    every, bins = weights * tokens, len(scheme.axes.lengths)
-    kept_of_bins, all_of_bins = (
-        np.rint(np.bincount(lengths[rows], part, bins)).astype(int) for part in (kept, every)
-    )
+    every = weights * tokens
+    bins = len(scheme.axes.lengths)
+    buckets = lengths[rows]
+    kept_of_bins = np.rint(np.bincount(buckets, kept, bins)).astype(int)
+    all_of_bins = np.rint(np.bincount(buckets, every, bins)).astype(int)
     variance = 0.0
     if len(rows) < np.count_nonzero(sizes):
         # Of a systematic sample of a sorted list, by successive differences (Wolter 2007, section
@@ -222,7 +211,8 @@ def _sample_documents(sizes: Integers) -> tuple[Integers, Floats | float]:
     if len(rows) <= SAMPLE:
         return rows, 1.0
     order = np.argsort(sizes, kind="stable")
-    ends, points = np.cumsum(sizes[order]), (np.arange(SAMPLE) + 0.5) / SAMPLE
+    ends = np.cumsum(sizes[order])
+    points = (np.arange(SAMPLE) + 0.5) / SAMPLE
     places, times = np.unique(
         np.searchsorted(ends, points * ends[-1], side="right"), return_counts=True
     )

@@ -28,12 +28,12 @@ from posir_tasks.models.prompts import find_prompt, replace_prompts
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, resolve_colbert_head
-from posir_tasks.models.tiny_model import with_tiny_weights, write_tiny_model
 from posir_tasks.results import read_results
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.values.profile import PositionProfile
 from tests.support import models
 from tests.support.commands import run
+from tests.support.registered_models import with_tiny_weights, write_tiny_model
 
 
 @pytest.fixture

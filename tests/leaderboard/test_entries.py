@@ -32,7 +32,8 @@ from posir_leaderboard.submission import build_submission
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.results import read_result_file, read_results, rescore_file
-from posir_tasks.values.document_ranks import DocumentRanks, pack_column, unpack_column
+from posir_tasks.values.columns import pack_column, unpack_column
+from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.read_part import KnownBy, ReadPart

@@ -32,7 +32,7 @@ from posir_tasks.data.repository import LocalRepository
 from posir_tasks.results import rescore_file
 from posir_tasks.tasks.catalog import builtin_tasks
 from posir_tasks.text.languages import DOMAINS
-from posir_tasks.values.document_ranks import pack_column, unpack_column
+from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.ranks import RankedQueries, retrieval_scores
 from posir_tasks.values.schemes import Axes

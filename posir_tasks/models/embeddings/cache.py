@@ -25,7 +25,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from posir_tasks.base.arrays import Integers
+from posir_tasks.base.arrays import Booleans, Integers
 from posir_tasks.base.errors import PosirError, check_schema
 from posir_tasks.base.files import atomic_write, remove_stale_parts
 
@@ -52,9 +52,11 @@ class EmbeddingFormat:
         text.
         """
         if isinstance(embeddings, torch.Tensor) and embeddings.layout == torch.strided:
-            library, dtype = "torch", str(embeddings.dtype).removeprefix("torch.")
+            library = "torch"
+            dtype = str(embeddings.dtype).removeprefix("torch.")
         elif isinstance(embeddings, np.ndarray):
-            library, dtype = "numpy", embeddings.dtype.name
+            library = "numpy"
+            dtype = embeddings.dtype.name
         else:
             return None
         numeric = dtype in STORED_AS or (
@@ -124,7 +126,8 @@ def compute_checksums(
     """Return the CRC-32 of each embedding with its key and format; keys of shape (n, 2), rows of
     shape (n, dimensions).
     """
-    start, pairs = embedding_format.checksum, zip(keys, rows, strict=True)
+    start = embedding_format.checksum
+    pairs = zip(keys, rows, strict=True)
     return np.fromiter(
         (zlib.crc32(row, zlib.crc32(key, start)) for key, row in pairs), np.uint32, len(keys)
     )
@@ -189,7 +192,8 @@ def read_embeddings(file: Path) -> FileContents:
 
 logger = logging.getLogger(__name__)
 
-SUFFIX, DAMAGED_SUFFIX = ".arrow", ".damaged"
+SUFFIX = ".arrow"
+DAMAGED_SUFFIX = ".damaged"
 #: Embeddings read and verified at a time.
 READ_BATCH_SIZE = 4_096
 
@@ -212,7 +216,8 @@ class EmbeddingCache:
         """Format of its embeddings; None while it is empty."""
         self._files: list[str] = []
         # Half a key of each embedding, sorted, and its location: file and row.
-        self._keys, self._locations = np.empty(0, np.uint64), np.empty(0, np.int64)
+        self._keys = np.empty(0, np.uint64)
+        self._locations = np.empty(0, np.int64)
         # Whether a registered file has disappeared.
         self._outdated = False
         remove_stale_parts(folder)
@@ -222,9 +227,12 @@ class EmbeddingCache:
         other processes.
         """
         if self._outdated:
-            self._files, self._outdated = [], False
-            self._keys, self._locations = self._keys[:0], self._locations[:0]
-        registered, added = set(self._files), dict[str, Keys]()
+            self._files = []
+            self._outdated = False
+            self._keys = self._keys[:0]
+            self._locations = self._locations[:0]
+        registered = set(self._files)
+        added = dict[str, Keys]()
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
             if file.name not in registered and (contents := self._open(file.name)):
                 self._require_format(contents.format)
@@ -276,15 +284,16 @@ class EmbeddingCache:
         ]
         joined = np.concatenate([self._keys, *(keys[:, 0] for keys in added.values())])
         order = np.argsort(joined, kind="stable")
-        self._keys, self._locations = joined[order], np.concatenate([self._locations, *rows])[order]
+        self._keys = joined[order]
+        self._locations = np.concatenate([self._locations, *rows])[order]
         self._files += added
 
     def _require_format(self, other: EmbeddingFormat) -> None:
-        own = self.format = self.format or other
-        if (other.dtype, other.dimensions) != (own.dtype, own.dimensions):
+        known_format = self.format = self.format or other
+        if (other.dtype, other.dimensions) != (known_format.dtype, known_format.dimensions):
             raise PosirError(
-                f"{self.folder}: contains embeddings with {own.dimensions} dimensions in "
-                f"{own.dtype} and with "
+                f"{self.folder}: contains embeddings with {known_format.dimensions} dimensions in "
+                f"{known_format.dtype} and with "
                 f"{other.dimensions} in {other.dtype}: two different models under one name and "
                 "revision. Delete the folder."
             )
@@ -308,7 +317,7 @@ class EmbeddingCache:
 
     def _read_rows(
         self, name: str, keys: Keys, locations: Integers, selected: Integers, rows: NDArray[Any]
-    ) -> NDArray[np.bool_]:
+    ) -> Booleans:
         """Fill the `selected` rows from one file; return which of them are intact."""
         intact = np.zeros(len(selected), np.bool_)
         contents = self._open(name)

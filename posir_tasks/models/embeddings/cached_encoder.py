@@ -38,6 +38,15 @@ IGNORED_ATTRIBUTES = frozenset({"device", "training"})
 #: Arguments of `encode` that change an embedding by no more than rounding, or that only its prompt
 #: depends on.
 IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar", *TASK_ARGUMENTS})
+#: Settings of a tokenizer that change what it returns.
+TOKENIZER_SETTINGS = (
+    "model_max_length",
+    "padding_side",
+    "truncation_side",
+    "_add_bos_token",
+    "_add_eos_token",
+    "add_eos_token",
+)
 MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -82,18 +91,19 @@ def build_embedding_key(
     output of another encoder, as mteb's `CompressionWrapper` does: an embedding may then depend on
     the other texts.
     """
-    meta, attributes = model.mteb_model_meta, getattr(model, "__dict__", {})
+    meta = model.mteb_model_meta
+    attributes = getattr(model, "__dict__", {})
     revision = meta.revision if meta else None
     wraps_encoder = any(isinstance(value, EncoderProtocol) for value in attributes.values())
     if wraps_encoder or (not weights and revision in MISSING_REVISIONS):
         return None
     metadata, *part = (arguments[name] for name in TASK_ARGUMENTS)
     prompt = find_prompt(model, metadata, prompt_type)
-    loading = (
-        {**meta.loader_kwargs, **(meta.experiment_kwargs or {}), "embed_dim": meta.embed_dim}
-        if meta
-        else {}
-    )
+    task_context = prompt.text if prompt else digest_json([metadata.model_dump(mode="json"), *part])
+    loading = dict[str, Any]()
+    if meta:
+        loading |= {**meta.loader_kwargs, **(meta.experiment_kwargs or {})}
+        loading["embed_dim"] = meta.embed_dim
     modules = [module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
         model=meta.name if meta else None,
@@ -102,9 +112,7 @@ def build_embedding_key(
         weights=weights,
         settings=digest_json([_public_settings(loading), _public_settings(attributes), modules]),
         prompt_type=prompt_type.value if prompt_type else None,
-        task_context=prompt.text
-        if prompt
-        else digest_json([metadata.model_dump(mode="json"), *part]),
+        task_context=task_context,
         shared=prompt is not None,
         arguments={
             name: describe_value(value)
@@ -117,20 +125,14 @@ def build_embedding_key(
 def module_settings(module: nn.Module) -> dict[str, Any]:
     """Return the settings of a PyTorch module that affect its output besides its weights."""
     tokenizer = getattr(module, "tokenizer", None)
-    attributes = (
-        "model_max_length",
-        "padding_side",
-        "truncation_side",
-        "_add_bos_token",
-        "_add_eos_token",
-        "add_eos_token",
-    )
     configs = [getattr(submodule, "config", None) for submodule in module.modules()]
     return {
         "layers": MEMORY_ADDRESS.sub("", str(module)),
         "settings": _public_settings(vars(module)),
         "max_seq_length": describe_value(getattr(module, "max_seq_length", None)),
-        "tokenizer": {name: describe_value(getattr(tokenizer, name, None)) for name in attributes},
+        "tokenizer": {
+            name: describe_value(getattr(tokenizer, name, None)) for name in TOKENIZER_SETTINGS
+        },
         "attention": sorted(
             {str(getattr(config, "_attn_implementation", None)) for config in configs}
         ),
@@ -291,9 +293,8 @@ class CachedEncoder(WrappedEncoder):
         dataset = cast("Dataset", inputs.dataset)
         columns = ["text"] if key.shared else sorted({*dataset.column_names} - {"id"})
         keys, first, inverse = find_distinct_texts(dataset, columns)
-        folder = (
-            self.folder / re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_") / key.digest()
-        )
+        name = re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_")
+        folder = self.folder / name / key.digest()
         if not (folder / ABOUT_FILE).exists():
             with atomic_write(folder / ABOUT_FILE) as part:
                 part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
@@ -305,11 +306,12 @@ class CachedEncoder(WrappedEncoder):
             complete = missing.size == inverse.size
             loader = inputs
             if not complete:
-                settings = {
-                    name: getattr(inputs, name)
-                    for name in ("batch_size", "collate_fn", "num_workers")
-                }
-                loader = DataLoader(cast("Any", dataset.select(first[missing])), **settings)
+                loader = DataLoader(
+                    cast("Any", dataset.select(first[missing])),
+                    batch_size=inputs.batch_size,
+                    collate_fn=inputs.collate_fn,
+                    num_workers=inputs.num_workers,
+                )
             encoded = encode(loader)
             embedding_format = EmbeddingFormat.detect(encoded, missing.size)
             if embedding_format is None:
@@ -324,7 +326,9 @@ class CachedEncoder(WrappedEncoder):
             else:
                 rows[missing] = to_rows(encoded)
         assert embedding_format is not None
-        return embedding_format.restore(rows if len(rows) == inverse.size else rows[inverse])
+        if len(rows) != inverse.size:
+            rows = rows[inverse]
+        return embedding_format.restore(rows)
 
 
 @functools.cache
@@ -351,8 +355,7 @@ def find_distinct_texts(
     for batch in dataset.select_columns(list(columns)).iter(HASH_BATCH_SIZE):
         for values in zip(*(batch[column] for column in columns), strict=True):
             text = values[0] if len(values) == 1 else json.dumps(values)
-            inverse.append(
-                indices.setdefault(hashlib.sha256(text.encode()).digest()[:16], len(indices))
-            )
+            key = hashlib.sha256(text.encode()).digest()[:16]
+            inverse.append(indices.setdefault(key, len(indices)))
     keys = np.frombuffer(b"".join(indices), np.uint64).reshape(-1, 2)
     return keys, np.unique(inverse, return_index=True)[1], np.array(inverse, np.int64)

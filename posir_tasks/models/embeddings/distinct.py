@@ -26,11 +26,9 @@ class DistinctEmbeddings:
     def encode(cls, texts: Iterable[str], encode: Callable[[list[str]], Any]) -> DistinctEmbeddings:
         """Encode each distinct text once."""
         distinct = list(dict.fromkeys(texts))
-        return (
-            cls({text: row for row, text in enumerate(distinct)}, encode(distinct))
-            if distinct
-            else NO_EMBEDDINGS
-        )
+        if distinct:
+            return cls({text: row for row, text in enumerate(distinct)}, encode(distinct))
+        return NO_EMBEDDINGS
 
     def select(self, texts: Iterable[str]) -> Any:
         """Return the embeddings of texts, one row each."""
@@ -39,11 +37,9 @@ class DistinctEmbeddings:
             return self.embeddings.index_select(
                 0, torch.tensor(rows, device=self.embeddings.device)
             )
-        return (
-            [self.embeddings[row] for row in rows]
-            if isinstance(self.embeddings, list)
-            else self.embeddings[rows]
-        )
+        if isinstance(self.embeddings, list):
+            return [self.embeddings[row] for row in rows]
+        return self.embeddings[rows]
 
 
 NO_EMBEDDINGS = DistinctEmbeddings({}, np.empty((0, 0), np.float32))

@@ -90,11 +90,9 @@ class ModelEncoder:
         """Return the embeddings of n texts, shape (n, dimensions); PosirError if they are no dense
         vectors.
         """
-        return (
-            self._encode(texts, prompt_type)
-            if self.memory is None
-            else self.memory.complete(texts, prompt_type, self._encode)
-        )
+        if self.memory is None:
+            return self._encode(texts, prompt_type)
+        return self.memory.complete(texts, prompt_type, self._encode)
 
     def _encode(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
         embeddings = self.context.encode(self._cached_model, build_texts(texts), prompt_type)
@@ -140,9 +138,8 @@ class Embeddings:
         self, texts: Iterable[str], prompt_type: PromptType = PromptType.document
     ) -> Vectors:
         """Return the embeddings of n texts, shape (n, dimensions)."""
-        selected: Vectors = (
-            self.documents if prompt_type is PromptType.document else self.queries
-        ).select(texts)
+        side = self.documents if prompt_type is PromptType.document else self.queries
+        selected: Vectors = side.select(texts)
         return selected
 
     def normalize(self) -> Embeddings:

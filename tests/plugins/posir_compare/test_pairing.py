@@ -10,7 +10,10 @@ from posir_compare.comparison import Metric, compare_pairs, find_common_results
 from posir_significance.findings import Reason
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import PosirError
-from posir_tasks.values.place_ranks import PlaceRanks
+from posir_tasks.values.place_ranks import (
+    places_to_json,
+    rank_places,
+)
 from posir_tasks.values.profile import NDCG_AT_10, rank_columns
 from posir_tasks.values.schemes import RelativePositions
 from tests.support.comparison import (
@@ -159,7 +162,7 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         ranks = draw_ranks(600, seed)
         gains.append(NDCG_AT_10[rank_columns(ranks)])
-        places = PlaceRanks.from_ranks(
+        places = rank_places(
             SCHEME, evidence, [f"q{row // 2}" for row in range(600)], ranks, subset="game"
         )
         write_run(
@@ -167,7 +170,7 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
             model,
             seed,
             {"game": draw_evidence(300, 1)},
-            places=places.to_json(),
+            places=places_to_json(places),
             hit_rates=(0.5, 0.5, 0.5),
         )
     comparison = posir.compare(tmp_path)

@@ -29,6 +29,7 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.results import read_results
 from posir_tasks.values.judgments import METRICS
+from posir_tasks.values.place_ranks import count_queries
 from posir_tasks.values.ranks import compute_ndcg, score_rankings
 from tests.support.datasets import write_beir_folder
 from tests.support.embedding_server import Pooling, serve_embeddings
@@ -211,7 +212,11 @@ def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their
         (result,) = scored.results
         places = result.values.places
         assert places is not None
-        assert (places.queries, result.profile.queries, scored.runs[0].counts.with_position) == (
+        assert (
+            count_queries(places),
+            result.profile.queries,
+            scored.runs[0].counts.with_position,
+        ) == (
             1,
             1 - only,
             2 - only,

@@ -42,7 +42,7 @@ from posir_tasks.data.formats.passages import ReadOptions, SkippedText
 from posir_tasks.data.formats.records import is_qrels, read_lines
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.locating import TextLocator
-from posir_tasks.values.document_ranks import unpack_column
+from posir_tasks.values.columns import unpack_column
 
 #: Seconds that every refusal may take on a busy machine; what was unbounded took minutes.
 SOON = 20.0

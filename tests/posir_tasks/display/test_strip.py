@@ -105,7 +105,7 @@ def test_nothing_is_hatched_where_all_is_read_and_a_gap_is_shown_as_one():
     assert not strip.share
     assert "Hatched" not in draw_strips([strip])
     assert sketch_strip(strip) == "▇▇▇▇····▄▄▄▄"
-    assert dataclasses.replace(STRIP, not_read=0.001).share == "under 1% of the evidence truncated"
+    assert dataclasses.replace(STRIP, truncated=0.001).share == "under 1% of the evidence truncated"
 
 
 def test_a_picture_stands_alone_and_shows_names_as_they_are():
@@ -171,11 +171,11 @@ def test_the_value_is_the_mean_of_each_part(part):
         else frame.gain.groupby(frame.bin // 2).mean()
     )
     assert [part.value for part in strip.ndcg_by_part] == pytest.approx(means.tolist())
-    assert strip.not_read == pytest.approx((frame.twelfth >= TWELFTHS).mean() if part else 0)
+    assert strip.truncated == pytest.approx((frame.twelfth >= TWELFTHS).mean() if part else 0)
     assert strip.before == (0 if part is Part.LAST else None)
     if part:
-        assert strip.ndcg_not_read.value == pytest.approx(
+        assert strip.ndcg_truncated.value == pytest.approx(
             frame.gain[frame.twelfth >= TWELFTHS].mean()
         )
     else:
-        assert strip.ndcg_not_read is None
+        assert strip.ndcg_truncated is None

@@ -14,7 +14,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import posir
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.protocol_check import check_protocol, find_mteb_settings
 from posir_tasks.models.protocols import (
     PAPERS,
     SETTINGS,
@@ -27,6 +26,8 @@ from posir_tasks.models.protocols import (
     list_protocols,
     read_protocols,
 )
+from tests.support.protocol_check import check_protocol, find_mteb_settings
+from tests.support.registered_models import with_tiny_weights
 
 WEB = "Instruct: Given a web search query, retrieve relevant passages that answer the query"
 QUESTION, TEXT = "Where does the river rise?", "The river rises in the hills."
@@ -234,21 +235,31 @@ def test_an_api_is_asked_for_the_papers_dimensions(monkeypatch):
     assert check.loaded["dimensions"] == 2048
 
 
-def test_doctor_says_for_each_model_what_it_gets(monkeypatch):
+def test_doctor_prints_the_rows_of_a_protocol(monkeypatch):
     monkeypatch.setattr(
         "posir_tasks.command.api.list_protocols", lambda paper: list_protocols(paper)[:2]
     )
     diagnosis = posir.doctor(protocol="myopic-trap")
-    first, second = (finding.text for finding in diagnosis.findings)
-    assert first == "mteb/baseline-bm25s (tiny random weights): nothing to set; no difference"
-    assert second.startswith(
-        f'BAAI/bge-m3 (tiny random weights): query "<s>{QUESTION}</s>", document "<s>{TEXT}</s>", '
-        "query window"
-    )
-    assert second.endswith("not set by it: index faiss IndexFlatIP; unknown: dtype; no difference")
+    sparse, dense = (finding.text for finding in diagnosis.findings)
+    assert sparse.startswith("mteb/baseline-bm25s: ")
+    assert 'query prompt "", document prompt "", ' in dense
+    assert 'index "faiss IndexFlatIP"' in dense
     assert diagnosis.exit_status == 0
     with pytest.raises(PosirError, match="Add --protocol, such as posq"):
         posir.doctor("bge-m3")
+
+
+@pytest.mark.parametrize(("paper", "passed"), [("posq", True), ("bias-learning", False)])
+def test_doctor_loads_a_named_model_with_its_protocol(monkeypatch, paper, passed):
+    """The weights are tiny random ones, in the cache of the Hub."""
+    row = find_protocol(paper, {"posq": "bge-m3", "bias-learning": "nomic-embed-text-v1.5"}[paper])
+    registered = mteb.get_model_meta(row.model, fetch_from_hf=False)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: "config.json")
+    with with_tiny_weights(registered, row) as meta:
+        monkeypatch.setattr("mteb.get_model_meta", lambda *_, **__: meta)
+        diagnosis = posir.doctor(row.model, protocol=paper)
+    assert [finding.passed for finding in diagnosis.findings] == [None, passed]
+    assert diagnosis.exit_status == int(not passed)
 
 
 def test_wrong_settings_are_one_sentence(monkeypatch):

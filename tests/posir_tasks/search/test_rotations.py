@@ -17,8 +17,9 @@ from posir_tasks.data.mini import read_mini
 from posir_tasks.models.dispatch import HybridSearch, SearchRequest, search_and_rank, search_results
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.references import BM25_BASELINE
-from posir_tasks.search.rotations import RotationTest, VersionRanker
+from posir_tasks.search.rotations import RotationTest
 from posir_tasks.search.scoring import select_relevant, select_texts
+from posir_tasks.search.version_ranks import VersionRanker
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import ReadEvidence
@@ -150,7 +151,8 @@ def test_a_version_is_ranked_as_in_a_corpus_that_has_it_in_place_of_its_document
         )
     unique = {row["id"]: row for row in rows}
     ranker = VersionRanker(
-        test, Dataset.from_list(list(unique.values())), pairs, {q: positives[q] for q in questions},
+        test.request, test.results, Dataset.from_list(list(unique.values())), pairs,
+        {q: positives[q] for q in questions},
         select_relevant(data.corpus, positives.values()),
     )  # fmt: skip
     ranks = ranker.rank(test.model)
