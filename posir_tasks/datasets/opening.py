@@ -23,8 +23,14 @@ from posir_tasks.data.checks import read_column_types, read_columns
 from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import Judgments, PositionData
 from posir_tasks.data.declared import REPO_ID, REVISION
-from posir_tasks.data.formats.files import find_file_format, find_hub_use, read_file, read_hub
-from posir_tasks.data.formats.folders import find_folder_format, list_files
+from posir_tasks.data.formats.catalog import (
+    find_format,
+    find_hub_use,
+    find_use,
+    list_files,
+    read_file,
+    read_hub,
+)
 from posir_tasks.data.formats.passages import (
     Item,
     Passage,
@@ -37,7 +43,8 @@ from posir_tasks.data.formats.passages import (
     Use,
     name_documents,
 )
-from posir_tasks.data.formats.records import check_qrels, error_context, is_qrels, read_qrels
+from posir_tasks.data.formats.qrels import check_qrels, is_qrels, read_qrels
+from posir_tasks.data.formats.records import error_context
 from posir_tasks.data.posir import (
     FILES,
     SubsetKey,
@@ -248,18 +255,19 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         root, keys = layout
         own = sorted(key for key in keys if key.language == key.corpus_language)
         return _open_layout(path.resolve().name, LocalRepository(root), own)
-    files, format_ = list_files(path), find_folder_format(path)
-    if not files:
+    files = list_files(path)
+    format_ = find_format(path, options)
+    if not files or format_ is None:
         raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
     return _open_items(
         path.resolve().name,
         format_.title,
         str(path),
-        partial(format_.read, path, options),
+        partial(format_.read_items, path, options),
         partial(_name_revision, path, files),
         options,
         read_texts=partial(format_.read_texts, path, options) if format_.read_texts else None,
-        use=format_.find_use(path, options),
+        use=find_use(path, options, format_),
         read_judgments=partial(format_.read_judgments, path, options)
         if format_.read_judgments
         else None,
@@ -273,7 +281,8 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
     if split_suffix(path)[1] in PARQUET:
         # Among other files a damaged one is skipped and counted; one that is named is an error.
         read_column_types(path)
-    read, format_ = partial(read_file, path, path.name, options), find_file_format(path, options)
+    read = partial(read_file, path, options)
+    format_ = find_format(path, options)
     title, use = (format_.title, format_.use) if format_ else ("of no known format", None)
     revision = partial(_name_revision, path.parent, [path])
     return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, use=use)

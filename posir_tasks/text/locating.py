@@ -26,6 +26,8 @@ SIMILAR = 90
 #: Largest product of the longer and the squared shorter length of two texts that are aligned: about
 #: a second.
 MAX_ALIGNED = 2 * 10**12
+#: Quotes, each of which is written in several ways.
+QUOTES = str.maketrans({**dict.fromkeys("‘’‚`´", "'"), **dict.fromkeys("“”„«»", '"')})
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,30 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
         spans.append(span := locator.locate(chunk, previous=previous))
         previous = span or previous
     return spans
+
+
+def locate_once(piece: str, text: str) -> Span:
+    """Return the only place of a piece, exactly, or else with white space, hyphens and quotes
+    folded; raise ValueError if it is not there, or several times.
+    """
+    count = text.count(piece)
+    if count == 1:
+        start = text.index(piece)
+        return Span(start, start + len(piece))
+    folded = "".join(map(_fold_breaks, piece))
+    if not count and folded:
+        spelling = Spelling.build(text, _fold_breaks)
+        count = spelling.text.count(folded)
+        if count == 1:
+            start = spelling.text.index(folded)
+            return spelling.restore(Span(start, start + len(folded)))
+    where = "several times" if count else "not"
+    raise ValueError(f"its evidence is {where} in its document")
+
+
+def _fold_breaks(character: str) -> str:
+    """Drop white space and hyphens, at which words are broken; make quotes alike."""
+    return "" if character.isspace() or character == "-" else character.translate(QUOTES)
 
 
 def _drop_space(character: str) -> str:
