@@ -37,6 +37,7 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.data.markers import is_unanswered, marks_no_answer
 from posir_tasks.data.offsets import convert_offsets, describe_unchecked
+from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span
@@ -410,56 +411,43 @@ def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) 
 
     A query of which one place was skipped or is not known cannot be evaluated by position.
     """
-    lost = {
-        (skipped.file, skipped.name) for skipped in imported.skipped if skipped.detail != DUPLICATE
-    }
+    lost = {(item.file, item.name) for item in imported.skipped if item.detail != DUPLICATE}
     by_query: dict[str, list[str]] = defaultdict(list)
     for name, question in stated.items():
         if question.query is not None:
             by_query[question.query].append(name)
     for query, names in by_query.items():
-        files = {(stated[name].file, stated[name].name) for name in names}
-        if len({imported.questions[name][0] for name in names}) > 1:
+        questions = [stated[name] for name in names]
+        if len({question.text for question in questions}) > 1:
             raise DataError(
-                f"{stated[names[0]].file}: query {query}: its places have different texts; ids "
-                "must be unique."
+                f"{questions[0].file}: query {query}: its places have different texts; ids must be "
+                "unique."
             )
-        if files & lost or (len(names) > 1 and any(name in imported.unsuited for name in names)):
-            unknown = {
-                name: skip_question(stated[name].file, stated[name].name, PLACE_UNKNOWN)
-                for name in names
-            }
-            imported.unsuited |= unknown
-        elif len(kept := _merge_places(imported, names)) > 1:
-            grades = dict[str, float]()
-            for name in names:
-                document = imported.questions[name][1] if name in imported.questions else ""
-                grades[document] = max(stated[name].grade, grades.get(document, 0))
-            imported.places |= {
-                name: Place(query, grades[imported.questions[name][1]]) for name in kept
-            }
-        elif query not in imported.questions:
-            imported.questions[query] = imported.questions.pop(kept[0])
+        is_lost = any((question.file, question.name) in lost for question in questions)
+        if is_lost or (len(names) > 1 and not imported.unsuited.keys().isdisjoint(names)):
+            for name, question in zip(names, questions, strict=True):
+                item = skip_question(question.file, question.name, PLACE_UNKNOWN)
+                imported.unsuited[name] = item
+            continue
+        places = []
+        for name, question in zip(names, questions, strict=True):
+            _, document, span = imported.questions[name]
+            places.append(PlacedEvidence(name, query, document, span, question.grade))
+        _keep_places(imported, query, names, merge_places(places)[query])
 
 
-def _merge_places(imported: ImportedData, names: Sequence[str]) -> list[str]:
-    """Merge the spans of one query that overlap in a document, and return the names of those that
-    are left, in order.
-    """
-    kept: list[str] = []
-    for name in sorted(names, key=lambda name: imported.questions[name][1:]):
-        text, document, span = imported.questions[name]
-        _, last, before = imported.questions[kept[-1]] if kept else ("", "", NO_SPAN)
-        if last == document and span.start < before.end:
-            imported.questions[kept[-1]] = (
-                text,
-                document,
-                Span(before.start, max(before.end, span.end)),
-            )
-            del imported.questions[name]
-        else:
-            kept.append(name)
-    return kept
+def _keep_places(
+    imported: ImportedData, query: str, names: Iterable[str], merged: Sequence[PlacedEvidence]
+) -> None:
+    text = imported.questions[merged[0].name][0]
+    for name in {*names} - {place.name for place in merged}:
+        del imported.questions[name]
+    for place in merged:
+        imported.questions[place.name] = (text, place.document, place.span)
+        if len(merged) > 1:
+            imported.places[place.name] = Place(query, place.grade)
+    if len(merged) == 1 and query not in imported.questions:
+        imported.questions[query] = imported.questions.pop(merged[0].name)
 
 
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:

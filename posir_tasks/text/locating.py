@@ -70,7 +70,7 @@ class TextLocator:
 
     @cached_property
     def _bare(self) -> Spelling:
-        return Spelling.build(self.text, _drop_space)
+        return Spelling.build(self.text, drop_space)
 
     @cached_property
     def _folded(self) -> Spelling:
@@ -87,7 +87,7 @@ class TextLocator:
             return Span(start, start + len(piece))
         return (
             _find_next(self.text, piece, previous)
-            or self._bare.find("".join(map(_drop_space, piece)), previous)
+            or self._bare.find("".join(map(drop_space, piece)), previous)
             or self._folded.find(folded := "".join(map(_fold, piece)), previous)
             or ((similar := _align(folded, self._folded.text)) and self._folded.restore(similar))
         )
@@ -131,7 +131,8 @@ def _fold_breaks(character: str) -> str:
     return "" if character.isspace() or character == "-" else character.translate(QUOTES)
 
 
-def _drop_space(character: str) -> str:
+def drop_space(character: str) -> str:
+    """Return nothing for white space, and any other character as it is."""
     return "" if character.isspace() else character
 
 
