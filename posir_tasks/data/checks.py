@@ -375,8 +375,9 @@ def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
             for field in required.fields
         )
     if isinstance(required, pl.List):
-        is_list = isinstance(present, pl.List | pl.Array)
-        return is_list and _is_compatible(present.inner, required.inner)
+        if not isinstance(present, pl.List | pl.Array):
+            return False
+        return _is_compatible(present.inner, required.inner)
     if required == pl.Int64:
         return present.is_integer()
     if required == pl.Float64:

@@ -264,12 +264,12 @@ def _join_places(data: PositionData) -> PositionData:
     left = {*range(len(names))} - {*rows.values()}
     ends = evidence.ends.copy()
     for query, merged in merge_places(stated).items():
-        for place in merged:
-            row = rows[place.name]
+        for kept in merged:
+            row = rows[kept.name]
             left.add(row)
-            ends[row] = place.span.end
+            ends[row] = kept.span.end
             if len(merged) > 1:
-                places[place.name] = Place(query, place.grade)
+                places[kept.name] = Place(query, kept.grade)
             else:
                 names[row] = query
     queries = data.queries.remove_columns("id").add_column("id", names)

@@ -330,11 +330,14 @@ def open_folder(folder: Path, language: str) -> LocalRepository:
             f"{root}: no such folder. Give a folder in the PosIR layout, or one domain of it."
         )
     if any((root / file).exists() for file in FILES):
-        prefix, held = f"{language}/{root.name}", root.parent.name
+        prefix = f"{language}/{root.name}"
+        held = root.parent.name
     elif any(root.glob("*/queries.parquet")):
-        prefix, held = language, root.name
+        prefix = language
+        held = root.name
     else:
-        prefix, held = "", language
+        prefix = ""
+        held = language
     if CODE.fullmatch(held) and held != language:
         raise DataError(f"{root}: holds the language {held}, not {language}.")
     return LocalRepository(root, prefix)
@@ -347,11 +350,10 @@ def require_domains(repository: Repository, language: str) -> list[str]:
     domains = list_domains(repository, language)
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
-        has = (
-            f"It has {', '.join(sorted(languages))}."
-            if languages
-            else "It has no data in the PosIR layout."
-        )
+        if languages:
+            has = f"It has {', '.join(sorted(languages))}."
+        else:
+            has = "It has no data in the PosIR layout."
         files = ", ".join(FILES)
         raise DataError(
             f"{repository.location}: no {language} data; expected {language}/<domain>/ with "
@@ -365,11 +367,10 @@ def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
     data in the PosIR layout.
     """
     if not path.is_dir():
-        problem = (
-            "is a file; `posir import` converts other formats"
-            if path.exists()
-            else "no such folder"
-        )
+        if path.exists():
+            problem = "is a file; `posir import` converts other formats"
+        else:
+            problem = "no such folder"
         raise PosirError(
             f"{path}: {problem}. Give a folder in the PosIR layout, <language>/<domain>/."
         )

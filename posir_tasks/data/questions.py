@@ -54,10 +54,8 @@ REPAIR_DISTANCE = 5
 OTHER_FORM = (
     "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 )
-DUPLICATE, PLACE_UNKNOWN = (
-    "is an exact duplicate",
-    "has several places of evidence, of which one is not known",
-)
+DUPLICATE = "is an exact duplicate"
+PLACE_UNKNOWN = "has several places of evidence, of which one is not known"
 #: Why a question about a document without text is left out.
 BLANK_DOCUMENT = "its relevant document has no text"
 NON_JOINER = "\u200c"
@@ -116,7 +114,9 @@ def resolve_span(answer: StatedAnswer, document: str) -> Span:
     """Return the span of a stated answer, or of its only occurrence; raise ValueError if there is
     none.
     """
-    text, start, end = answer.text, answer.start, answer.end
+    text = answer.text
+    start = answer.start
+    end = answer.end
     if text is None:
         return _within_document(start, end, document)
     if not text.strip():
@@ -126,16 +126,14 @@ def resolve_span(answer: StatedAnswer, document: str) -> Span:
             raise ValueError(NO_ANSWER)
         starts = find_occurrences(text, document)
         if len(starts) != 1:
-            advice = (
-                OTHER_FORM
-                if not starts and _differs_in_form(text, document)
-                else "; state its start"
-            )
-            occurs = (
-                f"occurs {len(starts)} times in its document"
-                if starts
-                else "does not occur in its document"
-            )
+            if not starts and _differs_in_form(text, document):
+                advice = OTHER_FORM
+            else:
+                advice = "; state its start"
+            if starts:
+                occurs = f"occurs {len(starts)} times in its document"
+            else:
+                occurs = "does not occur in its document"
             raise ValueError(f"its answer {short_repr(text)} {occurs}{advice}")
         return Span(starts[0], starts[0] + len(text))
     if end not in (None, start + len(text)):
@@ -198,7 +196,8 @@ def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
     spans = set()
     for joiner in ("", " "):
         spell = partial(_spell, joiner=joiner)
-        letters, bare = Spelling.build(part, spell), "".join(map(spell, answer))
+        letters = Spelling.build(part, spell)
+        bare = "".join(map(spell, answer))
         for place in find_occurrences(bare, letters.text) if bare else ():
             span = letters.restore(Span(place, place + len(bare)))
             spans.add(Span(first + span.start, first + span.end))
@@ -212,13 +211,10 @@ def _spell(character: str, joiner: str) -> str:
     A `joiner` stands for the zero-width non-joiner, for which Persian texts have a space or
     nothing, too.
     """
-    letter = (
-        " "
-        if character.isspace()
-        else joiner
-        if character == NON_JOINER
-        else character.translate(SAME_LETTERS)
-    )
+    if character.isspace():
+        letter = " "
+    else:
+        letter = joiner if character == NON_JOINER else character.translate(SAME_LETTERS)
     return letter if letter and unicodedata.category(letter) != "Cf" else ""
 
 
@@ -230,7 +226,8 @@ def find_occurrences(
     """
     # `find` counts a negative end from the back.
     end = len(document) if last is None else max(0, last + len(text))
-    starts, start = [], document.find(text, first, end)
+    starts = []
+    start = document.find(text, first, end)
     while start >= 0:
         starts.append(start)
         start = document.find(text, start + 1, end)
@@ -363,10 +360,12 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
     A document without text stays in the corpus, as in the PosIR layout, and its questions are left
     out.
     """
-    imported, stated = ImportedData(), dict[str, PassageQuestion]()
+    imported = ImportedData()
+    stated = dict[str, PassageQuestion]()
     items, notes = prepare_offsets(items, repair=repair)
     passages = [item for item in items if isinstance(item, Passage)]
-    repeated, derived = _find_repeated_ids(passages), derive_document_ids(passages, domain)
+    repeated = _find_repeated_ids(passages)
+    derived = derive_document_ids(passages, domain)
     for passage in items:
         if isinstance(passage, SkippedText):
             imported.skipped.append(passage)
@@ -480,11 +479,10 @@ def _add_question(
         raise ValueError("its text is empty")
     if not imported.documents[document].strip():
         raise ValueError(BLANK_DOCUMENT)
-    match = (
-        find_answer(question, imported.documents[document], repair=repair)
-        if question.answer
-        else None
-    )
+    if question.answer:
+        match = find_answer(question, imported.documents[document], repair=repair)
+    else:
+        match = None
     span = match.span if match else NO_SPAN
     name = question.id or digest(document, question.name, question.text, *span, size=16).hex()
     content = (question.text, document, span)

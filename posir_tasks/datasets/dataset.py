@@ -36,7 +36,8 @@ from posir_tasks.values.schemes import PositionScheme
 logger = logging.getLogger(__name__)
 
 #: Kinds of the data of tasks: with positions, and of mteb's own.
-TASK, JUDGED_TASK = "a task", "a task of mteb"
+TASK = "a task"
+JUDGED_TASK = "a task of mteb"
 #: Kind, name and location of texts in memory.
 IN_MEMORY = "texts"
 #: Most texts that are looked at to say why there is none.
@@ -68,11 +69,9 @@ class Subset:
         """Every judged query with the grades of its documents; raises DataError if the data is
         missing or invalid.
         """
-        return (
-            self.read_stated_judgments()
-            if self.read_stated_judgments
-            else Judgments.from_positions(self.read())
-        )
+        if self.read_stated_judgments:
+            return self.read_stated_judgments()
+        return Judgments.from_positions(self.read())
 
     @property
     def query_language(self) -> str:
@@ -200,11 +199,10 @@ class Dataset(Presentable):
         """Return how many rows each subset has, and what in it cannot be used or was repaired."""
         headings = ("Subset", "Questions" if self.has_questions else "Texts")
         counts = Counter(row["subset"] for row in self.rows)
-        warnings = (
-            [warning for subset in self.subsets for warning in subset.read().warnings]
-            if self.has_questions
-            else []
-        )
+        if self.has_questions:
+            warnings = [warning for subset in self.subsets for warning in subset.read().warnings]
+        else:
+            warnings = []
         table = Table(
             build_columns(headings, headings[1:]),
             tuple((name, format_count(count)) for name, count in counts.items()),

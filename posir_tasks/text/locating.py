@@ -49,11 +49,10 @@ class Spelling:
         """Return the place in the text of a piece in this spelling, sought from the previous place
         in the text on.
         """
-        before = (
-            previous
-            if previous == START
-            else Span(*(bisect_left(self.places, place) for place in previous))
-        )
+        if previous == START:
+            before = previous
+        else:
+            before = Span(*(bisect_left(self.places, place) for place in previous))
         span = _find_next(self.text, piece, before) if piece else None
         return self.restore(span) if span else None
 
@@ -100,7 +99,9 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
     A chunk is sought where the one before it ends; then from there on, overlap allowed, as long as
     it adds to the one before; then anywhere.
     """
-    locator, spans, previous = TextLocator(text), list[Span | None](), START
+    locator = TextLocator(text)
+    spans = list[Span | None]()
+    previous = START
     for chunk in chunks:
         spans.append(span := locator.locate(chunk, previous=previous))
         previous = span or previous
@@ -154,11 +155,9 @@ def _find_next(text: str, piece: str, previous: Span) -> Span | None:
 def _align(piece: str, text: str) -> Span | None:
     """Return the part of a text that is similar to a piece; None if none is."""
     alignment = align(piece, text, SIMILAR)
-    return (
-        Span(alignment.dest_start, alignment.dest_end)
-        if alignment and alignment.score > SIMILAR
-        else None
-    )
+    if alignment and alignment.score > SIMILAR:
+        return Span(alignment.dest_start, alignment.dest_end)
+    return None
 
 
 def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:

@@ -111,7 +111,8 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
         raise MAX_ROWS.refuse(
             PDF, f"has {len(pages):,} pages, and at most {max_pages():,} are read"
         )
-    texts, limit = list[str](), max_unpacked(size)
+    texts = list[str]()
+    limit = max_unpacked(size)
     for page in pages:
         texts.append(page.extract_text())
         limit -= len(texts[-1])
