@@ -572,7 +572,7 @@ def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFa
         same_language=True,
     )
     kept, tolerated = tolerate_tables(tables)
-    evidence = build_evidence(kept)
+    evidence = build_evidence(kept.queries.frame)
     texts = Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text"))
     return SubsetFacts(
         evidence, count_tolerated(tolerated), {"queries": digest_queries(texts, evidence)}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from reprlib import repr as short_repr
 from typing import Any, TypeAlias
@@ -22,8 +23,10 @@ from posir_tasks.base.table_files import read_json_rows
 from posir_tasks.base.untrusted import GateError, require_distinct
 from posir_tasks.base.wording import pluralize
 
-#: How the names of files of JSON objects end, and lines from which their columns follow.
-JSON, SCHEMA_LINES = (".json", ".jsonl"), 1_000
+#: How the names of files of JSON objects end.
+JSON = (".json", ".jsonl")
+#: Lines of JSON from which the columns follow.
+SCHEMA_LINES = 1_000
 #: Types of columns by name.
 Schema: TypeAlias = Mapping[str, PolarsDataType]
 NO_COLUMNS: Schema = {}
@@ -58,12 +61,14 @@ class DataProblem:
 
     def __str__(self) -> str:
         field = f" field '{self.field}':" if self.field else ""
-        examples = [f" ({example})" for example in self.examples] or [""] * len(self.rows)
-        listed = ", ".join(
-            f"{row}{example}" for row, example in zip(self.rows, examples, strict=True)
-        )
-        rows = f"; {pluralize(self.count, 'row')}, first: {listed}" if self.rows else ""
-        return f"{self.file}:{field} {self.message}{rows}"
+        if not self.rows:
+            return f"{self.file}:{field} {self.message}"
+        listed = [str(row) for row in self.rows]
+        if self.examples:
+            pairs = zip(self.rows, self.examples, strict=True)
+            listed = [f"{row} ({example})" for row, example in pairs]
+        rows = f"{pluralize(self.count, 'row')}, first: {', '.join(listed)}"
+        return f"{self.file}:{field} {self.message}; {rows}"
 
 
 class ProblemsError(DataError):
@@ -131,18 +136,6 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
     """
     column = pl.col(field)
     present = column.is_not_null() & (column != "")
-    has_null, duplicate = (
-        column.str.contains("\0", literal=True).fill_null(False),
-        present & column.is_duplicated(),
-    )
-    unique, null = (
-        "is a duplicate; ids must be unique",
-        "has a null character, at which libraries end an id; remove it",
-    )
-    repeated, earlier = (
-        present & ~column.is_first_distinct(),
-        f"{nouns} have the id of an earlier one",
-    )
     return (
         Rule(
             field,
@@ -151,11 +144,18 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
             f"{nouns}_without_id",
             f"{nouns} have no id",
         ),
-        Rule(field, duplicate, unique, f"{nouns}_with_repeated_id", earlier, left_out=repeated),
         Rule(
             field,
-            has_null,
-            null,
+            present & column.is_duplicated(),
+            "is a duplicate; ids must be unique",
+            f"{nouns}_with_repeated_id",
+            f"{nouns} have the id of an earlier one",
+            left_out=present & ~column.is_first_distinct(),
+        ),
+        Rule(
+            field,
+            column.str.contains("\0", literal=True).fill_null(False),
+            "has a null character, at which libraries end an id; remove it",
             f"{nouns}_with_invalid_id",
             f"{nouns} have an id with a null character",
         ),
@@ -164,9 +164,15 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
 
 def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
     """Return the rule that texts have content; a task keeps or leaves out the others."""
-    blank, message = pl.col(field).str.strip_chars() == "", "is empty; every text must have content"
-    outcome, key = "kept" if keep else LEFT_OUT, f"{nouns}_without_text"
-    return Rule(field, blank, message, key, f"{nouns} have no text", outcome, is_problem=not keep)
+    return Rule(
+        field,
+        pl.col(field).str.strip_chars() == "",
+        "is empty; every text must have content",
+        f"{nouns}_without_text",
+        f"{nouns} have no text",
+        "kept" if keep else LEFT_OUT,
+        is_problem=not keep,
+    )
 
 
 @dataclass(frozen=True)
@@ -178,38 +184,41 @@ class CheckedTable:
 
     def check(self, rules: Iterable[Rule]) -> list[DataProblem]:
         """Return a problem for each rule that any row breaks."""
-        broken = self._find_broken(rules)
-        return [
-            problem
-            for rule in broken
-            for problem in self.check_rows(rule.invalid, rule.field, rule.message)
-        ]
+        problems = []
+        for rule in self._find_broken(rules):
+            problems += self.check_rows(rule.invalid, rule.field, rule.message)
+        return problems
 
     def _find_broken(self, rules: Iterable[Rule]) -> list[Rule]:
         # One pass for all rules, most of which hold.
-        known = [
+        present = set(self.frame.columns)
+        applied = [
             rule
             for rule in rules
-            if {rule.field, *rule.invalid.meta.root_names()} <= set(self.frame.columns)
+            if present.issuperset([rule.field, *rule.invalid.meta.root_names()])
         ]
-        columns = [
-            rule.invalid.fill_null(True).any().alias(str(place)) for place, rule in enumerate(known)
-        ]
-        broken = self.frame.select(columns).row(0) if known else ()
-        return [rule for rule, is_broken in zip(known, broken, strict=True) if is_broken]
+        if not applied:
+            return []
+        broken = [rule.invalid.fill_null(True).any() for rule in applied]
+        names = [expression.alias(str(number)) for number, expression in enumerate(broken)]
+        return [*compress(applied, self.frame.select(names).row(0))]
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
         """Return the table without the rows that cannot be used, and what breaks each rule; a row
         left out counts once.
         """
-        frame, tolerated = self.frame, list[ToleratedRows]()
+        frame = self.frame
+        tolerated = []
         for rule in self._find_broken(rules):
-            condition = rule.left_out if rule.left_out is not None else rule.invalid
+            condition = rule.invalid if rule.left_out is None else rule.left_out
             broken = frame.select(broken=condition.fill_null(True))["broken"]
-            if count := int(broken.sum()):
-                sentence = f"{count:,} of {frame.height:,} {rule.description}: {rule.outcome}"
-                tolerated.append(ToleratedRows(rule.key, count, sentence))
-                frame = frame.filter(~broken) if rule.outcome == LEFT_OUT else frame
+            count = int(broken.sum())
+            if not count:
+                continue
+            sentence = f"{count:,} of {frame.height:,} {rule.description}: {rule.outcome}"
+            tolerated.append(ToleratedRows(rule.key, count, sentence))
+            if rule.outcome == LEFT_OUT:
+                frame = frame.filter(~broken)
         return CheckedTable(self.file, frame), tolerated
 
     def check_rows(self, invalid: pl.Expr, field: str, message: str) -> list[DataProblem]:
@@ -239,29 +248,25 @@ def read_valid_columns(
     """
     try:
         names = _read_schema(file).names
-        required = {**columns, **{name: dtype for name, dtype in optional.items() if name in names}}
+        further = {name: dtype for name, dtype in optional.items() if name in names}
+        required = {**columns, **further}
         present = read_column_types(file, required)
-        compatible = [
-            name for name, dtype in present.items() if _is_compatible(dtype, required[name])
-        ]
-        frame = read_table(file, compatible)
+        fitting = [name for name, dtype in present.items() if _is_compatible(dtype, required[name])]
+        frame = read_table(file, fitting)
     except ProblemsError as error:
         return pl.DataFrame(), list(error.problems)
-    has = f"missing column; the file has {', '.join(names) or 'none'}."
-    problems = [
-        DataProblem(
-            str(file), name, f"is {present[name]}, must be {dtype}." if name in present else has
-        )
-        for name, dtype in required.items()
-        if name not in compatible
-    ]
-    overflows = [
-        problem
-        for name in compatible
-        for problem in _check_range(frame[name], required[name], str(file))
-    ]
-    frame = frame.drop([problem.field for problem in overflows if problem.field])
-    return frame.cast({name: required[name] for name in frame.columns}), problems + overflows
+    problems = []
+    for name, dtype in required.items():
+        message = f"missing column; the file has {', '.join(names) or 'none'}."
+        if name in present:
+            message = f"is {present[name]}, must be {dtype}."
+        if name not in fitting:
+            problems.append(DataProblem(str(file), name, message))
+    for name in fitting:
+        for problem in _check_range(frame[name], required[name], str(file)):
+            problems.append(problem)
+            frame = frame.drop(name)
+    return frame.cast({name: required[name] for name in frame.columns}), problems
 
 
 def _is_parquet(file: Path) -> bool:
@@ -275,10 +280,8 @@ def _error_context(file: Path) -> Iterator[None]:
     except GateError as error:
         raise ProblemsError([DataProblem(str(file), None, f"{error.problem}.")]) from error
     except (*UNREADABLE, *GZIP_ERRORS) as error:
-        message = (
-            f"not a readable {'parquet' if _is_parquet(file) else 'JSON'} file "
-            f"({summarize_error(error)})."
-        )
+        kind = "parquet" if _is_parquet(file) else "JSON"
+        message = f"not a readable {kind} file ({summarize_error(error)})."
         raise ProblemsError([DataProblem(str(file), None, message)]) from error
 
 
@@ -291,27 +294,22 @@ def read_column_types(
     schema = _read_schema(file)
     with _error_context(file):
         occurrences = Counter(schema.names)
-        columns = list(occurrences) if columns is None else columns
-        duplicates = [name for name in columns if occurrences[name] > 1]
+        names = [*occurrences] if columns is None else [*columns]
+        message = "is the name of several columns; keep one of them."
         raise_problems(
-            DataProblem(str(file), name, "is the name of several columns; keep one of them.")
-            for name in duplicates
+            DataProblem(str(file), name, message) for name in names if occurrences[name] > 1
         )
-        return dict(
-            _to_polars(
-                schema.empty_table(), [name for name in columns if name in occurrences]
-            ).schema
-        )
+        present = [name for name in names if name in occurrences]
+        return dict(_to_polars(schema.empty_table(), present).schema)
 
 
 def _read_schema(file: Path) -> pa.Schema:
     with _error_context(file):
         check_readable(file)
-        schema = (
-            pq.read_schema(file)
-            if _is_parquet(file)
-            else read_json_rows(file, SCHEMA_LINES).to_arrow().schema
-        )
+        if _is_parquet(file):
+            schema = pq.read_schema(file)
+        else:
+            schema = read_json_rows(file, SCHEMA_LINES).to_arrow().schema
         # Arrow decodes the names on access.
         return schema if schema.names else pa.schema([])
 
@@ -342,9 +340,8 @@ def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
 def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     table = table.select(columns)
     # At metadata that is not UTF-8, polars panics.
-    table = pa.Table.from_arrays(
-        table.columns, schema=pa.schema([field.remove_metadata() for field in table.schema])
-    )
+    schema = pa.schema([field.remove_metadata() for field in table.schema])
+    table = pa.Table.from_arrays(table.columns, schema=schema)
     table.validate(full=True)
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
@@ -356,13 +353,13 @@ def _check_range(column: pl.Series, required: PolarsDataType, file: str) -> Iter
     try:
         column.cast(required)
     except pl.exceptions.InvalidOperationError:
-        values, cast = column.to_list(), column.cast(required, strict=False).to_list()
-        rows = [row for row, value in enumerate(values) if value != cast[row]]
-        first, examples = (
-            tuple(rows[:MAX_EXAMPLES]),
-            tuple(short_repr(values[row]) for row in rows[:MAX_EXAMPLES]),
-        )
-        yield DataProblem(file, column.name, f"does not fit {required}", len(rows), first, examples)
+        cast = column.cast(required, strict=False).to_list()
+        values = enumerate(column.to_list())
+        wrong = [(row, value) for row, value in values if value != cast[row]]
+        rows = tuple(row for row, _ in wrong[:MAX_EXAMPLES])
+        examples = tuple(short_repr(value) for _, value in wrong[:MAX_EXAMPLES])
+        message = f"does not fit {required}"
+        yield DataProblem(file, column.name, message, len(wrong), rows, examples)
 
 
 def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
@@ -370,19 +367,17 @@ def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
     compatible values, numbers, text.
     """
     if isinstance(required, pl.Struct):
-        fields = (
-            {field.name: field.dtype for field in present.fields}
-            if isinstance(present, pl.Struct)
-            else {}
-        )
+        if not isinstance(present, pl.Struct):
+            return False
+        fields = {field.name: field.dtype for field in present.fields}
         return all(
             field.name in fields and _is_compatible(fields[field.name], field.dtype)
             for field in required.fields
         )
     if isinstance(required, pl.List):
-        return isinstance(present, pl.List | pl.Array) and _is_compatible(
-            present.inner, required.inner
-        )
+        if not isinstance(present, pl.List | pl.Array):
+            return False
+        return _is_compatible(present.inner, required.inner)
     if required == pl.Int64:
         return present.is_integer()
     if required == pl.Float64:

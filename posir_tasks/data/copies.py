@@ -8,7 +8,7 @@ put it before the text.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.data.data import BATCH_ROWS, Judgments, PositionData
 from posir_tasks.data.formats.passages import RepeatedTexts
+from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
-from posir_tasks.text.locating import Spelling
+from posir_tasks.text.locating import Spelling, drop_space
 from posir_tasks.text.spans import Span
 from posir_tasks.values.evidence import Evidence, Place
 
@@ -53,16 +54,16 @@ class Copies:
     def describe(self) -> str:
         """Return a sentence with the counts and what to do."""
         copied = sum(name in self.relevant for group in self.groups for name in group)
-        surplus = sum(len(group) - 1 for group in self.groups)
+        surplus = sum(map(len, self.groups)) - len(self.groups)
+        relevant = pluralize(len(self.relevant), "relevant document")
+        verb = "has" if copied == 1 else "have"
+        copies = pluralize(surplus, "copy", "copies")
         first = " and ".join(sanitized(name) for name in self.groups[0][:2])
         return (
-            f"{copied:,} of {pluralize(len(self.relevant), 'relevant document')} "
-            f"{'has' if copied == 1 else 'have'} the text "
-            "of another document in the corpus, white space aside "
-            f"({pluralize(surplus, 'copy', 'copies')}, first {first}): no "
-            "model can tell copies apart, and ties are ordered by id. --merge-copies of posir "
-            "import and posir score makes "
-            "copies one document."
+            f"{copied:,} of {relevant} {verb} the text of another document in the corpus, white "
+            f"space aside ({copies}, first {first}): no model can tell copies apart, and ties are "
+            "ordered by id. --merge-copies of posir import and posir score makes copies one "
+            "document."
         )
 
 
@@ -76,6 +77,8 @@ def find_copies(corpus: Dataset, relevant: Iterable[str]) -> Copies:
     copies.
     """
     wanted = {*relevant}
+    if not wanted:
+        return Copies((), wanted)
     groups = [group for group in _group_texts(corpus, wanted) if not wanted.isdisjoint(group)]
     return Copies(tuple(groups), wanted)
 
@@ -121,12 +124,10 @@ def choose_originals(corpus: Dataset, relevant: Collection[str]) -> dict[str, st
 def describe_merged(originals: Mapping[str, str]) -> str:
     """Return how many copies became one document with another, given the document of each."""
     copy, document = next(iter(originals.items()))
+    copies = pluralize(len(originals), "copy", "copies")
     documents = pluralize(len({*originals.values()}), "document")
-    return (
-        f"{pluralize(len(originals), 'copy', 'copies')} of {documents} merged, first "
-        f"{sanitized(copy)} into "
-        f"{sanitized(document)}."
-    )
+    first = f"{sanitized(copy)} into {sanitized(document)}"
+    return f"{copies} of {documents} merged, first {first}."
 
 
 def merge_copies(
@@ -147,7 +148,9 @@ def merge_copies(
         return data, judgments, originals
     rows = [row for row, name in enumerate(data.corpus["id"][:]) if name not in originals]
     evidence = _move_evidence(data, originals)
-    merged = _join_places(replace(data, corpus=data.corpus.select(rows), evidence=evidence))
+    merged = replace(data, corpus=data.corpus.select(rows), evidence=evidence)
+    if data.places:
+        merged = _join_places(merged)
     return merged, _merge_grades(judgments, originals), originals
 
 
@@ -155,12 +158,9 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
     """Count the questions whose text is asked of several documents; a question with several places
     is one.
     """
-    rows = zip(
-        data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, strict=True
-    )
     asked = [
         (text, document)
-        for name, text, document in rows
+        for name, text, document, _ in data.list_questions()
         if name not in data.places and name not in data.unsuited
     ]
     counted = count_repeated_texts(asked, data.corpus)
@@ -172,19 +172,20 @@ def count_repeated_texts(asked: Iterable[tuple[str, str]], corpus: Dataset) -> R
     """Count the questions whose text is asked of documents with different texts, given text and
     document of each.
     """
-    rows = [(" ".join(text.split()).casefold(), document) for text, document in asked]
     documents: dict[str, set[str]] = defaultdict(set)
-    for text, document in rows:
-        documents[text].add(document)
-    several = {document for names in documents.values() if len(names) > 1 for document in names}
-    groups = find_copies(corpus, several).groups if several else ()
-    originals = {name: group[0] for group in groups for name in group}
-    repeated = {
-        text
-        for text, names in documents.items()
-        if len({originals.get(name, name) for name in names}) > 1
-    }
-    return RepeatedTexts(len(rows), sum(text in repeated for text, _ in rows))
+    counts = Counter[str]()
+    for text, document in asked:
+        folded = " ".join(text.split()).casefold()
+        documents[folded].add(document)
+        counts[folded] += 1
+    several = {text: names for text, names in documents.items() if len(names) > 1}
+    copies = find_copies(corpus, {name for names in several.values() for name in names})
+    originals = {name: group[0] for group in copies.groups for name in group}
+    repeated = 0
+    for text, names in several.items():
+        if len({originals.get(name, name) for name in names}) > 1:
+            repeated += counts[text]
+    return RepeatedTexts(counts.total(), repeated)
 
 
 def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgments:
@@ -203,33 +204,30 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
     """
     evidence = data.evidence
     names = [originals.get(name, name) for name in evidence.document_ids]
-    starts, ends, characters = (
-        evidence.starts.copy(),
-        evidence.ends.copy(),
-        evidence.characters.copy(),
-    )
-    moved = [row for row, name in enumerate(evidence.document_ids) if name in originals]
-    texts = _select_texts(
-        data.corpus, {name for row in moved for name in (names[row], evidence.document_ids[row])}
-    )
-    for row in moved if data.has_spans else ():
-        text, original = texts[evidence.document_ids[row]], texts[names[row]]
+    moved = replace(evidence, document_ids=names)
+    if evidence.clusters:
+        titles = dict[str, str]()
+        for name, title in zip(names, evidence.clusters, strict=True):
+            titles[name] = titles.get(name) or title
+        moved = replace(moved, clusters=tuple(titles[name] for name in names))
+    if not data.has_spans or not len(evidence.characters):
+        return moved
+    copied = {name for name in evidence.document_ids if name in originals}
+    texts = _select_texts(data.corpus, copied | {originals[name] for name in copied})
+    starts = evidence.starts.copy()
+    ends = evidence.ends.copy()
+    characters = evidence.characters.copy()
+    for row, name in enumerate(evidence.document_ids):
+        if name not in originals:
+            continue
+        text = texts[name]
+        original = texts[originals[name]]
         # Places in a translation are those of the original's columns.
-        if text != original and len(characters) and characters[row] == len(text):
-            span = move_span(Span(int(starts[row]), int(ends[row])), text, original)
-            starts[row], ends[row], characters[row] = *span, len(original)
-    titles = dict[str, str]()
-    for name, title in zip(names, evidence.clusters, strict=False):
-        titles[name] = titles.get(name) or title
-    clusters = tuple(titles[name] for name in names) if evidence.clusters else ()
-    return replace(
-        evidence,
-        document_ids=names,
-        starts=starts,
-        ends=ends,
-        characters=characters,
-        clusters=clusters,
-    )
+        if text != original and characters[row] == len(text):
+            span = Span(int(starts[row]), int(ends[row]))
+            starts[row], ends[row] = move_span(span, text, original)
+            characters[row] = len(original)
+    return replace(moved, starts=starts, ends=ends, characters=characters)
 
 
 def _select_texts(corpus: Dataset, names: Collection[str]) -> dict[str, str]:
@@ -240,53 +238,41 @@ def _select_texts(corpus: Dataset, names: Collection[str]) -> dict[str, str]:
 
 def move_span(span: Span, text: str, other: str) -> Span:
     """Return where a span of a text is in another that differs from it in white space alone."""
-    before, inside = (
-        len("".join(part.split())) for part in (text[: max(0, span.start)], span.of(text))
-    )
+    before = len("".join(text[: max(0, span.start)].split()))
+    inside = len("".join(span.of(text).split()))
     if span == NO_SPAN or not inside:
         return span
-    return Spelling.build(other, lambda letter: "" if letter.isspace() else letter).restore(
-        Span(before, before + inside)
-    )
+    return Spelling.build(other, drop_space).restore(Span(before, before + inside))
 
 
 def _join_places(data: PositionData) -> PositionData:
     """Join the places of one query that overlap in one document; a query with one place left is an
     ordinary one.
     """
-    if not data.places:
-        return data
-    evidence, places = data.evidence, dict(data.places)
-    names, starts, ends = [*evidence.query_ids], evidence.starts.copy(), evidence.ends.copy()
-    grades: dict[tuple[str, str], float] = defaultdict(float)
-    by_query: dict[str, list[int]] = defaultdict(list)
-    rows = [row for row, name in enumerate(names) if name in places]
-    for row in sorted(
-        rows, key=lambda row: (evidence.document_ids[row], starts[row], ends[row], row)
+    evidence = data.evidence
+    names = [*evidence.query_ids]
+    spans = map(Span, evidence.starts.tolist(), evidence.ends.tolist())
+    stated = []
+    rows = dict[str, int]()
+    for row, (name, document, span) in enumerate(
+        zip(names, evidence.document_ids, spans, strict=True)
     ):
-        place, document, kept = (
-            places[names[row]],
-            evidence.document_ids[row],
-            by_query[places[names[row]].query],
-        )
-        grades[place.query, document] = max(grades[place.query, document], place.grade)
-        last = kept[-1] if kept and evidence.document_ids[kept[-1]] == document else None
-        if last is not None and (
-            starts[row] < ends[last] or (starts[row], ends[row]) == (starts[last], ends[last])
-        ):
-            ends[last] = max(ends[last], ends[row])
-            del places[names[row]]
-        else:
-            kept.append(row)
-    for query, kept in by_query.items():
-        for row in kept:
-            places[names[row]] = Place(query, grades[query, evidence.document_ids[row]])
-        if len(kept) == 1:
-            del places[names[kept[0]]]
-            names[kept[0]] = query
-    left = sorted(
-        {*range(len(names))} - {*rows} | {row for kept in by_query.values() for row in kept}
-    )
-    renamed = data.queries.remove_columns("id").add_column("id", names)
-    evidence = replace(evidence, query_ids=names, starts=np.asarray(starts), ends=np.asarray(ends))
-    return replace(data, queries=renamed, evidence=evidence, places=places).select(left)
+        if place := data.places.get(name):
+            rows[name] = row
+            stated.append(PlacedEvidence(name, place.query, document, span, place.grade))
+    places = dict[str, Place]()
+    left = {*range(len(names))} - {*rows.values()}
+    ends = evidence.ends.copy()
+    for query, merged in merge_places(stated).items():
+        for kept in merged:
+            row = rows[kept.name]
+            left.add(row)
+            ends[row] = kept.span.end
+            if len(merged) > 1:
+                places[kept.name] = Place(query, kept.grade)
+            else:
+                names[row] = query
+    queries = data.queries.remove_columns("id").add_column("id", names)
+    evidence = replace(evidence, query_ids=names, ends=ends)
+    joined = replace(data, queries=queries, evidence=evidence, places=places)
+    return joined.select(sorted(left))

@@ -75,7 +75,8 @@ class Judgments:
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:
         """Return the judgments of the relevant documents of data."""
-        texts, grades = dict[str, str](), dict[str, dict[str, float]]()
+        texts = dict[str, str]()
+        grades = dict[str, dict[str, float]]()
         for name, text, document in zip(
             data.queries["id"], data.queries["text"], data.evidence.document_ids, strict=True
         ):
@@ -232,15 +233,16 @@ class PositionData:
         skipped = (
             SkippedText(name, "questions with several places of evidence") for name in queries
         )
-        return (
-            replace(self.divide_places()[0], skipped=(*self.skipped, *skipped)) if queries else self
-        )
+        if queries:
+            return replace(self.divide_places()[0], skipped=(*self.skipped, *skipped))
+        return self
 
     def divide_places(self) -> tuple[PositionData, PositionData]:
         """Return the data with the queries that have one place of evidence, and with a row for each
         place of the others.
         """
-        single, several = list[int](), list[int]()
+        single = list[int]()
+        several = list[int]()
         for row, name in enumerate(self.evidence.query_ids):
             (several if name in self.places else single).append(row)
         return replace(self.select(single), places={}) if several else self, self.select(several)
@@ -286,7 +288,8 @@ class PositionData:
         """Yield id and text of each query, the id of its document, and where in it the evidence is;
         None if that is unknown.
         """
-        spans, documents = self.place_spans() or repeat(None), self.evidence.document_ids
+        spans = self.place_spans() or repeat(None)
+        documents = self.evidence.document_ids
         return zip(
             self.evidence.query_ids,
             self.queries["text"][:],

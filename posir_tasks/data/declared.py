@@ -14,15 +14,19 @@ from typing import Any
 from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 
 #: The Hub dataset of PosIR.
-REPO_ID, REVISION = "infgrad/PosIR-Benchmark-v1", "main"
+REPO_ID = "infgrad/PosIR-Benchmark-v1"
+REVISION = "main"
 #: The end of the names of samples of PosIR; questions of all domains, and documents that are
 #: selected for each beside its own.
 SUFFIX = "-Nano"
-QUESTIONS, DISTRACTORS = 1_500, 12
+QUESTIONS = 1_500
+DISTRACTORS = 12
 #: Documents and queries of English, and on average over the ten languages: 55,900 and 1,360 in each
 #: of 31 domains.
-ENGLISH_DOCUMENTS, ENGLISH_QUERIES = 1_719_701, 42_015
-DOCUMENTS, QUERIES = "about 1.7 M", "about 42,000"
+ENGLISH_DOCUMENTS = 1_719_701
+ENGLISH_QUERIES = 42_015
+DOCUMENTS = "about 1.7 M"
+QUERIES = "about 42,000"
 #: In place of the revision of a source whose commit is not known; a result has the digest of the
 #: data that was read.
 NOT_PINNED = "not pinned"
@@ -66,16 +70,14 @@ def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask
     another.
     """
     spoken = dict.fromkeys((language, corpus_language))
-    is_crossed, codes = len(spoken) > 1, tuple(part.code for part in spoken)
+    is_crossed = len(spoken) > 1
+    codes = tuple(part.code for part in spoken)
     questions = ENGLISH_QUERIES if language == PIVOT else QUERIES
     documents = ENGLISH_DOCUMENTS if corpus_language == PIVOT else DOCUMENTS
-    benchmark = (
-        "PosIR(cross-lingual)"
-        if is_crossed and language.cross_lingual_in_paper
-        else ""
-        if is_crossed
-        else "PosIR"
-    )
+    if is_crossed and language.cross_lingual_in_paper:
+        benchmark = "PosIR(cross-lingual)"
+    else:
+        benchmark = "" if is_crossed else "PosIR"
     name = "-".join(("PosIR", *(part.name for part in spoken)))
     declared = DeclaredTask(name, REPO_ID, REVISION, dict.fromkeys(DOMAINS, codes))
     if language not in LANGUAGES:
@@ -85,7 +87,8 @@ def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask
 
 def declare_nano(language: Language) -> DeclaredTask:
     """Return the sample of one language of PosIR."""
-    full, most = declare_posir(language, language), round(QUESTIONS / len(DOMAINS)) * len(DOMAINS)
+    full = declare_posir(language, language)
+    most = round(QUESTIONS / len(DOMAINS)) * len(DOMAINS)
     sizes = {"documents": f"up to {most * (1 + DISTRACTORS):,}", "questions": f"up to {most:,}"}
     return replace(
         full, name=full.name + SUFFIX, benchmark=full.benchmark and "PosIR(nano)", **sizes
@@ -154,7 +157,8 @@ MIRACL_LANGUAGES = (
     "yor-Latn",
 )
 #: Parts of Natural Questions, by the type of the long answer.
-PARAGRAPHS, OTHERS = "paragraph", "other"
+PARAGRAPHS = "paragraph"
+OTHERS = "other"
 TYDI = DeclaredTask(
     "TyDiQA-PosIR",
     "google-research-datasets/tydiqa",

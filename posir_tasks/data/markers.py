@@ -45,7 +45,8 @@ NEGATIVE = (
     "answer_absent",
 )
 POSITIVE = ("answerable", "is_answerable", "isAnswerable", "has_answer")
-TRUE, FALSE = frozenset({"true", "1", "1.0", "yes"}), frozenset({"false", "0", "0.0", "no"})
+TRUE = frozenset({"true", "1", "1.0", "yes"})
+FALSE = frozenset({"false", "0", "0.0", "no"})
 
 
 def states_no_answer(fields: Mapping[str, object]) -> bool:
@@ -71,7 +72,8 @@ def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
     if answer.text is None or is_token(answer.text):
         return answer.text is not None
     bare = answer.text.strip()
-    is_word, is_prefix = bare.lower().rstrip(".") in WORDS, bare in PREFIXES
+    is_word = bare.lower().rstrip(".") in WORDS
+    is_prefix = bare in PREFIXES
     if not (is_word or is_prefix):
         return False
     if bare not in document:
@@ -82,7 +84,8 @@ def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
         start = document.find(bare) if document.count(bare) == 1 else None
     if start is None:
         return False
-    before, after = document[: max(0, start)], document[max(0, start) + len(bare) :]
+    before = document[: max(0, start)]
+    after = document[max(0, start) + len(bare) :]
     if is_prefix:
         return not before.strip() or not after.strip()
     return not after.strip() and SENTENCE_END.search(before) is not None

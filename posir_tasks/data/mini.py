@@ -16,7 +16,8 @@ from posir_tasks.text.spans import Span
 
 HEADING = re.compile(r"^=== ([a-z0-9-]+)\n", re.MULTILINE)
 MARK = re.compile(r"\{([^{}]+)\}\[([^\[\]]+)\]")
-NAME, REVISION = MINI.name, MINI.revision
+NAME = MINI.name
+REVISION = MINI.revision
 #: Name of the data in results.
 REPO_ID = MINI.repository
 

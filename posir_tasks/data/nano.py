@@ -51,7 +51,8 @@ def choose_questions(evidence: Evidence, count: int) -> list[int]:
         .with_row_index("row")
         .sort("tokens", "order", "id")
     )
-    place, size = pl.int_range(pl.len()).over("third"), pl.len().over("third")
+    place = pl.int_range(pl.len()).over("third")
+    size = pl.len().over("third")
     turns = (
         questions.with_columns(place=place, size=size).sort("place", "third").with_row_index("turn")
     )
@@ -98,7 +99,8 @@ class DomainSample(BaseModel):
 
     def apply(self, data: PositionData) -> PositionData:
         """Return the questions and documents of the sample, in the order of the domain's data."""
-        questions, documents = {*self.questions}, {*self.documents}
+        questions = {*self.questions}
+        documents = {*self.documents}
         rows = [row for row, name in enumerate(data.evidence.query_ids) if name in questions]
         kept = [row for row, name in enumerate(data.corpus["id"][:]) if name in documents]
         return replace(data.select(rows), corpus=data.corpus.select(kept), places={})

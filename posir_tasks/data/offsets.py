@@ -144,13 +144,15 @@ def recognize_counting(stated: Sequence[tuple[StatedAnswer, str]]) -> tuple[Coun
         The way, how many answers are exact in it, and how many are if offsets are code points.
     """
     characters = sum(CHARACTERS.is_exact(*row) for row in stated)
-    best, exact = CHARACTERS, characters
+    best = CHARACTERS
+    exact = characters
     for counting in COUNTINGS[1:] if characters < len(stated) else ():
         if len(stated) < MIN_SHIFTED and (counting.first or counting.included):
             break
         needed = max(exact + 1, MIN_EXACT * len(stated))
         if (count := _count_exact(counting, stated, needed)) >= needed:
-            best, exact = counting, count
+            best = counting
+            exact = count
     return best, exact, characters
 
 
@@ -181,7 +183,8 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
             and str(answer.text) in text
         ):
             by_file[question.file].append((answer, text))
-    countings, notes = dict[str, Counting](), list[str]()
+    countings = dict[str, Counting]()
+    notes = list[str]()
     for file, stated in by_file.items():
         counting, exact, characters = recognize_counting(stated)
         if counting is not CHARACTERS:

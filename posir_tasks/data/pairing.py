@@ -25,7 +25,8 @@ MIN_COMPARED = 6
 LONG_RUN = 6
 #: Fewer lengths, or lengths that vary less (standard deviation of their logarithms), decide
 #: nothing.
-MIN_LENGTHS, MIN_SPREAD = 30, 0.2
+MIN_LENGTHS = 30
+MIN_SPREAD = 0.2
 #: Correlation of the logarithms of lengths that translations exceed. XQuAD's have 0.93 (Chinese) to
 #: 0.99.
 MIN_CORRELATION = 0.5
@@ -149,7 +150,8 @@ def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None
     Shared tokens count by how rare they are in both languages; those in more than a tenth of the
     texts do not.
     """
-    mine, theirs = [find_tokens(text) for text in texts], [find_tokens(text) for text in others]
+    mine = [find_tokens(text) for text in texts]
+    theirs = [find_tokens(text) for text in others]
     counts, other_counts = (
         Counter(token for tokens in side for token in tokens) for side in (mine, theirs)
     )

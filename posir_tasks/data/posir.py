@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from datasets import Dataset
 
@@ -57,6 +58,8 @@ FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 #: The file of those queries that have several places of evidence, if there are any; the others know
 #: nothing of them.
 PLACES_FILE = "places.parquet"
+#: The optional column of queries.
+TITLES: Schema = {TITLE: pl.String}
 #: Spans are clipped to this many characters, beyond any document, so that their sums do not
 #: overflow.
 MAX_PLACE = 2**40
@@ -91,17 +94,15 @@ class SubsetKey:
 
 
 def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> list[str]:
-    """Return the paths of the files of domains, which are read together, and in a folder of those
-    of places that are there.
+    """List the paths of the files of domains, which are read together, and in a folder of those of
+    places that are there.
     """
-    paths = [path for key in keys for path in (*key.files, key.places)]
-    if isinstance(repository, LocalRepository):
-        return [
-            path
-            for path in paths
-            if not path.endswith(PLACES_FILE) or repository.locate(path).is_file()
-        ]
-    return [path for path in paths if not path.endswith(PLACES_FILE)]
+    paths = []
+    for key in keys:
+        paths += key.files
+        if isinstance(repository, LocalRepository) and repository.locate(key.places).is_file():
+            paths.append(key.places)
+    return paths
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
@@ -120,25 +121,23 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
         tables = replace(tables, originals=originals if originals.height else None)
-    places, wrong = _read_places(repository, key)
-    problems += [
-        *wrong,
-        *check_not_empty(tables, places),
-        *check_tables(tables),
-        *check_places(places, tables),
-    ]
+    places, place_problems = _read_places(repository, key)
+    problems += place_problems
+    problems += check_not_empty(tables, places)
+    problems += check_tables(tables)
+    problems += check_places(places, tables)
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
-    doubts = [*find_doubts(tables), *([] if wrong else _find_repeats(tables, places))]
-    warnings = [f"{key}: {sentence}" for sentence in doubts]
-    count = count_translated(tables)
-    warning = (
-        f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of "
-        "the English document of the "
-        "same id, and not of their own; a run takes positions from the columns, and places in the "
-        "text from their share of it"
-    )
-    return problems, [*warnings, warning] if count else warnings
+    doubts = find_doubts(tables)
+    if not place_problems:
+        doubts += _find_repeats(tables, places)
+    if count := count_translated(tables):
+        doubts.append(
+            f"{count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the "
+            "English document of the same id, and not of their own; a run takes positions from the "
+            "columns, and places in the text from their share of it"
+        )
+    return problems, [f"{key}: {sentence}" for sentence in doubts]
 
 
 def _find_repeats(tables: PosirTables, places: CheckedTable) -> Iterator[str]:
@@ -147,31 +146,30 @@ def _find_repeats(tables: PosirTables, places: CheckedTable) -> Iterator[str]:
     """
     if not tables.complete:
         return
-    documents = Dataset.from_polars(tables.corpus.frame.select(pl.col("_id").alias("id"), "text"))
-    if copies := find_copies(
-        documents, [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
-    ):
+    documents = Dataset.from_polars(tables.corpus.frame.select("text", id="_id"))
+    relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
+    if copies := find_copies(documents, relevant):
         yield copies.describe()
-    asked = tables.queries.frame.join(
-        tables.positives, left_on="_id", right_on="query-id"
-    ).drop_nulls("text")
-    if repeated := count_repeated_texts(
-        asked.select("text", "corpus-id").iter_rows(), documents
-    ).warning:
+    asked = _join_positives(tables).drop_nulls("text").select("text", "corpus-id")
+    if repeated := count_repeated_texts(asked.iter_rows(), documents).warning:
         yield repeated
 
 
+def _join_positives(tables: PosirTables) -> pl.DataFrame:
+    """Return a row for each pair of query and relevant document, with the columns of the query."""
+    return tables.queries.frame.join(
+        tables.positives, left_on="_id", right_on="query-id", maintain_order="left"
+    )
+
+
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
-    corpus, qrels, queries = (
-        _read_table(
-            repository, file, columns, {TITLE: pl.String} if columns is QUERIES else NO_COLUMNS
-        )
-        for file, columns in zip(key.files, (CORPUS, QRELS, QUERIES), strict=True)
-    )
-    tables = PosirTables(
-        corpus[0], queries[0], qrels[0], same_language=key.language == key.corpus_language
-    )
-    return tables, [*corpus[1], *queries[1], *qrels[1]]
+    corpus_file, qrels_file, queries_file = key.files
+    corpus, problems = _read_table(repository, corpus_file, CORPUS)
+    qrels, qrels_problems = _read_table(repository, qrels_file, QRELS)
+    queries, queries_problems = _read_table(repository, queries_file, QUERIES, TITLES)
+    same_language = key.language == key.corpus_language
+    tables = PosirTables(corpus, queries, qrels, same_language=same_language)
+    return tables, [*problems, *queries_problems, *qrels_problems]
 
 
 def _read_places(
@@ -181,7 +179,7 @@ def _read_places(
     wrong with its columns.
     """
     if key.places in repository.paths(key.places.rpartition("/")[0]):
-        return _read_table(repository, key.places, PLACES, {TITLE: pl.String})
+        return _read_table(repository, key.places, PLACES, TITLES)
     return CheckedTable(key.places, pl.DataFrame(schema=PLACES)), []
 
 
@@ -204,31 +202,9 @@ def _inspect_pairing(
     """
     own = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
     judged = _read_local(repository, f"{key.corpus_language}/{key.domain}/{FILES[1]}", QRELS)
-    queries = tables.queries.frame.join(
-        tables.positives, left_on="_id", right_on="query-id", maintain_order="left"
-    )
-    first, questions = pl.col("pos_char_length").first(), pl.len()
-    documents = queries.group_by("corpus-id", maintain_order=True).agg(
-        first.alias("characters"), questions.alias("questions")
-    )
-    asked = pl.col("query-id").n_unique().alias("other_questions")
-    others = judged.filter(pl.col("score") > 0).group_by("corpus-id").agg(asked)
-    agreement = compare_documents(
-        documents.rename({"corpus-id": "id"})
-        .join(
-            tables.corpus.frame.rename({"_id": "id", "text": "other_text"}),
-            on="id",
-            maintain_order="left",
-        )
-        .join(
-            own.unique("_id", keep="first").rename({"_id": "id"}),
-            on="id",
-            how="left",
-            maintain_order="left",
-        )
-        .join(others.rename({"corpus-id": "id"}), on="id", how="left", maintain_order="left")
-    )
-    height, warnings = tables.corpus.frame.height, list[str]()
+    agreement = compare_documents(_pair_documents(tables, own, judged))
+    height = tables.corpus.frame.height
+    warnings = []
     if not own.is_empty() and own.height != height:
         warnings.append(
             f"{key}: {own.height:,} documents in {key.language}, {height:,} in "
@@ -237,17 +213,33 @@ def _inspect_pairing(
     if agreement.is_mispaired:
         message = (
             "names documents that are not translations of those of the same id in "
-            f"{tables.corpus.file}: {agreement}."
+            f"{tables.corpus.file}: {agreement}. {ADVICE}"
         )
-        return [DataProblem(tables.qrels.file, "corpus-id", f"{message} {ADVICE}")], warnings
+        return [DataProblem(tables.qrels.file, "corpus-id", message)], warnings
     run = agreement.mismatched_run
     if len(run) >= LONG_RUN:
         warnings.append(
             f"{key}: {len(run)} consecutive documents, from {run[0]} to {run[-1]}, may not be "
-            "translations of those of the "
-            f"same id; {agreement}. {ADVICE}."
+            f"translations of those of the same id; {agreement}. {ADVICE}."
         )
     return [], warnings
+
+
+def _pair_documents(tables: PosirTables, own: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+    """Return the relevant documents of queries as `compare_documents` takes them, given the corpus
+    in the language of the queries and the qrels in that of the corpus.
+    """
+    documents = _join_positives(tables).group_by(id="corpus-id", maintain_order=True)
+    pairs = documents.agg(characters=pl.col("pos_char_length").first(), questions=pl.len())
+    others = judged.filter(pl.col("score") > 0).group_by(id="corpus-id")
+    texts = tables.corpus.frame.select(id="_id", other_text="text")
+    pairs = pairs.join(texts, on="id", maintain_order="left")
+    for further in (
+        own.unique("_id", keep="first").select("text", id="_id"),
+        others.agg(other_questions=pl.col("query-id").n_unique()),
+    ):
+        pairs = pairs.join(further, on="id", how="left", maintain_order="left")
+    return pairs
 
 
 def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFrame:
@@ -279,63 +271,49 @@ def read_domain(
     """
     key = SubsetKey(language, corpus_language, domain)
     tables, problems = _read_tables(repository, key)
-    # The column is optional: of another type, it is none of the layout's.
-    places, wrong = _read_places(repository, key)
-    problems = [problem for problem in (*problems, *wrong) if problem.field != TITLE]
+    places, place_problems = _read_places(repository, key)
+    # The column is optional: of another type, it is not that of the layout.
+    problems = [problem for problem in (*problems, *place_problems) if problem.field != TITLE]
     raise_problems([*problems, *check_not_empty(tables, places), *check_places(places, tables)])
     kept, tolerated = tolerate_tables(tables)
     warnings = [f"{key}: {rows.sentence}" for rows in tolerated]
     if (kept.queries.frame.is_empty() and places.frame.is_empty()) or kept.corpus.frame.is_empty():
-        advice = [] if kept.same_language else [f"{ADVICE}."]
-        raise DataError(
-            "\n".join([f"{tables.queries.file}: no query can be evaluated.", *warnings, *advice])
-        )
+        lines = [f"{tables.queries.file}: no query can be evaluated.", *warnings]
+        raise DataError("\n".join(lines if kept.same_language else [*lines, f"{ADVICE}."]))
     if not kept.same_language:
         mispaired, doubts = _inspect_pairing(kept, repository, key)
         raise_problems(mispaired)
         warnings += doubts
-    of_places = dict(
-        zip(places.frame["_id"], places.frame.select("query-id", "score").iter_rows(), strict=True)
-    )
-    if of_places:
-        rows = places.frame.with_columns(pl.col("corpus-id").alias("document"))
-        kept = replace(
-            kept,
-            queries=replace(
-                kept.queries, frame=pl.concat([kept.queries.frame, rows], how="diagonal")
-            ),
-        )
+    queries = kept.queries.frame
+    if places.frame.height:
+        rows = places.frame.with_columns(document="corpus-id")
+        queries = pl.concat([queries, rows], how="diagonal")
+    columns = places.frame.select("_id", "query-id", "score").iter_rows()
     data = PositionData(
         corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
-        queries=Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text")),
-        evidence=build_evidence(kept),
+        queries=Dataset.from_polars(queries.select("text", id="_id").select("id", "text")),
+        evidence=build_evidence(queries),
         revision=repository.revision(list_present_files(repository, [key])),
         tolerated=count_tolerated(tolerated),
-        warnings=tuple(warnings),
-        places={
-            name: Place(query, read_grade(grade)) for name, (query, grade) in of_places.items()
-        },
+        places={name: Place(query, read_grade(grade)) for name, query, grade in columns},
     )
-    repeated = count_repeated(data).warning
-    return replace(data, warnings=(*warnings, f"{key}: {repeated}")) if repeated else data
+    if repeated := count_repeated(data).warning:
+        warnings.append(f"{key}: {repeated}")
+    return replace(data, warnings=tuple(warnings))
 
 
-def build_evidence(tables: PosirTables) -> Evidence:
-    """Return the evidence of the queries in tolerated tables."""
-    queries = tables.queries.frame
-    span = queries["pos_char_span"].list.sort().list
+def build_evidence(queries: pl.DataFrame) -> Evidence:
+    """Return the evidence of queries in tolerated tables."""
+    spans = queries["pos_char_span"].list.sort().list
     titles: tuple[str, ...] = ()
     if TITLE in queries.columns:
-        titles = tuple(
-            queries.select(pl.col(TITLE).fill_null("").str.strip_chars().first().over("document"))[
-                TITLE
-            ].to_list()
-        )
+        title = pl.col(TITLE).fill_null("").str.strip_chars().first().over("document")
+        titles = tuple(queries.select(title)[TITLE])
     return Evidence(
         query_ids=queries["_id"].to_list(),
         document_ids=queries["document"].to_list(),
-        starts=span.get(0).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
-        ends=span.get(1).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
+        starts=spans.get(0).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
+        ends=spans.get(1).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
         characters=queries["pos_char_length"].to_numpy(),
         tokens=queries["pos_token_length"].to_numpy(),
         clusters=titles,
@@ -352,11 +330,14 @@ def open_folder(folder: Path, language: str) -> LocalRepository:
             f"{root}: no such folder. Give a folder in the PosIR layout, or one domain of it."
         )
     if any((root / file).exists() for file in FILES):
-        prefix, held = f"{language}/{root.name}", root.parent.name
+        prefix = f"{language}/{root.name}"
+        held = root.parent.name
     elif any(root.glob("*/queries.parquet")):
-        prefix, held = language, root.name
+        prefix = language
+        held = root.name
     else:
-        prefix, held = "", language
+        prefix = ""
+        held = language
     if CODE.fullmatch(held) and held != language:
         raise DataError(f"{root}: holds the language {held}, not {language}.")
     return LocalRepository(root, prefix)
@@ -369,11 +350,10 @@ def require_domains(repository: Repository, language: str) -> list[str]:
     domains = list_domains(repository, language)
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
-        has = (
-            f"It has {', '.join(sorted(languages))}."
-            if languages
-            else "It has no data in the PosIR layout."
-        )
+        if languages:
+            has = f"It has {', '.join(sorted(languages))}."
+        else:
+            has = "It has no data in the PosIR layout."
         files = ", ".join(FILES)
         raise DataError(
             f"{repository.location}: no {language} data; expected {language}/<domain>/ with "
@@ -387,11 +367,10 @@ def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
     data in the PosIR layout.
     """
     if not path.is_dir():
-        problem = (
-            "is a file; `posir import` converts other formats"
-            if path.exists()
-            else "no such folder"
-        )
+        if path.exists():
+            problem = "is a file; `posir import` converts other formats"
+        else:
+            problem = "no such folder"
         raise PosirError(
             f"{path}: {problem}. Give a folder in the PosIR layout, <language>/<domain>/."
         )
@@ -418,53 +397,61 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
     Raises:
         DataError: There is no domain.
     """
-    folder = Path(os.path.abspath(path))  # noqa: PTH100 (a link keeps its name)
-    data = folder / folder_name(REPO_ID)
-    # Where the files may be, the root of such data, and the only language and domain.
-    layouts = (
-        (folder, "*/*/", folder, None, None),
-        (data, "*/*/", data, None, None),
-        (folder, "*/", folder.parent, folder.name, None),
-        (folder, "", folder.parent.parent, folder.parent.name, folder.name),
-    )
-    held = (
-        row[2:]
-        for row in layouts
-        if any(_is_of_layout(file) for name in FILES for file in row[0].glob(row[1] + name))
-    )
-    root, language, domain = next(held, (None, None, None))
-    if root is None:
+    held = _locate_layout(Path(os.path.abspath(path)))  # noqa: PTH100 (a link keeps its name)
+    if held is None:
         return None
+    root, language, domain = held
     repository = LocalRepository(root)
-    folders = sorted(
-        path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")
-    )
-    own = [
-        SubsetKey(code, code, name)
-        for code in ([language] if language else folders)
-        for name in ([domain] if domain else list_domains(repository, code))
-    ]
-    if not own:
-        raise DataError(
-            f"{root}: no domain; expected <language>/<domain>/ with {', '.join(FILES)}."
-        )
+    languages = [language]
+    if not language:
+        folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+        languages = [name for name in folders if not name.startswith(".")]
+    keys = []
+    for code in languages:
+        domains = [domain] if domain else list_domains(repository, code)
+        keys += [SubsetKey(code, code, name) for name in domains]
+    if not keys:
+        files = ", ".join(FILES)
+        raise DataError(f"{root}: no domain; expected <language>/<domain>/ with {files}.")
     english = list_domains(repository, PIVOT.code)
-    crossed = [key for key in own if key.language != PIVOT.code and key.domain in english]
-    return root, [*own, *(SubsetKey(key.language, PIVOT.code, key.domain) for key in crossed)]
+    crossed = [
+        replace(key, corpus_language=PIVOT.code)
+        for key in keys
+        if key.language != PIVOT.code and key.domain in english
+    ]
+    return root, [*keys, *crossed]
+
+
+def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
+    """Return the root of the data of a folder, and its only language and domain if it is in
+    those; None if it is not in the layout.
+    """
+    data = folder / folder_name(REPO_ID)
+    language = folder.parent
+    for root, pattern, code, domain in (
+        (folder, "*/*/", "", ""),
+        (data, "*/*/", "", ""),
+        (folder.parent, f"{folder.name}/*/", folder.name, ""),
+        (language.parent, f"{language.name}/{folder.name}/", language.name, folder.name),
+    ):
+        for name in FILES:
+            if any(_is_of_layout(file) for file in root.glob(pattern + name)):
+                return root, code, domain
+    return None
 
 
 def _is_of_layout(file: Path) -> bool:
     """Return whether a file is what its name says in the PosIR layout: AutoRAG has a
     `corpus.parquet`, with other columns.
     """
-    is_corpus = file.name == FILES[0]
-    if not is_corpus or any((file.parent / name).exists() for name in FILES[1:]):
+    if file.name != FILES[0] or any((file.parent / name).exists() for name in FILES[1:]):
         return True
     try:
-        return bool({"_id", "text"} & read_column_types(file).keys())
+        columns = read_column_types(file)
     except DataError:
-        # It is told where the data is read.
+        # The error is raised where the data is read.
         return True
+    return "_id" in columns or "text" in columns
 
 
 @dataclass(frozen=True)
@@ -496,22 +483,14 @@ class Target:
 
 def _tabulate_queries(data: PositionData) -> pl.DataFrame:
     evidence = data.evidence
-    spans = [
-        list(span) for span in zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)
-    ]
-    columns = (
-        evidence.query_ids,
-        data.queries["text"][:],
-        spans,
-        evidence.characters,
-        evidence.tokens,
-    )
-    asked = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
+    spans = np.stack([evidence.starts, evidence.ends], axis=1).tolist()
+    texts = data.queries["text"][:]
+    columns = (evidence.query_ids, texts, spans, evidence.characters, evidence.tokens)
+    queries = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
     if not evidence.clusters:
-        return asked
-    return asked.with_columns(
-        pl.Series(TITLE, [title or None for title in evidence.clusters], pl.String)
-    )
+        return queries
+    titles = [title or None for title in evidence.clusters]
+    return queries.with_columns(pl.Series(TITLE, titles, pl.String))
 
 
 def _tabulate_places(data: PositionData) -> pl.DataFrame:
@@ -523,36 +502,33 @@ def _tabulate_places(data: PositionData) -> pl.DataFrame:
     )
 
 
+def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
+    """Return the tables of a domain by their file; raise ProblemsError if they are invalid."""
+    single, several = data.divide_places()
+    texts = {"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}
+    pairs = {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
+    corpus = pl.DataFrame(texts, schema=CORPUS)
+    qrels = pl.DataFrame(pairs).cast(pl.String).with_columns(score=pl.lit(1, pl.Int64))
+    tables = dict(zip(FILES, (corpus, qrels, _tabulate_queries(single)), strict=True))
+    checked = {file: CheckedTable(str(folder / file), table) for file, table in tables.items()}
+    corpus_table, qrels_table, queries_table = checked.values()
+    qrels_table = replace(qrels_table, frame=qrels.cast({"score": pl.Float64}))
+    written = PosirTables(corpus_table, queries_table, qrels_table, same_language=True)
+    places = CheckedTable(str(folder / PLACES_FILE), _tabulate_places(several))
+    problems = [*check_not_empty(written, places), *check_tables(written)]
+    raise_problems([*problems, *check_places(places, written)])
+    if places.frame.height:
+        grades = [place.grade for place in several.places.values()]
+        is_whole = all(isinstance(grade, int) for grade in grades)
+        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64 if is_whole else pl.Float64})
+    return tables
+
+
 def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
     """Write a domain into a new folder, all or nothing; raise DataError if it is invalid,
     PosirError if not writable.
     """
-    single, several = data.divide_places()
-    judged = pl.DataFrame(
-        {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
-    )
-    judged = judged.cast(pl.String).with_columns(score=pl.lit(1, pl.Int64))
-    corpus_frame = pl.DataFrame(
-        {"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}, schema=CORPUS
-    )
-    tables = {**dict(zip(FILES, (corpus_frame, judged, _tabulate_queries(single)), strict=True))}
-    corpus, qrels, queries = (
-        CheckedTable(str(folder / file), table) for file, table in tables.items()
-    )
-    checked = PosirTables(
-        corpus,
-        queries,
-        replace(qrels, frame=qrels.frame.cast({"score": pl.Float64})),
-        same_language=True,
-    )
-    places = CheckedTable(str(folder / PLACES_FILE), _tabulate_places(several))
-    raise_problems(
-        [*check_not_empty(checked, places), *check_tables(checked), *check_places(places, checked)]
-    )
-    if places.frame.height:
-        scores = [place.grade for place in several.places.values()]
-        is_whole = all(isinstance(score, int) for score in scores)
-        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64 if is_whole else pl.Float64})
+    tables = _tabulate(data, folder)
     try:
         # A link to a folder stays a link.
         target = follow_links(folder)

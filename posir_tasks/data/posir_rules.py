@@ -8,7 +8,7 @@ search with, or no document to find.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,6 +33,8 @@ MAX_LENGTH = 2**31 - 1
 
 #: Fix of an empty or a reversed span.
 AFTER = "end must be after start"
+SINGLE_PLACE = "has one place; a query with one place is a row of queries.parquet"
+GRADE_LIMITS = f"must be above 0 and at most {MAX_GRADE:,}"
 CORPUS: Schema = {"_id": pl.String, "text": pl.String}
 QRELS: Schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Float64}
 QUERIES: Schema = {
@@ -97,26 +99,28 @@ class Step:
 
     table: str
     """Name of a field of `PosirTables`."""
-    rules: tuple[Rule, ...]
+    rules: Sequence[Rule]
     annotate: Callable[[PosirTables], pl.DataFrame] | None = None
-    """Returns the table with the columns that the rules need beside its own; those that cannot be
+    """Returns the table with the columns that the rules need next to its own; those that cannot be
     known are absent.
     """
 
     def run(self, tables: PosirTables) -> CheckedTable:
         """Return the annotated table."""
         table: CheckedTable = getattr(tables, self.table)
-        return CheckedTable(table.file, self.annotate(tables)) if self.annotate else table
+        return replace(table, frame=self.annotate(tables)) if self.annotate else table
 
 
 def _annotate_qrels(tables: PosirTables) -> pl.DataFrame:
     frame = tables.qrels.frame
-    if tables.complete:
-        frame = frame.with_columns(
-            pl.col("query-id").is_in(tables.queries.frame["_id"].implode()).alias("has_query"),
-            pl.col("corpus-id").is_in(tables.corpus.frame["_id"].implode()).alias("has_document"),
-        )
-    return frame
+    if not tables.complete:
+        return frame
+    queries = tables.queries.frame["_id"].implode()
+    documents = tables.corpus.frame["_id"].implode()
+    return frame.with_columns(
+        has_query=pl.col("query-id").is_in(queries),
+        has_document=pl.col("corpus-id").is_in(documents),
+    )
 
 
 def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
@@ -129,169 +133,184 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
     queries = tables.queries.frame
     if not tables.has_qrels:
         return queries
-    positives = tables.positives.group_by("query-id", maintain_order=True).agg(
-        pl.len().alias("relevant"), pl.col("corpus-id").first().alias("document")
-    )
+    by_query = tables.positives.group_by("query-id", maintain_order=True)
+    positives = by_query.agg(relevant=pl.len(), document=pl.col("corpus-id").first())
     queries = queries.join(
         positives, left_on="_id", right_on="query-id", how="left", maintain_order="left"
     )
     queries = queries.with_columns(pl.col("relevant").fill_null(0))
-    if tables.complete and tables.same_language:
-        queries = _join_lengths(queries, tables.corpus.frame, "characters")
-        if tables.originals is not None:
-            queries = _join_lengths(queries, tables.originals, ORIGINAL)
-            # The columns are those of the English document of the same id, of which this one is a
-            # translation.
-            translated = (pl.col("pos_char_length") == pl.col(ORIGINAL)) & (
-                pl.col("characters") != pl.col(ORIGINAL)
-            )
-            queries = queries.with_columns(
-                characters=pl.when(translated).then(ORIGINAL).otherwise("characters"),
-                translated=translated.fill_null(False),
-            )
-    return queries
+    if not (tables.complete and tables.same_language):
+        return queries
+    queries = _join_lengths(queries, tables.corpus.frame, "characters")
+    if tables.originals is None:
+        return queries
+    # A document without text is not a translation.
+    written = tables.corpus.frame.filter(pl.col("text").str.strip_chars() != "")
+    originals = tables.originals.join(written, on="_id", how="semi")
+    queries = _join_lengths(queries, originals, ORIGINAL)
+    # The columns are those of the English document of the same id, of which this one is a
+    # translation.
+    original = pl.col(ORIGINAL)
+    translated = (pl.col("pos_char_length") == original) & (pl.col("characters") != original)
+    return queries.with_columns(
+        characters=pl.when(translated).then(original).otherwise("characters"),
+        translated=translated.fill_null(False),
+    )
 
 
 def _join_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
     """Return queries with the length in characters of their document in a corpus."""
-    documents, length = (
-        corpus.unique("_id", keep="first"),
-        pl.col("text").str.len_chars().cast(pl.Int64),
-    )
-    lengths = documents.select(pl.col("_id").alias("document"), length.alias(column))
+    length = pl.col("text").str.len_chars().cast(pl.Int64).alias(column)
+    lengths = corpus.unique("_id", keep="first").select(length, document="_id")
     return queries.join(lengths, on="document", how="left", maintain_order="left")
 
 
 def _require_length(field: str, key: str) -> Rule:
+    outside = ~pl.col(field).is_between(1, MAX_LENGTH)
     message = f"must be at least 1 and at most {MAX_LENGTH:,}"
-    return Rule(
-        field, ~pl.col(field).is_between(1, MAX_LENGTH), message, key, f"queries have no {field}"
-    )
+    return Rule(field, outside, message, key, f"queries have no {field}")
 
 
-def _require_spans() -> Iterator[Rule]:
-    """Yield the rules for the spans; a task bins the midpoint of every span of two integers,
+def _require_spans() -> list[Rule]:
+    """List the rules for the spans; a task bins the midpoint of every span of two integers,
     clipped to the document.
     """
-    field, span, length = "pos_char_span", pl.col("pos_char_span"), pl.col("pos_char_length")
-    start, end = span.list.get(0, null_on_oob=True), span.list.get(1, null_on_oob=True)
+    field = "pos_char_span"
+    span = pl.col(field)
+    start = span.list.get(0, null_on_oob=True)
+    end = span.list.get(1, null_on_oob=True)
     two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
-    outside, kept = (start < 0) | (end > length).fill_null(False), "evaluated by the midpoint"
-    limits = "is outside its document; 0 <= start < end <= pos_char_length"
-    none = "queries have no pos_char_span of two integers"
-    yield Rule(field, ~two, "must be two integers, start and end", "queries_without_span", none)
-    empty, swapped = (
-        "queries have an empty pos_char_span",
-        "queries have a pos_char_span whose end is before its start",
-    )
-    beyond = "queries have a pos_char_span that is not within pos_char_length"
-    yield Rule(
-        field, two & (start == end), f"is empty; {AFTER}", "queries_with_empty_span", empty, kept
-    )
-    yield Rule(
-        field,
-        two & (start > end),
-        f"is reversed; {AFTER}",
-        "queries_with_reversed_span",
-        swapped,
-        kept,
-    )
-    yield Rule(
-        field,
-        two & outside,
-        limits,
-        "queries_with_outside_span",
-        beyond,
-        f"{kept}, clipped to the document",
-    )
-
-
-def _require_judgments() -> Iterator[Rule]:
-    """Yield the rules for the qrels, in which queries that the data lacks are no mistake."""
-    for field in QRELS:
-        lacking = f"judgments have no {field}"
-        yield Rule(
-            field, pl.col(field).is_null(), "is missing", "judgments_with_missing_values", lacking
-        )
-    score, nan = pl.col("score"), "judgments have a score that is not a number"
-    infinite, message = (
-        ~(score.is_finite() | score.is_null()),
-        "is not a number; 1 means relevant, 0 not relevant",
-    )
-    yield Rule("score", infinite, message, "judgments_without_score", nan)
-    unknown = ((score > 0) & pl.col("has_query") & ~pl.col("has_document")).fill_null(False)
-    missing = "judgments name a document that is not in the corpus"
-    yield Rule(
-        "corpus-id",
-        unknown,
-        "is not in {corpus}{advice}",
-        "judgments_of_missing_documents",
-        missing,
-    )
-
-
-def _require_pairs() -> Iterator[Rule]:
-    relevant, exactly = pl.col("relevant"), "in {qrels}; every query needs exactly one"
-    lacking = "queries have no relevant document in the corpus"
-    several = "queries have several relevant documents, so no single position"
-    yield Rule(
-        "_id",
-        relevant == 0,
-        f"has no relevant document {exactly}",
-        "queries_without_document",
-        lacking,
-    )
-    yield Rule(
-        "_id",
-        relevant > 1,
-        f"has several relevant documents {exactly}",
-        "queries_with_several_documents",
-        several,
-    )
-    yield Rule(
-        TITLE,
-        (pl.col(TITLE).fill_null("").n_unique().over("document") > 1)
-        & pl.col("document").is_not_null(),
-        "differs between the queries of one document; a document is part of one article",
-        "queries_with_another_title",
-        "queries have another pos_title than others of their document",
-        "the first title counts",
-    )
-    yield Rule(
-        "pos_char_length",
-        (pl.col("pos_char_length") != pl.col("characters")).fill_null(False),
-        "is not the length in characters of the relevant document in {corpus}",
-        "queries_with_another_length",
-        "queries have a pos_char_length that is not the length of their document's text",
-        "positions are read from the columns; where in the text the evidence is follows from its "
-        "share of the length",
-    )
-
-
-STEPS = (
-    Step(
-        "corpus", (*require_ids("_id", "documents"), require_texts("text", "documents", keep=True))
-    ),
-    Step(
-        "queries",
-        (
-            *require_ids("_id", "queries"),
-            require_texts("text", "queries", keep=False),
-            _require_length("pos_char_length", "queries_without_length"),
-            _require_length("pos_token_length", "queries_without_token_length"),
-            *_require_spans(),
+    outside = (start < 0) | (end > pl.col("pos_char_length")).fill_null(False)
+    kept = "evaluated by the midpoint"
+    return [
+        Rule(
+            field,
+            ~two,
+            "must be two integers, start and end",
+            "queries_without_span",
+            "queries have no pos_char_span of two integers",
         ),
-    ),
-    Step("qrels", tuple(_require_judgments()), _annotate_qrels),
-    Step("queries", tuple(_require_pairs()), _annotate_queries),
+        Rule(
+            field,
+            two & (start == end),
+            f"is empty; {AFTER}",
+            "queries_with_empty_span",
+            "queries have an empty pos_char_span",
+            kept,
+        ),
+        Rule(
+            field,
+            two & (start > end),
+            f"is reversed; {AFTER}",
+            "queries_with_reversed_span",
+            "queries have a pos_char_span whose end is before its start",
+            kept,
+        ),
+        Rule(
+            field,
+            two & outside,
+            "is outside its document; 0 <= start < end <= pos_char_length",
+            "queries_with_outside_span",
+            "queries have a pos_char_span that is not within pos_char_length",
+            f"{kept}, clipped to the document",
+        ),
+    ]
+
+
+def _require_judgments() -> list[Rule]:
+    """List the rules for the qrels, in which queries that the data lacks are allowed."""
+    key = "judgments_with_missing_values"
+    rules = [
+        Rule(name, pl.col(name).is_null(), "is missing", key, f"judgments have no {name}")
+        for name in QRELS
+    ]
+    score = pl.col("score")
+    has_no_document = (score > 0) & pl.col("has_query") & ~pl.col("has_document")
+    rules += [
+        Rule(
+            "score",
+            ~(score.is_finite() | score.is_null()),
+            "is not a number; 1 means relevant, 0 not relevant",
+            "judgments_without_score",
+            "judgments have a score that is not a number",
+        ),
+        Rule(
+            "corpus-id",
+            has_no_document.fill_null(False),
+            "is not in {corpus}{advice}",
+            "judgments_of_missing_documents",
+            "judgments name a document that is not in the corpus",
+        ),
+    ]
+    return rules
+
+
+def _require_pairs() -> list[Rule]:
+    """List the rules for the relevant documents of queries."""
+    relevant = pl.col("relevant")
+    titles = pl.col(TITLE).fill_null("").n_unique().over("document")
+    length = pl.col("pos_char_length")
+    return [
+        Rule(
+            "_id",
+            relevant == 0,
+            "has no relevant document in {qrels}; every query needs exactly one",
+            "queries_without_document",
+            "queries have no relevant document in the corpus",
+        ),
+        Rule(
+            "_id",
+            relevant > 1,
+            "has several relevant documents in {qrels}; every query needs exactly one",
+            "queries_with_several_documents",
+            "queries have several relevant documents, so no single position",
+        ),
+        Rule(
+            TITLE,
+            (titles > 1) & pl.col("document").is_not_null(),
+            "differs between the queries of one document; a document is part of one article",
+            "queries_with_another_title",
+            "queries have another pos_title than others of their document",
+            "the first title counts",
+        ),
+        Rule(
+            "pos_char_length",
+            (length != pl.col("characters")).fill_null(False),
+            "is not the length in characters of the relevant document in {corpus}",
+            "queries_with_another_length",
+            "queries have a pos_char_length that is not the length of their document's text",
+            "positions are read from the columns; where in the text the evidence is follows from "
+            "its share of the length",
+        ),
+    ]
+
+
+CORPUS_RULES = (*require_ids("_id", "documents"), require_texts("text", "documents", keep=True))
+QUERY_RULES = (
+    *require_ids("_id", "queries"),
+    require_texts("text", "queries", keep=False),
+    _require_length("pos_char_length", "queries_without_length"),
+    _require_length("pos_token_length", "queries_without_token_length"),
+    *_require_spans(),
 )
+STEPS = (
+    Step("corpus", CORPUS_RULES),
+    Step("queries", QUERY_RULES),
+    Step("qrels", _require_judgments(), _annotate_qrels),
+    Step("queries", _require_pairs(), _annotate_queries),
+)
+
+
+def _list_corpus_keys() -> Iterator[str]:
+    needed = {"has_document", "characters"}
+    for step in STEPS:
+        for rule in step.rules:
+            if step.table == "corpus" or needed & {*rule.invalid.meta.root_names()}:
+                yield rule.key
+
+
 #: Keys of the numbers in a result whose rules need the corpus.
-CORPUS_KEYS = frozenset(
-    rule.key
-    for step in STEPS
-    for rule in step.rules
-    if step.table == "corpus" or {"has_document", "characters"} & {*rule.invalid.meta.root_names()}
-)
+CORPUS_KEYS = frozenset(_list_corpus_keys())
 
 
 def check_tables(tables: PosirTables) -> list[DataProblem]:
@@ -301,11 +320,10 @@ def check_tables(tables: PosirTables) -> list[DataProblem]:
         "qrels": tables.qrels.file,
         "advice": "" if tables.same_language else f". {ADVICE}",
     }
-    problems = [
-        problem
-        for step in STEPS
-        for problem in step.run(tables).check(rule for rule in step.rules if rule.is_problem)
-    ]
+    problems = []
+    for step in STEPS:
+        rules = [rule for rule in step.rules if rule.is_problem]
+        problems += step.run(tables).check(rules)
     return [replace(problem, message=problem.message.format(**names)) for problem in problems]
 
 
@@ -316,12 +334,12 @@ def find_doubts(tables: PosirTables) -> list[str]:
     if not (tables.complete and tables.same_language):
         # A corpus in another language is checked with the queries in that language.
         return []
-    tolerated = (
-        rows.sentence
-        for step in STEPS
-        for rows in step.run(tables).tolerate(rule for rule in step.rules if not rule.is_problem)[1]
-    )
-    return [*tolerated, *_audit_judgments(tables).describe()]
+    doubts = []
+    for step in STEPS:
+        rules = [rule for rule in step.rules if not rule.is_problem]
+        tolerated = step.run(tables).tolerate(rules)[1]
+        doubts += [rows.sentence for rows in tolerated]
+    return [*doubts, *_audit_judgments(tables).describe()]
 
 
 def _collect_judgments(tables: PosirTables) -> CollectedGrades:
@@ -346,45 +364,27 @@ def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]
     """
     if places.frame.is_empty() or not (_has_columns(places, PLACES) and tables.complete):
         return []
-    pairs = places.frame.select(pl.col("_id").alias("query-id"), "corpus-id", "score")
-    own = replace(tables, queries=places, qrels=CheckedTable(places.file, pairs))
-    problems = [problem for problem in check_tables(own) if problem.file == places.file]
-    query, score, ids = pl.col("query-id"), pl.col("score"), tables.queries.frame["_id"].implode()
-    rows = pl.len().over("query-id")
-    rules = (
-        ("_id", pl.col("_id").is_in(ids), f"is an id in {tables.queries.file}, too"),
+    pairs = places.frame.select("corpus-id", "score", **{"query-id": "_id"})
+    qrels = CheckedTable(places.file, pairs)
+    problems = check_tables(replace(tables, queries=places, qrels=qrels))
+    problems = [problem for problem in problems if problem.file == places.file]
+    file = tables.queries.file
+    ids = tables.queries.frame["_id"].implode()
+    query = pl.col("query-id")
+    score = pl.col("score")
+    several_texts = pl.col("text").n_unique().over("query-id") > 1
+    several_scores = score.n_unique().over("query-id", "corpus-id") > 1
+    for field, invalid, message in (
+        ("_id", pl.col("_id").is_in(ids), f"is an id in {file}, too"),
         ("query-id", query.is_null(), "is missing"),
-        (
-            "query-id",
-            query.is_in(ids),
-            f"is an id in {tables.queries.file}, where queries have one place",
-        ),
-        (
-            "query-id",
-            rows == 1,
-            "has one place; a query with one place is a row of queries.parquet",
-        ),
-        (
-            "text",
-            pl.col("text").n_unique().over("query-id") > 1,
-            "differs between the places of one query",
-        ),
-        (
-            "score",
-            ~((score > 0) & (score <= MAX_GRADE)),
-            f"must be above 0 and at most {MAX_GRADE:,}",
-        ),
-        (
-            "score",
-            score.n_unique().over("query-id", "corpus-id") > 1,
-            "differs between the places in one document",
-        ),
-    )
-    return problems + [
-        problem
-        for field, invalid, text in rules
-        for problem in places.check_rows(invalid, field, text)
-    ]
+        ("query-id", query.is_in(ids), f"is an id in {file}, where queries have one place"),
+        ("query-id", pl.len().over("query-id") == 1, SINGLE_PLACE),
+        ("text", several_texts, "differs between the places of one query"),
+        ("score", ~((score > 0) & (score <= MAX_GRADE)), GRADE_LIMITS),
+        ("score", several_scores, "differs between the places in one document"),
+    ):
+        problems += places.check_rows(invalid, field, message)
+    return problems
 
 
 def count_translated(tables: PosirTables) -> int:
@@ -397,40 +397,38 @@ def count_translated(tables: PosirTables) -> int:
 
 def check_not_empty(tables: PosirTables, places: CheckedTable) -> list[DataProblem]:
     """Return a problem for a corpus or queries without rows, which no task can evaluate."""
-    return [
-        DataProblem(table.file, None, f"has no rows; at least one {row} is needed")
-        for table, columns, row in (
-            (tables.corpus, CORPUS, "document"),
-            (tables.queries, QUERIES, "query"),
-        )
-        if table.frame.is_empty()
-        and _has_columns(table, columns)
-        and (row == "document" or places.frame.is_empty())
-    ]
+    problems = []
+    if tables.corpus.frame.is_empty() and _has_columns(tables.corpus, CORPUS):
+        problems.append(_report_no_rows(tables.corpus, "document"))
+    has_no_query = tables.queries.frame.is_empty() and places.frame.is_empty()
+    if has_no_query and _has_columns(tables.queries, QUERIES):
+        problems.append(_report_no_rows(tables.queries, "query"))
+    return problems
+
+
+def _report_no_rows(table: CheckedTable, row: str) -> DataProblem:
+    return DataProblem(table.file, None, f"has no rows; at least one {row} is needed")
 
 
 def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRows]]:
     """Return the tables without unusable rows, queries with what `_annotate_queries` adds, and what
     is tolerated.
     """
-    known = pl.col("query-id").is_in(tables.queries.frame["_id"].implode())
-    removed, tolerated = (
-        tables.positives.filter(~known)["query-id"].drop_nulls().n_unique(),
-        list[ToleratedRows](),
-    )
-    if removed:
-        sentence = f"{removed:,} queries are in the qrels but not in the data"
-        tolerated.append(ToleratedRows("queries_removed", removed, sentence))
+    ids = tables.queries.frame["_id"].implode()
+    removed = tables.positives.filter(~pl.col("query-id").is_in(ids))["query-id"]
+    count = removed.drop_nulls().n_unique()
+    tolerated = []
+    if count:
+        sentence = f"{count:,} queries are in the qrels but not in the data"
+        tolerated.append(ToleratedRows("queries_removed", count, sentence))
     contradictions = _collect_judgments(tables).contradictions
-    for sentence in JudgmentAudit(contradictions=Misfits.from_pairs(contradictions)).describe():
-        tolerated.append(
-            ToleratedRows("judgments_with_several_grades", len(contradictions), sentence)
-        )
+    audit = JudgmentAudit(contradictions=Misfits.from_pairs(contradictions))
+    for sentence in audit.describe():
+        rows = ToleratedRows("judgments_with_several_grades", len(contradictions), sentence)
+        tolerated.append(rows)
     for step in STEPS:
-        table, rows = step.run(tables).tolerate(step.rules)
+        table, broken = step.run(tables).tolerate(step.rules)
         tables = replace(tables, **{step.table: table})  # type: ignore[arg-type]
-        tolerated += rows
-    filled = CheckedTable(
-        tables.corpus.file, tables.corpus.frame.with_columns(pl.col("^text$").fill_null(""))
-    )
-    return replace(tables, corpus=filled), tolerated
+        tolerated += broken
+    corpus = tables.corpus.frame.with_columns(pl.col("^text$").fill_null(""))
+    return replace(tables, corpus=replace(tables.corpus, frame=corpus)), tolerated

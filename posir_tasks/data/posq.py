@@ -36,7 +36,10 @@ SQUAD: dict[str, PolarsDataType] = {
 }
 #: Number of queries of SQuAD-PosQ-Tiny, of each class of the FineWeb samples, and the seed of the
 #: shuffle before.
-TINY_SQUAD_QUERIES, TINY_FINEWEB_CLASS, TINY_RAW_CLASS, TINY_SEED = 10_000, 1_000, 3_300, 42
+TINY_SQUAD_QUERIES = 10_000
+TINY_FINEWEB_CLASS = 1_000
+TINY_RAW_CLASS = 3_300
+TINY_SEED = 42
 #: Title of the article, which older copies of the data lack.
 TITLE = {"title": pl.String}
 #: Rows of FineWeb-PosQ with a question; the others are only passages.
@@ -80,14 +83,13 @@ def read_squad(repository: Repository) -> PositionData:
     A question text that occurs with several contexts is assigned to the last of them, as in the
     authors' code; its position is still that of the answer in its own row.
     """
-    frames, answered = [], pl.col("answer_start").list.len() > 0
+    frames = []
+    answered = pl.col("answer_start").list.len() > 0
     for split in ("train", "validation"):
         for file in _fetch_split(repository, split):
             frame = read_columns(file, SQUAD, TITLE).unnest("answers")
-            table, start = (
-                CheckedTable(str(file), frame),
-                pl.col("answer_start").list.get(0, null_on_oob=True),
-            )
+            table = CheckedTable(str(file), frame)
+            start = pl.col("answer_start").list.get(0, null_on_oob=True)
             outside = answered.fill_null(False) & ~start.is_between(
                 0, pl.col("context").str.len_chars(), closed="left"
             )
@@ -107,10 +109,8 @@ def read_squad(repository: Repository) -> PositionData:
         pl.format("c{}", "row").alias("document"), "context", "article"
     )
     queries = _assign_last(rows.filter(answered), contexts, "context")
-    starts, revision = (
-        queries["answer_start"].list.get(0).to_numpy(),
-        repository.revision(repository.paths()),
-    )
+    starts = queries["answer_start"].list.get(0).to_numpy()
+    revision = repository.revision(repository.paths())
     articles = tuple(queries["article"].to_list()) if "title" in rows.columns else ()
     return _build_data(contexts, "context", queries, revision, starts=starts, clusters=articles)
 
@@ -176,7 +176,8 @@ def read_fineweb_raw(repository: Repository) -> PositionData:
 def _build_fineweb(
     repository: Repository, files: Iterable[Path], paths: Iterable[str]
 ) -> PositionData:
-    frames, tolerated = [], list[ToleratedRows]()
+    frames = []
+    tolerated = list[ToleratedRows]()
     for file in files:
         table, broken = CheckedTable(str(file), _read_fineweb_rows(file)).tolerate(FINEWEB_RULES)
         frames.append(table.frame.with_columns(pl.col("content").fill_null("")))

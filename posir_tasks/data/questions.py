@@ -37,6 +37,7 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.data.markers import is_unanswered, marks_no_answer
 from posir_tasks.data.offsets import convert_offsets, describe_unchecked
+from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span
@@ -53,10 +54,8 @@ REPAIR_DISTANCE = 5
 OTHER_FORM = (
     "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 )
-DUPLICATE, PLACE_UNKNOWN = (
-    "is an exact duplicate",
-    "has several places of evidence, of which one is not known",
-)
+DUPLICATE = "is an exact duplicate"
+PLACE_UNKNOWN = "has several places of evidence, of which one is not known"
 #: Why a question about a document without text is left out.
 BLANK_DOCUMENT = "its relevant document has no text"
 NON_JOINER = "\u200c"
@@ -115,7 +114,9 @@ def resolve_span(answer: StatedAnswer, document: str) -> Span:
     """Return the span of a stated answer, or of its only occurrence; raise ValueError if there is
     none.
     """
-    text, start, end = answer.text, answer.start, answer.end
+    text = answer.text
+    start = answer.start
+    end = answer.end
     if text is None:
         return _within_document(start, end, document)
     if not text.strip():
@@ -125,16 +126,14 @@ def resolve_span(answer: StatedAnswer, document: str) -> Span:
             raise ValueError(NO_ANSWER)
         starts = find_occurrences(text, document)
         if len(starts) != 1:
-            advice = (
-                OTHER_FORM
-                if not starts and _differs_in_form(text, document)
-                else "; state its start"
-            )
-            occurs = (
-                f"occurs {len(starts)} times in its document"
-                if starts
-                else "does not occur in its document"
-            )
+            if not starts and _differs_in_form(text, document):
+                advice = OTHER_FORM
+            else:
+                advice = "; state its start"
+            if starts:
+                occurs = f"occurs {len(starts)} times in its document"
+            else:
+                occurs = "does not occur in its document"
             raise ValueError(f"its answer {short_repr(text)} {occurs}{advice}")
         return Span(starts[0], starts[0] + len(text))
     if end not in (None, start + len(text)):
@@ -197,7 +196,8 @@ def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
     spans = set()
     for joiner in ("", " "):
         spell = partial(_spell, joiner=joiner)
-        letters, bare = Spelling.build(part, spell), "".join(map(spell, answer))
+        letters = Spelling.build(part, spell)
+        bare = "".join(map(spell, answer))
         for place in find_occurrences(bare, letters.text) if bare else ():
             span = letters.restore(Span(place, place + len(bare)))
             spans.add(Span(first + span.start, first + span.end))
@@ -211,13 +211,10 @@ def _spell(character: str, joiner: str) -> str:
     A `joiner` stands for the zero-width non-joiner, for which Persian texts have a space or
     nothing, too.
     """
-    letter = (
-        " "
-        if character.isspace()
-        else joiner
-        if character == NON_JOINER
-        else character.translate(SAME_LETTERS)
-    )
+    if character.isspace():
+        letter = " "
+    else:
+        letter = joiner if character == NON_JOINER else character.translate(SAME_LETTERS)
     return letter if letter and unicodedata.category(letter) != "Cf" else ""
 
 
@@ -229,7 +226,8 @@ def find_occurrences(
     """
     # `find` counts a negative end from the back.
     end = len(document) if last is None else max(0, last + len(text))
-    starts, start = [], document.find(text, first, end)
+    starts = []
+    start = document.find(text, first, end)
     while start >= 0:
         starts.append(start)
         start = document.find(text, start + 1, end)
@@ -362,10 +360,12 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
     A document without text stays in the corpus, as in the PosIR layout, and its questions are left
     out.
     """
-    imported, stated = ImportedData(), dict[str, PassageQuestion]()
+    imported = ImportedData()
+    stated = dict[str, PassageQuestion]()
     items, notes = prepare_offsets(items, repair=repair)
     passages = [item for item in items if isinstance(item, Passage)]
-    repeated, derived = _find_repeated_ids(passages), derive_document_ids(passages, domain)
+    repeated = _find_repeated_ids(passages)
+    derived = derive_document_ids(passages, domain)
     for passage in items:
         if isinstance(passage, SkippedText):
             imported.skipped.append(passage)
@@ -410,56 +410,43 @@ def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) 
 
     A query of which one place was skipped or is not known cannot be evaluated by position.
     """
-    lost = {
-        (skipped.file, skipped.name) for skipped in imported.skipped if skipped.detail != DUPLICATE
-    }
+    lost = {(item.file, item.name) for item in imported.skipped if item.detail != DUPLICATE}
     by_query: dict[str, list[str]] = defaultdict(list)
     for name, question in stated.items():
         if question.query is not None:
             by_query[question.query].append(name)
     for query, names in by_query.items():
-        files = {(stated[name].file, stated[name].name) for name in names}
-        if len({imported.questions[name][0] for name in names}) > 1:
+        questions = [stated[name] for name in names]
+        if len({question.text for question in questions}) > 1:
             raise DataError(
-                f"{stated[names[0]].file}: query {query}: its places have different texts; ids "
-                "must be unique."
+                f"{questions[0].file}: query {query}: its places have different texts; ids must be "
+                "unique."
             )
-        if files & lost or (len(names) > 1 and any(name in imported.unsuited for name in names)):
-            unknown = {
-                name: skip_question(stated[name].file, stated[name].name, PLACE_UNKNOWN)
-                for name in names
-            }
-            imported.unsuited |= unknown
-        elif len(kept := _merge_places(imported, names)) > 1:
-            grades = dict[str, float]()
-            for name in names:
-                document = imported.questions[name][1] if name in imported.questions else ""
-                grades[document] = max(stated[name].grade, grades.get(document, 0))
-            imported.places |= {
-                name: Place(query, grades[imported.questions[name][1]]) for name in kept
-            }
-        elif query not in imported.questions:
-            imported.questions[query] = imported.questions.pop(kept[0])
+        is_lost = any((question.file, question.name) in lost for question in questions)
+        if is_lost or (len(names) > 1 and not imported.unsuited.keys().isdisjoint(names)):
+            for name, question in zip(names, questions, strict=True):
+                item = skip_question(question.file, question.name, PLACE_UNKNOWN)
+                imported.unsuited[name] = item
+            continue
+        places = []
+        for name, question in zip(names, questions, strict=True):
+            _, document, span = imported.questions[name]
+            places.append(PlacedEvidence(name, query, document, span, question.grade))
+        _keep_places(imported, query, names, merge_places(places)[query])
 
 
-def _merge_places(imported: ImportedData, names: Sequence[str]) -> list[str]:
-    """Merge the spans of one query that overlap in a document, and return the names of those that
-    are left, in order.
-    """
-    kept: list[str] = []
-    for name in sorted(names, key=lambda name: imported.questions[name][1:]):
-        text, document, span = imported.questions[name]
-        _, last, before = imported.questions[kept[-1]] if kept else ("", "", NO_SPAN)
-        if last == document and span.start < before.end:
-            imported.questions[kept[-1]] = (
-                text,
-                document,
-                Span(before.start, max(before.end, span.end)),
-            )
-            del imported.questions[name]
-        else:
-            kept.append(name)
-    return kept
+def _keep_places(
+    imported: ImportedData, query: str, names: Iterable[str], merged: Sequence[PlacedEvidence]
+) -> None:
+    text = imported.questions[merged[0].name][0]
+    for name in {*names} - {place.name for place in merged}:
+        del imported.questions[name]
+    for place in merged:
+        imported.questions[place.name] = (text, place.document, place.span)
+        if len(merged) > 1:
+            imported.places[place.name] = Place(query, place.grade)
+    if len(merged) == 1 and query not in imported.questions:
+        imported.questions[query] = imported.questions.pop(merged[0].name)
 
 
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
@@ -492,11 +479,10 @@ def _add_question(
         raise ValueError("its text is empty")
     if not imported.documents[document].strip():
         raise ValueError(BLANK_DOCUMENT)
-    match = (
-        find_answer(question, imported.documents[document], repair=repair)
-        if question.answer
-        else None
-    )
+    if question.answer:
+        match = find_answer(question, imported.documents[document], repair=repair)
+    else:
+        match = None
     span = match.span if match else NO_SPAN
     name = question.id or digest(document, question.name, question.text, *span, size=16).hex()
     content = (question.text, document, span)

@@ -31,7 +31,8 @@ DATA_SUFFIXES = (*PARQUET, ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 LOCAL = "local"
 #: How many hexadecimal digits of the revision a subset's name carries.
 REVISION_DIGITS = 8
-REPOSITORY_NAME, COMMIT = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII), re.compile("[0-9a-f]{40}")
+REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class DataState(Enum):
@@ -204,7 +205,8 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    name, requested = repository.repo_id, repository.requested
+    name = repository.repo_id
+    requested = repository.requested
     try:
         info = HfApi().dataset_info(name, revision=requested, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError as error:

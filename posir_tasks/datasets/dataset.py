@@ -35,7 +35,8 @@ from posir_tasks.values.schemes import PositionScheme
 logger = logging.getLogger(__name__)
 
 #: Kinds of the data of tasks: with positions, and of mteb's own.
-TASK, JUDGED_TASK = "a task", "a task of mteb"
+TASK = "a task"
+JUDGED_TASK = "a task of mteb"
 #: Kind, name and location of texts in memory.
 IN_MEMORY = "texts"
 #: Most texts that are looked at to say why there is none.
@@ -67,11 +68,9 @@ class Subset:
         """Every judged query with the grades of its documents; raises DataError if the data is
         missing or invalid.
         """
-        return (
-            self.read_stated_judgments()
-            if self.read_stated_judgments
-            else Judgments.from_positions(self.read())
-        )
+        if self.read_stated_judgments:
+            return self.read_stated_judgments()
+        return Judgments.from_positions(self.read())
 
     @property
     def query_language(self) -> str:

@@ -23,8 +23,14 @@ from posir_tasks.data.checks import read_column_types, read_columns
 from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import Judgments, PositionData
 from posir_tasks.data.declared import REPO_ID, REVISION
-from posir_tasks.data.formats.files import find_file_format, find_hub_use, read_file, read_hub
-from posir_tasks.data.formats.folders import find_folder_format, list_files
+from posir_tasks.data.formats.catalog import (
+    find_format,
+    find_hub_use,
+    find_use,
+    list_files,
+    read_file,
+    read_hub,
+)
 from posir_tasks.data.formats.passages import (
     Item,
     Passage,
@@ -36,8 +42,10 @@ from posir_tasks.data.formats.passages import (
     StatedAnswer,
     Use,
     name_documents,
+    read_text,
 )
-from posir_tasks.data.formats.records import check_qrels, error_context, is_qrels, read_qrels
+from posir_tasks.data.formats.qrels import check_qrels, is_qrels, read_qrels
+from posir_tasks.data.formats.records import error_context
 from posir_tasks.data.posir import (
     FILES,
     SubsetKey,
@@ -167,39 +175,30 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
         raise PosirError(
             "This is a data frame. Give the column with the texts, such as data['text']."
         )
-    items, used = list[Item](), list[str]()
+    items = list[Item]()
     for number, text in enumerate(texts, start=1):
         name = f"text {number}"
-        if isinstance(text, str) and text.strip():
-            used.append(text)
-            items.append(Passage("texts", name, text, id=str(number)))
+        if isinstance(text, str):
+            items.append(read_text(IN_MEMORY, name, text, str(number)))
         else:
-            items.append(
-                SkippedText(name, "empty" if isinstance(text, str) else "not a text", file="texts")
-            )
+            items.append(SkippedText(name, "not a text", file=IN_MEMORY))
+    used = [item.text for item in items if isinstance(item, Passage)]
     revision = f"{LOCAL}-{digest(*used).hex()}"
-    return _open_items(
-        IN_MEMORY,
-        IN_MEMORY,
-        IN_MEMORY,
-        partial(iter, items),
-        lambda: revision,
-        ReadOptions(),
-        use=None,
-    )
+    read = partial(iter, items)
+    names = (IN_MEMORY, IN_MEMORY, IN_MEMORY)
+    return _open_items(*names, read, lambda: revision, ReadOptions(), use=None)
 
 
 def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
-    subsets = tuple(_layout_subset(repository, key) for key in keys)
-    keys = [*keys]
-    revision = partial(repository.revision, list_present_files(repository, keys))
+    listed = [*keys]
+    files = list_present_files(repository, listed)
     return Dataset(
         legible_name(name),
         "in the PosIR layout",
         repository.location,
         RelativePositions(),
-        subsets,
-        revision,
+        tuple(_layout_subset(repository, key) for key in listed),
+        partial(repository.revision, files),
     )
 
 
@@ -213,33 +212,25 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
             document = Passage(name, identifier, text, id=identifier)
             yield document if text.strip() else SkippedText(document.name, "empty", file=name)
 
-    languages, own = (key.language, key.corpus_language), f"{key.language}/{key.domain}"
-    return Subset(
-        lambda: languages, key.domain, read, read_texts, lambda: _list_passages(read(), own)
-    )
+    def read_passages() -> Iterator[Item]:
+        return _list_passages(read(), f"{key.language}/{key.domain}")
+
+    languages = (key.language, key.corpus_language)
+    return Subset(lambda: languages, key.domain, read, read_texts, read_passages)
 
 
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
-    titles, asked = (
-        dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)),
-        defaultdict(list),
-    )
+    titles = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False))
+    questions: dict[str, list[PassageQuestion]] = defaultdict(list)
     for query, text, document, span in data.list_questions():
         answer = None if span is None else StatedAnswer.from_span(span)
         place = data.places.get(query, Place(query))
-        asked[document].append(
-            PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
-        )
+        question = PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
+        questions[document].append(question)
     for row in data.corpus:
-        identifier = row["id"]
-        yield Passage(
-            name,
-            identifier,
-            row["text"],
-            asked.get(identifier, ()),
-            identifier,
-            titles.get(identifier, ""),
-        )
+        key = row["id"]
+        title = titles.get(key, "")
+        yield Passage(name, key, row["text"], questions.get(key, ()), key, title)
 
 
 def _open_folder(path: Path, options: ReadOptions) -> Dataset:
@@ -248,18 +239,19 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         root, keys = layout
         own = sorted(key for key in keys if key.language == key.corpus_language)
         return _open_layout(path.resolve().name, LocalRepository(root), own)
-    files, format_ = list_files(path), find_folder_format(path)
-    if not files:
+    files = list_files(path)
+    format_ = find_format(path, options)
+    if not files or format_ is None:
         raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
     return _open_items(
         path.resolve().name,
         format_.title,
         str(path),
-        partial(format_.read, path, options),
+        partial(format_.read_items, path, options),
         partial(_name_revision, path, files),
         options,
         read_texts=partial(format_.read_texts, path, options) if format_.read_texts else None,
-        use=format_.find_use(path, options),
+        use=find_use(path, options, format_),
         read_judgments=partial(format_.read_judgments, path, options)
         if format_.read_judgments
         else None,
@@ -273,8 +265,10 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
     if split_suffix(path)[1] in PARQUET:
         # Among other files a damaged one is skipped and counted; one that is named is an error.
         read_column_types(path)
-    read, format_ = partial(read_file, path, path.name, options), find_file_format(path, options)
-    title, use = (format_.title, format_.use) if format_ else ("of no known format", None)
+    read = partial(read_file, path, options)
+    format_ = find_format(path, options)
+    title = format_.title if format_ else "of no known format"
+    use = format_.use if format_ else None
     revision = partial(_name_revision, path.parent, [path])
     return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, use=use)
 
@@ -286,14 +280,13 @@ def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
     with error_context(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
-    revision, code = partial(_name_revision, path.parent, [path]), options.language or UNKNOWN
     opened = _open_items(
         split_suffix(path)[0],
         QRELS,
         str(path),
         partial(iter, ()),
-        revision,
-        replace(options, language=code),
+        partial(_name_revision, path.parent, [path]),
+        replace(options, language=options.language or UNKNOWN),
         read_judgments=lambda: judgments,
     )
     return replace(opened, has_texts=False)
@@ -317,21 +310,25 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
                 f"({summarize_error(error.__cause__ or error)}). Check the name and the revision, "
                 "or give a file or folder."
             ) from error
-    repository, domains = HubRepository(name, commit), set[tuple[str, ...]]()
-    if not configuration:
-        with suppress(DataError):
-            parts = [
-                path.split("/")
-                for path in repository.paths()
-                if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")
-            ]
-            domains = {(language, language, domain) for language, domain, _ in parts}
-    if domains:
-        return _open_layout(name, repository, [SubsetKey(*key) for key in sorted(domains)])
+    repository = HubRepository(name, commit)
+    keys = [] if configuration else _list_hub_keys(repository)
+    if keys:
+        return _open_layout(name, repository, keys)
     read = partial(read_hub, reference, commit, options)
-    kind, location = "a dataset on the Hub", f"{reference}@{commit}"
-    opened = _open_items(name, kind, location, read, lambda: commit, options)
+    location = f"{reference}@{commit}"
+    opened = _open_items(name, "a dataset on the Hub", location, read, lambda: commit, options)
     return replace(opened, find_use=partial(find_hub_use, reference, commit))
+
+
+def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
+    """List the domains of a repository in the PosIR layout; none if it is in another."""
+    keys = []
+    with suppress(DataError):
+        for path in repository.paths():
+            match path.split("/"):
+                case [language, domain, name] if name == FILES[-1]:
+                    keys.append(SubsetKey(language, language, domain))
+    return sorted(keys)
 
 
 def _open_items(
@@ -359,11 +356,7 @@ def _open_items(
         )
 
     def list_texts() -> Iterator[Item]:
-        items = (_skip_blank(item) for item in (read_texts or read)())
-        return name_documents(
-            (item for item in items if not (isinstance(item, SkippedText) and item.is_question)),
-            domain,
-        )
+        return name_documents(_drop_questions((read_texts or read)()), domain)
 
     @cache
     def find_languages() -> tuple[str, str]:
@@ -371,33 +364,31 @@ def _open_items(
         code = options.language or detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 
-    subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
-    scheme = RelativePositions()
-    opened = Dataset(
+    return Dataset(
         legible_name(name),
         kind,
         location,
-        scheme,
-        (subset,),
+        RelativePositions(),
+        (Subset(find_languages, domain, read_data, list_texts, read, read_judgments),),
         find_revision,
         use is not None,
         in_memory=True,
+        find_use=lambda: use or Use.CORPUS,
+        count_repeated=partial(_count_repeated, read_data) if use is Use.CORPUS else None,
     )
-    count = partial(_count_repeated, read_data) if use is Use.CORPUS else None
-    return replace(opened, find_use=lambda: use or Use.CORPUS, count_repeated=count)
 
 
 def _count_repeated(read: Callable[[], PositionData]) -> RepeatedTexts:
     return count_repeated(read())
 
 
-def _skip_blank(item: Item) -> Item:
-    """Return a document without text as skipped, for who takes texts only, and anything else as it
-    is.
-    """
-    if isinstance(item, Passage) and not item.text.strip():
-        return SkippedText(item.name, "empty", file=item.file)
-    return item
+def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield documents and skipped texts; a document without text is skipped, too."""
+    for item in items:
+        if isinstance(item, Passage) and not item.text.strip():
+            yield SkippedText(item.name, "empty", file=item.file)
+        elif isinstance(item, Passage) or not item.is_question:
+            yield item
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
@@ -419,39 +410,33 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
         logger.warning(
             "%s: of its splits, %s is read; --split gives another one (%s)", name, splits[0], others
         )
-    metadata, spoken = task.metadata, task.metadata.hf_subsets_to_langscripts
-    subsets = list[Subset]()
+    find_revision = partial(str, task.metadata.revision)
+    subsets = []
     for subset in task.hf_subsets:
-        read = partial(list_task_texts, task, subset, options.split)
-        own, judgments = (
-            replace(options, language=spoken[subset][0]),
-            partial(read_task_judgments, task, subset, options.split),
-        )
+        language = task.metadata.hf_subsets_to_langscripts[subset][0]
         opened = _open_items(
             subset,
             "",
             name,
-            read,
-            lambda: metadata.revision,
-            own,
+            partial(list_task_texts, task, subset, options.split),
+            find_revision,
+            replace(options, language=language),
             use=None,
-            read_judgments=judgments,
+            read_judgments=partial(read_task_judgments, task, subset, options.split),
         )
         # Predictions of mteb have its names of the subsets.
-        subsets += [replace(part, domain=subset) for part in opened.subsets]
-    find_revision = partial(str, metadata.revision)
-    location = metadata.dataset["path"]
-    opened = Dataset(
+        subsets.append(replace(opened.subsets[0], domain=subset))
+    return Dataset(
         name,
         JUDGED_TASK,
-        location,
+        task.metadata.dataset["path"],
         RelativePositions(),
         tuple(subsets),
         find_revision,
-        False,
+        has_questions=False,
         in_memory=True,
+        rules=read_scoring_rules(task, options.split),
     )
-    return replace(opened, rules=read_scoring_rules(task, options.split))
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:
@@ -474,21 +459,21 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
             return judged
         raise
     if issubclass(task, PosirTask) and not issubclass(task, NanoTask):
-        repository, location = open_repository(REPO_ID, REVISION), REPO_ID
+        location = REPO_ID
+        repository = open_repository(REPO_ID, REVISION)
         codes = task.language.code, task.corpus_language.code
-        domains = sorted(
-            {*list_domains(repository, codes[0])} & {*list_domains(repository, codes[1])}
-        )
+        domains = {*list_domains(repository, codes[0])}
+        domains &= {*list_domains(repository, codes[1])}
         if not domains:
             raise DataError(task().explain_missing_data())
-        subsets = tuple(_layout_subset(repository, SubsetKey(*codes, domain)) for domain in domains)
+        keys = [SubsetKey(*codes, domain) for domain in sorted(domains)]
+        subsets = tuple(_layout_subset(repository, key) for key in keys)
     else:
         instance = task()
         location = instance.metadata.dataset["path"]
-        known = instance.metadata.hf_subsets_to_langscripts.items()
         subsets = tuple(
-            _task_subset(partial(instance.read_subset, subset), subset, (spoken[0], spoken[-1]))
-            for subset, spoken in known
+            _task_subset(partial(instance.read_subset, subset), subset, (codes[0], codes[-1]))
+            for subset, codes in instance.metadata.hf_subsets_to_langscripts.items()
         )
 
     def find_revision() -> str:

@@ -122,11 +122,10 @@ class TextTotals:
         2505.13950).
         """
         spaced = not lacks_spaces(language)
-        words = (
-            texts.str.count_matches(" ", literal=True) + 1
-            if at_blanks
-            else texts.str.count_matches(r"\S+")
-        )
+        if at_blanks:
+            words = texts.str.count_matches(" ", literal=True) + 1
+        else:
+            words = texts.str.count_matches(r"\S+")
         return cls(
             LengthCounts.from_lengths(texts.str.len_chars().to_numpy()),
             LengthCounts.from_lengths(words.to_numpy()) if spaced else None,
@@ -151,9 +150,11 @@ class TextTotals:
 
 def count_types(queries: pl.Series, language: str) -> Integers:
     """Return the number of queries of each `QueryType`, shape (3,)."""
-    unit, most = (
-        (r"\S", KEYWORDS * CHARACTERS_PER_WORD) if lacks_spaces(language) else (r"\S+", KEYWORDS)
-    )
+    unit = r"\S+"
+    most = KEYWORDS
+    if lacks_spaces(language):
+        unit = r"\S"
+        most = KEYWORDS * CHARACTERS_PER_WORD
     short = queries.str.count_matches(unit) <= most
     question = queries.str.contains(QUESTION)
     return np.array(
@@ -199,16 +200,12 @@ class Statistics:
         """Compute the statistics of one subset, with tokens of its texts if a tokenizer is
         given.
         """
-        corpus, queries, evidence = (
-            data.corpus.to_polars(),
-            data.queries.to_polars()["text"],
-            data.evidence,
-        )
+        corpus = data.corpus.to_polars()
+        queries = data.queries.to_polars()["text"]
+        evidence = data.evidence
         documents = pl.Series("id", evidence.document_ids, pl.String)
-        has_tokens, at_blanks = (
-            bool(len(evidence.tokens) or not len(evidence)),
-            isinstance(scheme, POSQ_SCHEMES),
-        )
+        has_tokens = bool(len(evidence.tokens) or not len(evidence))
+        at_blanks = isinstance(scheme, POSQ_SCHEMES)
         if has_tokens:
             lengths = pl.DataFrame({"id": documents, "length": evidence.tokens}).unique("id")[
                 "length"
@@ -248,11 +245,9 @@ class Statistics:
         bucket.
         """
         lengths = self.positions.axes.lengths
-        return (
-            dict(zip(lengths, self.positions.queries_by_length.tolist(), strict=True))
-            if len(lengths) > 1
-            else {}
-        )
+        if len(lengths) > 1:
+            return dict(zip(lengths, self.positions.queries_by_length.tolist(), strict=True))
+        return {}
 
     def histogram(self) -> dict[str, list[int]]:
         """Return the queries of each position bin, for `all` lengths and for each length bucket."""

@@ -83,10 +83,8 @@ class BenchmarkTasks:
 
     def check_data(self) -> None:
         """Warn, once, of the tasks that have no data; raise DataError if none has."""
-        missing, known = (
-            [task.metadata.name for task in self.tasks if not task.has_data()],
-            len(self.tasks),
-        )
+        missing = [task.metadata.name for task in self.tasks if not task.has_data()]
+        known = len(self.tasks)
         listed = ", ".join(missing)
         if len(missing) == known:
             raise DataError(
@@ -229,7 +227,8 @@ class PositionTask(RetrievalTask):
             subset: Name of the subset.
             run: What the result records of its run.
         """
-        location, revision = self.locate_subset(subset), str(run.get(REVISION_KEY, ""))
+        location = self.locate_subset(subset)
+        revision = str(run.get(REVISION_KEY, ""))
         if location is None:
             return DataState.SAME
         repository, paths = location
@@ -335,11 +334,10 @@ class PositionTask(RetrievalTask):
             context=context,
             timer=timer,
         )
-        save = (
-            partial(self._save_results, model, prediction_folder, context)
-            if prediction_folder
-            else None
-        )
+        if prediction_folder:
+            save = partial(self._save_results, model, prediction_folder, context)
+        else:
+            save = None
         searched, record = search_subset(
             model, data, request, self.scheme, first_stage_model=self.first_stage_model, save=save
         )
@@ -353,10 +351,8 @@ class PositionTask(RetrievalTask):
         """Return what a result records of the references to a model, its settings and the data."""
         from posir_tasks.models.command_reference import describe_reference
 
-        of_model, of_data = (
-            describe_reference(model.mteb_model_meta),
-            self.describe_data_reference(subset),
-        )
+        of_model = describe_reference(model.mteb_model_meta)
+        of_data = self.describe_data_reference(subset)
         variables = {**of_model.get("variables", {}), **of_data.get("variables", {})}
         return of_model | of_data | ({"variables": variables} if variables else {})
 
@@ -523,7 +519,8 @@ def restore_instance(
     """Return an empty instance of a task class, for pickle; mteb then finds the task by its name in
     this process, too.
     """
-    registry, metadata = TASKS_REGISTRY.resolve(), attributes["metadata"]
+    registry = TASKS_REGISTRY.resolve()
+    metadata = attributes["metadata"]
     if metadata.name not in registry or registry[metadata.name].metadata != metadata:
         registry[metadata.name] = type(name, bases, attributes)
     task: type[PositionTask] = registry[metadata.name]
@@ -534,7 +531,8 @@ def register_task(task: type[LayoutTask]) -> LayoutTask:
     """Let mteb find a task by its name in this process; return an instance. Raise PosirError if the
     name is taken.
     """
-    registry, name = TASKS_REGISTRY.resolve(), task.metadata.name
+    registry = TASKS_REGISTRY.resolve()
+    name = task.metadata.name
     known = registry.get(name)
     if known is not None and not getattr(known, "replaceable", False):
         raise PosirError(

@@ -105,9 +105,9 @@ def name_larger_task(name: str) -> str:
     """
     stem, _, size = name.rpartition("-")
     known = name.startswith(PREFIX) or "-PosQ" in name
-    return (
-        {"Mini": f"{stem}-English-Nano", "Nano": stem, "Tiny": stem}.get(size, "") if known else ""
-    )
+    if known:
+        return {"Mini": f"{stem}-English-Nano", "Nano": stem, "Tiny": stem}.get(size, "")
+    return ""
 
 
 def require_task(name: str) -> type[PositionTask]:
@@ -189,7 +189,8 @@ def declare_tasks() -> list[DeclaredTask]:
 
     tasks = [*BUILTIN, *declare_other_tasks()]
     for task in plugin_tasks().values():
-        dataset, spoken = task.metadata.dataset, task.metadata.eval_langs
+        dataset = task.metadata.dataset
+        spoken = task.metadata.eval_langs
         tasks.append(DeclaredTask(task.metadata.name, dataset["path"], dataset["revision"], spoken))
     return tasks
 
@@ -227,7 +228,8 @@ def plugin_languages() -> tuple[list[str], list[str]]:
     """
     from posir_tasks.text.languages import check_code
 
-    codes, problems = [], []
+    codes = []
+    problems = []
     for plugin, caller in loaded_plugins().callers("posir_languages"):
         try:
             for code in [code for answer in caller() for code in answer]:
@@ -304,7 +306,8 @@ def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
 
     if not (isinstance(task, type) and issubclass(task, PositionTask)):
         return f"{task!r} is not a task class; a task is a subclass of posir_tasks.PositionTask"
-    where, scheme = f"task {task.__module__}.{task.__qualname__}", getattr(task, "scheme", None)
+    where = f"task {task.__module__}.{task.__qualname__}"
+    scheme = getattr(task, "scheme", None)
     is_scheme = not isinstance(scheme, type) and all(
         hasattr(scheme, part) for part in ("axes", "length_buckets", "cells")
     )

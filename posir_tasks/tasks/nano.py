@@ -35,7 +35,8 @@ class NanoTask(PosirTask):
         """Read the sample of one domain, selected first if there is no list; raise DataError if
         that is of other data.
         """
-        name, data = self.metadata.name, super().read_subset(subset, repository)
+        name = self.metadata.name
+        data = super().read_subset(subset, repository)
         sample = nano.read_sample(name, subset, data, self._share(subset))
         if sample is None:
             logger.warning(
@@ -56,11 +57,9 @@ class NanoTask(PosirTask):
 
         share, (single, _) = self._share(subset), data.divide_places()
         chosen = single.select(nano.choose_questions(single.evidence, share))
-        texts, positives, top_k = (
-            (data.corpus, chosen.queries),
-            chosen.evidence.positives(),
-            DISTRACTORS + 1,
-        )
+        texts = (data.corpus, chosen.queries)
+        positives = chosen.evidence.positives()
+        top_k = DISTRACTORS + 1
         request = SearchRequest(
             *texts,
             positives,

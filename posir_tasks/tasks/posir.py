@@ -46,7 +46,8 @@ class PosirTask(PositionTask):
     corpus_language: ClassVar[Language]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        default, folder = type(self).metadata, data_folder()
+        default = type(self).metadata
+        folder = data_folder()
         if folder is None:
             changes: dict[str, Any] = {
                 "dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}
@@ -164,9 +165,10 @@ class PosirTask(PositionTask):
 @cache
 def build_posir_task(language: Language, corpus_language: Language) -> type[PosirTask]:
     """Create the task class of one language, or of one language against the corpus of another."""
-    parts = (
-        [language.name] if language == corpus_language else [language.name, corpus_language.name]
-    )
+    if language == corpus_language:
+        parts = [language.name]
+    else:
+        parts = [language.name, corpus_language.name]
     where = "" if len(parts) == 1 else f", searched in the {corpus_language.name} corpus"
     metadata = build_metadata(
         **declare_posir(language, corpus_language).fields(),

@@ -65,9 +65,10 @@ class PosqTask(PositionTask):
     metadata: PositionTaskMetadata
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        revision = (
-            requested_revision(self.repo_id, self.revision) if data_folder() is None else LOCAL
-        )
+        if data_folder() is None:
+            revision = requested_revision(self.repo_id, self.revision)
+        else:
+            revision = LOCAL
         self.metadata = type(self).metadata.model_copy(
             update={"dataset": {"path": self.repo_id, "revision": revision}}
         )
@@ -129,7 +130,9 @@ class SQuADPosQ(PosqTask):
     """SQuAD 2.0 questions by the position of the answer's first character."""
 
     scheme = AbsolutePositions()
-    repo_id, revision, read_from = SQUAD.repository, SQUAD.revision, staticmethod(read_squad)
+    repo_id = SQUAD.repository
+    revision = SQUAD.revision
+    read_from = staticmethod(read_squad)
     metadata = build_metadata(
         **SQUAD.fields(),
         description="Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all "
@@ -159,11 +162,9 @@ class FineWebPosQ(PosqTask):
     """Generated questions about the beginning, the middle or the end of long web passages."""
 
     scheme = LabeledPositions()
-    repo_id, read_from, list_files = (
-        FINEWEB.repository,
-        staticmethod(read_fineweb),
-        staticmethod(list_fineweb_files),
-    )
+    repo_id = FINEWEB.repository
+    read_from = staticmethod(read_fineweb)
+    list_files = staticmethod(list_fineweb_files)
     metadata = build_metadata(
         **FINEWEB.fields(),
         description="Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: "
@@ -197,11 +198,9 @@ class FineWebPosQRaw(FineWebPosQ):
     two labels.
     """
 
-    repo_id, read_from, list_files = (
-        FINEWEB_RAW.repository,
-        staticmethod(read_fineweb_raw),
-        staticmethod(list_raw_files),
-    )
+    repo_id = FINEWEB_RAW.repository
+    read_from = staticmethod(read_fineweb_raw)
+    list_files = staticmethod(list_raw_files)
     metadata = _rename(
         FineWebPosQ,
         FINEWEB_RAW,

@@ -49,7 +49,8 @@ class PublishedTask(PositionTask):
 
     def _repository(self) -> LocalRepository:
         check_environment()
-        folder, name = data_folder(), type(self).metadata.name
+        folder = data_folder()
+        name = type(self).metadata.name
         return LocalRepository(locate_dataset(folder, name) if folder else Path(name))
 
     def _present(self) -> list[str]:
@@ -67,11 +68,10 @@ class PublishedTask(PositionTask):
     def explain_missing_data(self) -> str:
         """Return where the data was looked for, and how it is made."""
         name = type(self).metadata.name
-        where = (
-            f"{self._repository().location}: no data"
-            if data_folder()
-            else f"{DATA_VARIABLE} is not set"
-        )
+        if data_folder():
+            where = f"{self._repository().location}: no data"
+        else:
+            where = f"{DATA_VARIABLE} is not set"
         return f"{name}: {where}. It is made from {self.source}; then set {DATA_VARIABLE}=data."
 
     def missing_subsets(self) -> list[str]:
@@ -110,7 +110,8 @@ def _build_task(
 
     The `domain` is that of all subsets, or else the name of each.
     """
-    name, spoken = declared.name, dict(declared.languages)  # type: ignore[arg-type]
+    name = declared.name
+    spoken = dict(declared.languages)  # type: ignore[arg-type]
     keys = {
         subset: SubsetKey(codes[0], codes[0], domain or subset) for subset, codes in spoken.items()
     }

@@ -73,7 +73,8 @@ def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) 
     texts = dict(
         zip(loaded["queries"]["id"], map(_join_turns, loaded["queries"]["text"]), strict=True)
     )
-    scored, left_out = dict[str, dict[str, float]](), list[str]()
+    scored = dict[str, dict[str, float]]()
+    left_out = list[str]()
     for query, documents in loaded["relevant_docs"].items():
         if not documents or query not in texts:
             left_out.append(query)
@@ -141,7 +142,8 @@ class RetrievalTask(AbsTaskRetrieval):
         hf_subset: str,
     ) -> None:
         """Add a subset's results to the prediction file in a folder, as mteb's tasks write it."""
-        file, meta = folder / self.prediction_file_name, model.mteb_model_meta
+        file = folder / self.prediction_file_name
+        meta = model.mteb_model_meta
         predictions: dict[str, Any] = {
             FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}
         }
@@ -157,7 +159,8 @@ class RetrievalTask(AbsTaskRetrieval):
         super().convert_to_reranking(top_ranked_path, top_k)
         file = Path(top_ranked_path)
         file = file / self.prediction_file_name if file.is_dir() else file
-        self.top_k, self.first_stage_model = top_k, read_json(file)[FIRST_STAGE_KEY]
+        self.top_k = top_k
+        self.first_stage_model = read_json(file)[FIRST_STAGE_KEY]
         return self
 
     def evaluate(

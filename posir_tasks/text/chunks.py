@@ -64,11 +64,9 @@ class Chunking:
         returned as it is.
         """
         chunks = self.group(len(units))
-        return (
-            [text]
-            if len(chunks) == 1
-            else [text[units[first][0] : units[after - 1][1]] for first, after in chunks]
-        )
+        if len(chunks) == 1:
+            return [text]
+        return [text[units[first][0] : units[after - 1][1]] for first, after in chunks]
 
 
 @dataclass(frozen=True)
@@ -99,11 +97,10 @@ class TextSplitter:
         """
         try:
             returned = self.split(text)
-            items = (
-                None
-                if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable)
-                else [*returned]
-            )
+            if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
+                items = None
+            else:
+                items = [*returned]
         except (Exception, SystemExit) as error:  # it is the user's own code
             raise PosirError(
                 f"{self.name}: raised {sanitized(summarize_error(error), 200)}, for {_quote(text)}."

@@ -39,12 +39,15 @@ def move_evidence(text: str, span: Span, position: float) -> SpannedText:
     without spaces.
     """
     evidence = span.of(text)
-    before, after = text[: span[0]].rstrip(), text[span[1] :].lstrip()
+    before = text[: span[0]].rstrip()
+    after = text[span[1] :].lstrip()
     space = "" if is_unspaced(text) else " "
     rest = space.join(filter(None, (before, after)))
     at = _nearest_border(rest, position * len(rest))
-    head, tail = rest[:at].rstrip(), rest[at:].lstrip()
-    lead, trail = head + space if head else "", space + tail if tail else ""
+    head = rest[:at].rstrip()
+    tail = rest[at:].lstrip()
+    lead = head + space if head else ""
+    trail = space + tail if tail else ""
     return SpannedText(lead + evidence + trail, Span(len(lead), len(lead) + len(evidence)))
 
 
@@ -87,12 +90,14 @@ def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
     pieces = find_parts(text, parts)
     if len(pieces) < 2:
         return SpannedText(text, span)
-    reordered, new_span = text[: pieces[0][0]], NO_SPAN
+    reordered = text[: pieces[0][0]]
+    new_span = NO_SPAN
     home = find_part(pieces, span)
     for number in reversed(range(len(pieces))):
         start, end = pieces[number]
         if number == home and span != NO_SPAN:
-            shift, first = len(reordered) - start, min(max(span.start, start), end)
+            shift = len(reordered) - start
+            first = min(max(span.start, start), end)
             new_span = Span(first + shift, max(first, min(span.end, end)) + shift)
         gap = text[pieces[number - 1][1] : start] if number else ""
         reordered += text[start:end] + gap

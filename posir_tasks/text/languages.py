@@ -138,7 +138,8 @@ def is_valid(code: str) -> bool:
 
 
 def _find_problem(language: str, script: str) -> str | None:
-    languages, scripts = read_codes("639_3_to_language"), read_codes("15924_to_script")
+    languages = read_codes("639_3_to_language")
+    scripts = read_codes("15924_to_script")
     if language in macrolanguages():
         return f"'{language}' is a macrolanguage, {_strip(languages[language])}"
     if language not in languages or language in NOT_A_LANGUAGE:
@@ -154,7 +155,8 @@ def suggest_codes(text: str) -> list[str]:
     """
     from langcodes.data_dicts import LANGUAGE_ALPHA3
 
-    languages, scripts = read_codes("639_3_to_language"), read_codes("15924_to_script")
+    languages = read_codes("639_3_to_language")
+    scripts = read_codes("15924_to_script")
     first, _, rest = re.sub(r"[\s_]+", "-", text.strip()).partition("-")
     stated = rest.title() if rest.title() in scripts else None
     names = {name.lower(): code for code, name in language_names().items()}
@@ -331,7 +333,8 @@ CONFUSED = (
 )
 #: Probability from which another language is certain, and up to which the expected one is ruled
 #: out.
-CERTAIN, RULED_OUT = 0.5, 0.2
+CERTAIN = 0.5
+RULED_OUT = 0.2
 #: Code of a language that cannot be detected.
 UNKNOWN = "und"
 #: Characters of a text that are read.

@@ -26,6 +26,8 @@ SIMILAR = 90
 #: Largest product of the longer and the squared shorter length of two texts that are aligned: about
 #: a second.
 MAX_ALIGNED = 2 * 10**12
+#: Quotes, each of which is written in several ways.
+QUOTES = str.maketrans({**dict.fromkeys("‘’‚`´", "'"), **dict.fromkeys("“”„«»", '"')})
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,10 @@ class Spelling:
         """Return the place in the text of a piece in this spelling, sought from the previous place
         in the text on.
         """
-        before = (
-            previous
-            if previous == START
-            else Span(*(bisect_left(self.places, place) for place in previous))
-        )
+        if previous == START:
+            before = previous
+        else:
+            before = Span(*(bisect_left(self.places, place) for place in previous))
         span = _find_next(self.text, piece, before) if piece else None
         return self.restore(span) if span else None
 
@@ -68,7 +69,7 @@ class TextLocator:
 
     @cached_property
     def _bare(self) -> Spelling:
-        return Spelling.build(self.text, _drop_space)
+        return Spelling.build(self.text, drop_space)
 
     @cached_property
     def _folded(self) -> Spelling:
@@ -85,7 +86,7 @@ class TextLocator:
             return Span(start, start + len(piece))
         return (
             _find_next(self.text, piece, previous)
-            or self._bare.find("".join(map(_drop_space, piece)), previous)
+            or self._bare.find("".join(map(drop_space, piece)), previous)
             or self._folded.find(folded := "".join(map(_fold, piece)), previous)
             or ((similar := _align(folded, self._folded.text)) and self._folded.restore(similar))
         )
@@ -98,14 +99,41 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
     A chunk is sought where the one before it ends; then from there on, overlap allowed, as long as
     it adds to the one before; then anywhere.
     """
-    locator, spans, previous = TextLocator(text), list[Span | None](), START
+    locator = TextLocator(text)
+    spans = list[Span | None]()
+    previous = START
     for chunk in chunks:
         spans.append(span := locator.locate(chunk, previous=previous))
         previous = span or previous
     return spans
 
 
-def _drop_space(character: str) -> str:
+def locate_once(piece: str, text: str) -> Span:
+    """Return the only place of a piece, exactly, or else with white space, hyphens and quotes
+    folded; raise ValueError if it is not there, or several times.
+    """
+    count = text.count(piece)
+    if count == 1:
+        start = text.index(piece)
+        return Span(start, start + len(piece))
+    folded = "".join(map(_fold_breaks, piece))
+    if not count and folded:
+        spelling = Spelling.build(text, _fold_breaks)
+        count = spelling.text.count(folded)
+        if count == 1:
+            start = spelling.text.index(folded)
+            return spelling.restore(Span(start, start + len(folded)))
+    where = "several times" if count else "not"
+    raise ValueError(f"its evidence is {where} in its document")
+
+
+def _fold_breaks(character: str) -> str:
+    """Drop white space and hyphens, at which words are broken; make quotes alike."""
+    return "" if character.isspace() or character == "-" else character.translate(QUOTES)
+
+
+def drop_space(character: str) -> str:
+    """Return nothing for white space, and any other character as it is."""
     return "" if character.isspace() else character
 
 
@@ -127,11 +155,9 @@ def _find_next(text: str, piece: str, previous: Span) -> Span | None:
 def _align(piece: str, text: str) -> Span | None:
     """Return the part of a text that is similar to a piece; None if none is."""
     alignment = align(piece, text, SIMILAR)
-    return (
-        Span(alignment.dest_start, alignment.dest_end)
-        if alignment and alignment.score > SIMILAR
-        else None
-    )
+    if alignment and alignment.score > SIMILAR:
+        return Span(alignment.dest_start, alignment.dest_end)
+    return None
 
 
 def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:

@@ -88,7 +88,8 @@ def split_at_periods(text: str) -> list[str]:
 
 def find_at_periods(text: str) -> list[Span]:
     """Return where the sentences of `split_at_periods` are in the text, without what it appends."""
-    spans, end = list[Span](), 0
+    spans = list[Span]()
+    end = 0
     for sentence in split_at_periods(text):
         start = text.index(sentence[:-1], end)
         end = start + len(sentence) - 1

@@ -19,7 +19,8 @@ UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
-UNSPACED_LETTER, CHARACTER = re.compile(rf"[{UNSPACED}]"), re.compile(r"\S")
+UNSPACED_LETTER = re.compile(rf"[{UNSPACED}]")
+CHARACTER = re.compile(r"\S")
 
 #: UTF-8 bytes that the default estimate counts as one token.
 BYTES_PER_TOKEN = 4

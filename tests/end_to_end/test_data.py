@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from posir_tasks.data.formats.files import read_squad_json
+from posir_tasks.data.formats.question_rows import read_squad_json
 from tests.end_to_end.test_run import BM25, result
 from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, build_squad, imported

@@ -25,7 +25,12 @@ from posir_tasks.base.limits import (
 )
 from posir_tasks.base.untrusted import decode, find_encoding
 from posir_tasks.base.wording import sanitized
-from posir_tasks.data.formats.passages import Item, Passage, ReadOptions, SkippedText
+from posir_tasks.data.formats.passages import (
+    Item,
+    Passage,
+    ReadOptions,
+    SkippedText,
+)
 
 #: Bytes of a file in which a zero byte marks it as binary.
 BINARY_BYTES = 8192
@@ -106,7 +111,8 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
         raise MAX_ROWS.refuse(
             PDF, f"has {len(pages):,} pages, and at most {max_pages():,} are read"
         )
-    texts, limit = list[str](), max_unpacked(size)
+    texts = list[str]()
+    limit = max_unpacked(size)
     for page in pages:
         texts.append(page.extract_text())
         limit -= len(texts[-1])
@@ -129,9 +135,9 @@ def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
     return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 
-def read_text_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+def read_text_file(file: Path, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of a file, or why it has none; its id is its name without the suffix."""
-    yield _read_text(file, name, decode)
+    yield _read_text(file, options.name(file), decode)
 
 
 def _read_text(file: Path, name: str, decode_file: Callable[[bytes], str]) -> Item:
@@ -139,46 +145,45 @@ def _read_text(file: Path, name: str, decode_file: Callable[[bytes], str]) -> It
     if is_binary(content):
         return SkippedText(name, "binary", file=name)
     try:
-        return _name_text(decode_file(content), name)
+        text = decode_file(content)
     except UnicodeDecodeError as error:
         return SkippedText(name, NOT_UTF8, describe_bad_byte(error), name)
+    return _name_text(text, name)
 
 
 def _name_text(text: str, name: str) -> Item:
-    """Return the text of a file, under its name without the suffix."""
-    own = Path(name).with_suffix("").as_posix()
-    return (
-        Passage(name, "", text, id=own) if text.strip() else SkippedText(name, "empty", file=name)
-    )
+    if not text.strip():
+        return SkippedText(name, "empty", file=name)
+    return Passage(name, "", text, id=Path(name).with_suffix("").as_posix())
 
 
-def read_html_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+def read_html_file(file: Path, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of a page, or why it has none."""
     from posir_tasks.data.formats.pages import decode_page, extract_text
 
+    name = options.name(file)
     item = _read_text(file, name, decode_page)
     try:
         if isinstance(item, Passage):
             with limit_seconds(name, len(item.text)):
-                yield _name_text(extract_text(item.text), name)
-        else:
-            yield item
+                item = _name_text(extract_text(item.text), name)
     except LimitError:
         raise
     except DataError as error:
-        yield SkippedText(name, "of HTML", str(error), name)
+        item = SkippedText(name, "of HTML", str(error), name)
+    yield item
 
 
-def read_pdf_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+def read_pdf_file(file: Path, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of a PDF file, or why it has none."""
+    name = options.name(file)
     try:
         text, scanned = extract_pdf(read_decompressed(file))
-        yield _name_text(text, name)
-        if scanned and text.strip():
-            pages = (
-                f"pages {', '.join(map(str, scanned))}; recognize their text, for example by "
-                "`ocrmypdf`"
-            )
-            yield SkippedText(name, "pages of PDF that are pictures", pages, name, len(scanned))
     except DataError as error:
         yield SkippedText(name, "of PDF", str(error), name)
+        return
+    yield _name_text(text, name)
+    if scanned and text.strip():
+        pages = ", ".join(map(str, scanned))
+        detail = f"pages {pages}; recognize their text, for example by `ocrmypdf`"
+        yield SkippedText(name, "pages of PDF that are pictures", detail, name, len(scanned))

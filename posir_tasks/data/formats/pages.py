@@ -42,10 +42,12 @@ LARGER = {
 #: Encodings whose bytes are UTF-8, too, with another meaning.
 SEVEN_BITS = ("iso2022_", "hz")
 #: The end of a page, and what is put after it.
-LAST_TAGS, END = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE), "\ue000 end of the page \ue000"
+LAST_TAGS = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE)
+END = "\ue000 end of the page \ue000"
 #: XML that HTML reads otherwise: the first is a comment in HTML, the second an element that is left
 #: open.
-CDATA, CDATA_END = "<![CDATA[", "]]>"
+CDATA = "<![CDATA["
+CDATA_END = "]]>"
 EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noframes|xmp)\b([^<>]*)/>", re.IGNORECASE)
 LIMIT = "RESOURCE_LIMIT"
 

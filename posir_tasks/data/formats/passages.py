@@ -4,10 +4,13 @@ options that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from posir_tasks.base.digests import digest
@@ -160,11 +163,10 @@ def expect_skips(items: Iterable[Item]) -> Iterator[Item]:
     leaves out are no loss.
     """
     for item in items:
-        yield (
-            replace(item, is_expected=True)
-            if isinstance(item, SkippedText) and item.is_question
-            else item
-        )
+        if isinstance(item, SkippedText) and item.is_question:
+            yield replace(item, is_expected=True)
+        else:
+            yield item
 
 
 def list_places(
@@ -174,27 +176,41 @@ def list_places(
     answers: Iterable[StatedAnswer | None],
     first: int = 1,
     grade: float = 1,
-) -> Iterator[PassageQuestion]:
-    """Yield a question for each place of a query's evidence, numbered from `first`; the first has
+) -> list[PassageQuestion]:
+    """List a question for each place of a query's evidence, numbered from `first`; the first has
     the id of the query.
     """
+    questions = []
     for number, answer in enumerate(answers, start=first):
-        yield PassageQuestion(
-            file, query, text, answer, query if number == 1 else f"{query}#{number}", query, grade
-        )
+        name = query if number == 1 else f"{query}#{number}"
+        questions.append(PassageQuestion(file, query, text, answer, name, query, grade))
+    return questions
 
 
-def add_places(
-    asked: dict[str, list[PassageQuestion]],
-    file: str,
-    query: str,
-    text: str,
-    placed: Iterable[tuple[str, StatedAnswer]],
+@dataclass(frozen=True)
+class Claim:
+    """Evidence of a query in a document that is read later."""
+
+    file: str
+    query: str
+    text: str
+    find_answers: Callable[[str], Iterable[StatedAnswer | None]]
+    """Returns the places in the text of the document; raises ValueError with the reason if the
+    query cannot be used.
+    """
+    grade: float = 1
+
+
+#: Claims by document.
+Claims: TypeAlias = dict[str, list[Claim]]
+
+
+def add_claims(
+    claims: Claims, file: str, query: str, text: str, placed: Iterable[tuple[str, StatedAnswer]]
 ) -> Iterator[SkippedText]:
-    """Add a question for each place of a query's evidence to those `asked` of its document.
+    """Add a query with pairs of document and answer to the claims.
 
-    Without a place, or if `placed`, pairs of document and place, raises ValueError, yield the query
-    and why it is not used.
+    Without a pair, or if `placed` raises ValueError, yield the query and why it is not used.
     """
     try:
         pairs = [*placed]
@@ -203,9 +219,48 @@ def add_places(
     except ValueError as error:
         yield skip_question(file, query, str(error))
         return
-    places = list_places(file, query, text, (answer for _, answer in pairs))
-    for (document, _), place in zip(pairs, places, strict=True):
-        asked[document].append(place)
+    for document, answer in pairs:
+        claim = Claim(file, query, text, partial(_list_answer, answer))
+        claims.setdefault(document, []).append(claim)
+
+
+def _list_answer(answer: StatedAnswer, document: str) -> list[StatedAnswer]:  # noqa: ARG001
+    return [answer]
+
+
+def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Iterator[Item]:
+    """Yield documents with the questions that are claimed of them, and what is left out; `corpus`
+    names where the documents are.
+    """
+    places = Counter[str]()
+    for item in documents:
+        if isinstance(item, SkippedText):
+            yield item
+            continue
+        questions = []
+        for claim in claims.pop(item.id or "", ()):
+            try:
+                answers = [*claim.find_answers(item.text)]
+            except ValueError as error:
+                yield skip_question(claim.file, claim.query, str(error))
+                continue
+            first = places[claim.query] + 1
+            places[claim.query] += len(answers)
+            questions += list_places(
+                claim.file, claim.query, claim.text, answers, first, claim.grade
+            )
+        yield replace(item, questions=questions)
+    for document, lost in claims.items():
+        reason = f"its relevant document {document!r} is not in {corpus}"
+        for claim in lost:
+            yield skip_question(claim.file, claim.query, reason)
+
+
+def read_text(file: str, place: str, text: str, name: str, title: str = "") -> Item:
+    """Return a document under its id, or as skipped if it has no text."""
+    if not text.strip():
+        return SkippedText(name, "empty", file=file)
+    return Passage(file, place, text, id=name, title=title)
 
 
 @dataclass(frozen=True)
@@ -217,20 +272,18 @@ class RepeatedTexts:
 
     @property
     def use(self) -> Use:
-        """Texts of which the questions can be asked, as far as their texts show."""
-        return (
-            Use.WITHIN
-            if self.repeated and self.repeated >= WITHIN_SHARE * self.questions
-            else Use.CORPUS
-        )
+        """Texts of which the questions can be asked, judging by their texts."""
+        return Use.WITHIN if self._has_share(WITHIN_SHARE) else Use.CORPUS
 
     @property
     def warning(self) -> str:
-        """A sentence if there are so many that a reader should know; else empty."""
-        is_mentioned = self.repeated and self.repeated >= MENTIONED_SHARE * self.questions
-        return (
-            f"{self.describe()}, of which one counts as relevant to each." if is_mentioned else ""
-        )
+        """A sentence if a reader should know; else empty."""
+        if not self._has_share(MENTIONED_SHARE):
+            return ""
+        return f"{self.describe()}, of which one counts as relevant to each."
+
+    def _has_share(self, share: float) -> bool:
+        return self.repeated > 0 and self.repeated >= share * self.questions
 
     def describe(self) -> str:
         """Return the counts."""
@@ -246,18 +299,19 @@ def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
     are none.
     """
     by_reason: dict[str, list[SkippedText]] = {}
+    counts = Counter[str]()
     for item in sorted(skipped, key=lambda item: item.name):
         by_reason.setdefault(item.reason, []).append(item)
+        counts[item.reason] += item.number
     parts = []
-    counts = {reason: sum(item.number for item in group) for reason, group in by_reason.items()}
-    for reason, group in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
+    for reason, count in counts.most_common():
         names = [
-            f"{item.name}: {item.detail}" if item.detail else item.name for item in group[:examples]
+            f"{item.name}: {item.detail}" if item.detail else item.name
+            for item in by_reason[reason][:examples]
         ]
-        parts.append(
-            f"{counts[reason]:,} {reason} "
-            f"({', '.join(names)}{', ...' if len(group) > examples else ''})"
-        )
+        if len(by_reason[reason]) > examples:
+            names.append("...")
+        parts.append(f"{count:,} {reason} ({', '.join(names)})")
     return f"Skipped: {'; '.join(parts)}." if parts else ""
 
 
@@ -271,6 +325,12 @@ class ReadOptions:
     revision: str | None = None
     language: str | None = None
     repair: bool = True
+    root: Path | None = None
+    """Folder in which files have their names; by default that of each file."""
+
+    def name(self, file: Path) -> str:
+        """Return the name of a file for messages."""
+        return file.name if self.root is None else file.relative_to(self.root).as_posix()
 
 
 def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
@@ -281,23 +341,21 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
     documents: all are digests of the texts, which no other language has, so that cross-lingual
     tasks refuse the data.
     """
-    stated, questions, texts = set[str](), dict[str, set[str]](), dict[str, str]()
+    stated = set[str]()
+    questions: dict[str, set[str]] = {}
     for passage in passages:
         if passage.id:
             stated.add(passage.id)
         else:
             questions.setdefault(passage.text, set()).update(passage.question_ids)
-    is_unique = all(
-        texts.setdefault(question, text) == text
-        for text, known in questions.items()
-        for question in known
-    )
+    names = [name for group in questions.values() for name in group]
+    is_unique = len(names) == len({*names})
     ids = {}
-    for text, known in questions.items():
-        derived = f"{domain}_{min(known)}" if known and is_unique else ""
-        ids[text] = (
-            f"{domain}_{digest(text).hex()}" if not derived or derived in stated else derived
-        )
+    for text, group in questions.items():
+        derived = f"{domain}_{min(group)}" if group and is_unique else ""
+        if not derived or derived in stated:
+            derived = f"{domain}_{digest(text).hex()}"
+        ids[text] = derived
     return ids
 
 
@@ -309,24 +367,23 @@ def name_documents(items: Iterator[Item], domain: str) -> Iterator[Item]:
     not held in memory.
     """
     first = list[Item]()
+    is_named = True
     for item in items:
         first.append(item)
         if isinstance(item, Passage):
+            is_named = bool(item.id) or not (item.questions or item.question_ids)
             break
-    if (
-        not first
-        or not isinstance(first[-1], Passage)
-        or first[-1].id
-        or not (first[-1].questions or first[-1].question_ids)
-    ):
+    if is_named:
         yield from chain(first, items)
         return
     read = [*first, *items]
     derived = derive_document_ids([item for item in read if isinstance(item, Passage)], domain)
-    named = set[tuple[str, str]]()
+    seen = set[tuple[str, str]]()
     for item in read:
         if isinstance(item, SkippedText):
             yield item
-        elif (document := (item.id or derived[item.text], item.text)) not in named:
-            named.add(document)
-            yield replace(item, id=document[0])
+            continue
+        name = item.id or derived[item.text]
+        if (name, item.text) not in seen:
+            seen.add((name, item.text))
+            yield replace(item, id=name)

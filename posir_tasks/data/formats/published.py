@@ -1,9 +1,10 @@
-"""Published questions with spans about contracts, news, web pages and books: their layouts, read as
-they are.
+"""Published collections with spans, in folders of their own layouts: LegalBench-RAG, MS MARCO v2,
+BRIGHT and MIRACL.
 
-LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. RepLiQA: Monteiro et al. 2024, arXiv
-2406.11811. MS MARCO v2 with the qrels of TREC Deep Learning 2021 to 2023. BRIGHT: Su et al. 2024,
-arXiv 2407.12883, its short passages in its long documents.
+LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. MS MARCO v2 with the qrels of TREC Deep
+Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883, its short passages in its long
+documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; its passages are joined to the articles that
+they are of.
 """
 
 from __future__ import annotations
@@ -12,99 +13,46 @@ import gzip
 import io
 import re
 import tarfile
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
-
-from pydantic import Field
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import iterate_lines, open_decompressed, read_decompressed
 from posir_tasks.base.untrusted import parse_json, read_json
 from posir_tasks.data.formats.passages import (
-    UNANSWERABLE,
+    Claim,
+    Claims,
     Item,
     Passage,
-    PassageQuestion,
     ReadOptions,
     SkippedText,
     StatedAnswer,
-    add_places,
-    list_places,
+    add_claims,
+    read_text,
+    settle_claims,
     skip_question,
 )
-from posir_tasks.data.formats.records import (
-    AnyRecord,
-    Id,
-    StrictRecord,
-    Text,
-    error_context,
-    has_fields,
-    read_qrels,
-    read_records,
-    split_lines,
-    validate,
-)
-from posir_tasks.data.formats.wikipedia import is_sampled
+from posir_tasks.data.formats.qrels import read_qrels, split_lines
+from posir_tasks.data.formats.records import Row, error_context, read_rows
 from posir_tasks.data.grades import CollectedGrades
-from posir_tasks.text.locating import Spelling
-from posir_tasks.text.spans import Span, to_characters
-
-#: Quotes, each of which is written in several ways.
-QUOTES = str.maketrans({**dict.fromkeys("‘’‚`´", "'"), **dict.fromkeys("“”„«»", '"')})
-
-
-def _fold(character: str) -> str:
-    """Return nothing of white space, and of hyphens, which words are broken at; quotes alike."""
-    return "" if character.isspace() or character == "-" else character.translate(QUOTES)
+from posir_tasks.text.languages import two_letter_code
+from posir_tasks.text.locating import locate_once
+from posir_tasks.text.spans import to_characters
+from posir_tasks.text.words import estimate_tokens
 
 
-def locate_once(text: str, document: str) -> Span:
-    """Return the only place of a text, exactly, or else with white space, hyphens and quotes
-    folded.
-
-    Raises:
-        ValueError: It is not there, or several times.
+def is_sampled(name: str, share: int) -> bool:
+    """Return whether a document is in the sample of one in `share`, which is the same on every
+    machine.
     """
-    count, start = document.count(text), document.find(text)
-    if count == 1:
-        return Span(start, start + len(text))
-    if not count and (asked := "".join(map(_fold, text))):
-        folded = Spelling.build(document, _fold)
-        count, start = folded.text.count(asked), folded.text.find(asked)
-        if count == 1:
-            return folded.restore(Span(start, start + len(asked)))
-    raise ValueError(
-        "its evidence is several times in its document"
-        if count
-        else "its evidence is not in its document"
-    )
-
-
-class _Snippet(StrictRecord):
-    file_path: Text
-    span: Annotated[list[int], Field(min_length=2, max_length=2)]
-    answer: Text
-
-
-class _Test(StrictRecord):
-    query: Text
-    snippets: list[_Snippet]
-
-
-class _Benchmark(StrictRecord):
-    expected: ClassVar = (
-        "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
-    )
-
-    tests: list[_Test]
+    return int.from_bytes(digest("posir sample", name)) % share == 0
 
 
 #: What a query of LegalBench-RAG begins with to name its document, which it is ranked within.
 NAMING = re.compile(r"^Consider .*?; *", re.DOTALL)
+LEGALBENCH = "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
 
 
 def is_legalbench(folder: Path) -> bool:
@@ -118,81 +66,44 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Iterator[Item]:
 
     Spans count the text as Python reads it in text mode: a line ends with one character.
     """
-    asked: dict[str, list[PassageQuestion]] = defaultdict(list)
+    claims = Claims()
     files = sorted((folder / "benchmarks").glob("*.json"))
     chosen = [file for file in files if options.split in (None, file.stem)]
     if not chosen:
-        raise DataError(
-            f"{folder}: no benchmark {options.split}. It has "
-            f"{', '.join(file.stem for file in files)}."
-        )
+        listed = ", ".join(file.stem for file in files)
+        raise DataError(f"{folder}: no benchmark {options.split}. It has {listed}.")
     for file in chosen:
-        with error_context(file, "", _Benchmark.expected):
-            tests = validate(_Benchmark, read_json(file)).tests
-        for number, test in enumerate(tests):
-            name, text = f"{file.stem}:{number}", NAMING.sub("", test.query)
-            placed = ((row.file_path, StatedAnswer(row.answer, *row.span)) for row in test.snippets)
-            yield from add_places(asked, str(file), name, text, placed)
-    for file in sorted((folder / "corpus").rglob("*.txt")):
-        name = file.relative_to(folder / "corpus").as_posix()
-        if options.split in (None, name.partition("/")[0]):
-            with error_context(file, "", "text in UTF-8"):
-                text = io.StringIO(read_decompressed(file).decode(), newline=None).read()
-            yield (
-                Passage(name, "", text, asked.pop(name, ()), name)
-                if text.strip()
-                else SkippedText(name, "empty", file=name)
-            )
-    for document, places in asked.items():
-        for lost in places:
-            yield skip_question(lost.file, lost.name, f"its document {document} is not in corpus/")
+        with error_context(file, "", LEGALBENCH):
+            tests = [
+                (test.text("query"), [*map(_read_snippet, test.rows("snippets"))])
+                for test in Row.of(read_json(file)).rows("tests")
+            ]
+        for number, (query, placed) in enumerate(tests):
+            name = f"{file.stem}:{number}"
+            yield from add_claims(claims, str(file), name, NAMING.sub("", query), placed)
+    yield from settle_claims(_read_legal_texts(folder / "corpus", options), claims, "corpus/")
 
 
-class _RepliqaRow(StrictRecord):
-    expected: ClassVar = (
-        "RepLiQA, a question with document_extracted, answer and long_answer per row"
-    )
-
-    document_id: Text
-    document_extracted: Text
-    question_id: Id
-    question: Text
-    answer: Text
-    long_answer: Text
+def _read_snippet(row: Row) -> tuple[str, StatedAnswer]:
+    span = row.items("span")
+    if len(span) != 2 or not all(type(place) is int for place in span):
+        raise ValueError(f"'{row.place}.span' must be two integers, start and end")
+    return row.text("file_path"), StatedAnswer(row.text("answer"), *span)
 
 
-def is_repliqa(file: Path) -> bool:
-    """Return whether a file has the columns of RepLiQA."""
-    return has_fields(file, frozenset({"document_extracted", "question", "long_answer"}))
-
-
-def read_repliqa(file: Path, options: ReadOptions) -> Iterator[Item]:
-    """Yield the documents of a split, which the file's name begins with, with the questions whose
-    paragraph is in them once.
-    """
-    split = file.name.partition("-")[0]
-    if options.split not in (None, split):
-        return
-    for place, row in read_records(file, _RepliqaRow):
-        if isinstance(row, SkippedText):
-            yield row
+def _read_legal_texts(corpus: Path, options: ReadOptions) -> Iterator[Item]:
+    for file in sorted(corpus.rglob("*.txt")):
+        name = file.relative_to(corpus).as_posix()
+        if options.split not in (None, name.partition("/")[0]):
             continue
-        try:
-            if row.answer == "UNANSWERABLE":
-                raise ValueError(UNANSWERABLE)
-            answers = [StatedAnswer.from_span(locate_once(row.long_answer, row.document_extracted))]
-        except ValueError as error:
-            yield skip_question(str(file), row.question_id, str(error))
-            answers = []
-        places = [*list_places(str(file), row.question_id, row.question, answers)]
-        yield Passage(
-            str(file), place, row.document_extracted, places, f"{split}/{row.document_id}"
-        )
+        with error_context(file, "", "text in UTF-8"):
+            text = io.StringIO(read_decompressed(file).decode(), newline=None).read()
+        yield read_text(name, "", text, name)
 
 
 #: From this rating, a passage of TREC Deep Learning is relevant.
 RELEVANT = 2
-#: Beside the judged documents of MS MARCO, one of so many is in the corpus, by the digest of its
+#: Next to the judged documents of MS MARCO, one of so many is in the corpus, by the digest of its
 #: id.
 MARCO_SAMPLED = 64
 #: Field of the id of a document and of a passage.
@@ -200,31 +111,15 @@ MARCO_IDS = {"doc": b"docid", "passage": b"pid"}
 PAIR = re.compile(r"\((\d+),(\d+)\)")
 
 
-class _MarcoPassage(StrictRecord):
-    expected: ClassVar = "a passage of MS MARCO v2: pid, passage, spans and docid"
-
-    pid: Text
-    spans: Annotated[Text, Field(pattern=r"^\(\d+,\d+\)(,\(\d+,\d+\))*$")]
-    docid: Text
-
-
-class _MarcoDocument(StrictRecord):
-    expected: ClassVar = "a document of MS MARCO v2: docid and body"
-
-    docid: Text
-    body: Text
-
-
 def _find_marco(folder: Path, kind: str) -> list[Path]:
     """Return the archive of documents or passages, or the files that are extracted from it."""
-    return sorted(folder.rglob(f"msmarco_v2_{kind}.tar")) or sorted(
-        folder.rglob(f"msmarco*_{kind}_*.gz")
-    )
+    archives = sorted(folder.rglob(f"msmarco_v2_{kind}.tar"))
+    return archives or sorted(folder.rglob(f"msmarco*_{kind}_*.gz"))
 
 
 def is_marco(folder: Path) -> bool:
     """Return whether a folder has documents and passages of MS MARCO v2."""
-    return all(_find_marco(folder, kind) for kind in ("doc", "passage"))
+    return all(_find_marco(folder, kind) for kind in MARCO_IDS)
 
 
 def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
@@ -258,15 +153,6 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
         raise ValueError(f"is not a complete archive ({error})") from error
 
 
-@dataclass(frozen=True)
-class _Rated:
-    """A relevant passage: its bytes in its document, and its rating for each query."""
-
-    start: int
-    end: int
-    ratings: Mapping[str, float]
-
-
 def _read_ratings(
     folder: Path, options: ReadOptions
 ) -> tuple[dict[str, str], CollectedGrades, str]:
@@ -279,9 +165,9 @@ def _read_ratings(
     ]
     topics = [file for file in sorted(folder.rglob("*queries*.tsv")) if year in file.name]
     if not (qrels and topics):
+        of_year = f" of {year}" if year else ""
         raise DataError(
-            f"{folder}: no qrels of passages, or no queries{f' of {year}' if year else ''}. Put "
-            "TREC Deep Learning's "
+            f"{folder}: no qrels of passages, or no queries{of_year}. Put TREC Deep Learning's "
             "2021.qrels.pass.final.txt and 2021_queries.tsv, or those of another year, into the "
             "folder."
         )
@@ -297,96 +183,76 @@ def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
     """
     queries, grades, file = _read_ratings(folder, options)
     yield from grades.skip_contradictions(file)
-    rated = grades.list_by_document()
-    passages: dict[str, list[_Rated]] = defaultdict(list)
-    missing = {
-        query
-        for ratings in rated.values()
-        for query, rating in ratings.items()
-        if rating >= RELEVANT
-    }
-    for name in {query for ratings in rated.values() for query in ratings} - missing:
-        yield skip_question(file, name, f"has no passage rated {RELEVANT} or more")
-    wanted, left_out = set(rated), 0
+    for query, rated in grades.by_query.items():
+        if max(rated.values()) < RELEVANT:
+            yield skip_question(file, query, f"has no passage rated {RELEVANT} or more")
+        elif query not in queries:
+            yield skip_question(file, query, "its text is not among the queries")
+    claims = Claims()
+    yield from _claim_passages(folder, queries, grades, file, claims)
+    originals = dict[bytes, str]()
+    documents = _read_marco_documents(folder, frozenset(claims))
+    for item in settle_claims(documents, claims, "the collection"):
+        if isinstance(item, Passage):
+            original = originals.setdefault(digest(item.text, size=16), item.id or "")
+            yield Passage(item.file, item.place, item.text, item.questions, original)
+        else:
+            yield item
+
+
+def _claim_passages(
+    folder: Path, queries: Mapping[str, str], grades: CollectedGrades, file: str, claims: Claims
+) -> Iterator[SkippedText]:
+    """Claim rated passages of their documents; yield the queries of passages that are missing."""
+    judged = grades.list_by_document()
     for place, name, line in _read_marco(folder, "passage"):
-        if name in wanted:
-            with error_context(place, "", _MarcoPassage.expected):
-                row = validate(_MarcoPassage, parse_json(line, place))
-            pairs = [(int(start), int(end)) for start, end in PAIR.findall(row.spans)]
-            relevant = {
-                query: rating for query, rating in rated.pop(name).items() if rating >= RELEVANT
-            }
-            passages[row.docid].append(_Rated(pairs[0][0], pairs[-1][1], relevant))
-    lost = {
-        query
-        for ratings in rated.values()
-        for query, rating in ratings.items()
-        if rating >= RELEVANT
-    }
-    originals, used = dict[bytes, str](), Counter[str]()
+        if name not in judged:
+            continue
+        document, start, end = _read_marco_passage(line, place)
+        # The document of a passage that is rated too low is in the corpus, too.
+        listed = claims.setdefault(document, [])
+        for query, rating in judged.pop(name).items():
+            if rating >= RELEVANT and query in queries:
+                find = partial(_find_bytes, start, end)
+                listed.append(Claim(file, query, queries[query], find, rating))
+    for query, rated in grades.by_query.items():
+        missing = [rating for name, rating in rated.items() if name in judged]
+        if query in queries and max(missing, default=0) >= RELEVANT:
+            yield skip_question(file, query, "has a relevant passage that is not in the collection")
+
+
+def _read_marco_passage(line: bytes, place: str) -> tuple[str, int, int]:
+    """Return the document of a passage, and its first and last byte in it."""
+    with error_context(place, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
+        row = Row.of(parse_json(line, place))
+        spans = row.text("spans")
+        pairs = PAIR.findall(spans)
+        if not pairs or ",".join("({},{})".format(*pair) for pair in pairs) != spans:
+            raise ValueError("'spans' is not valid: must be pairs such as (0,12),(13,20)")
+        return row.text("docid"), int(pairs[0][0]), int(pairs[-1][1])
+
+
+def _read_marco_documents(folder: Path, judged: Container[str]) -> Iterator[Item]:
+    left_out = 0
     for place, name, line in _read_marco(folder, "doc"):
-        if name not in passages and not is_sampled(name, MARCO_SAMPLED):
+        if name not in judged and not is_sampled(name, MARCO_SAMPLED):
             left_out += 1
             continue
-        with error_context(place, "", _MarcoDocument.expected):
-            body = validate(_MarcoDocument, parse_json(line, place)).body
-        if not body.strip():
-            yield SkippedText(name, "empty", file=str(folder))
-            continue
-        places = [*_place_ratings(passages.pop(name, ()), body, queries, used, file)]
-        yield from (item for item in places if isinstance(item, SkippedText))
-        asked = [item for item in places if isinstance(item, PassageQuestion)]
-        yield Passage(
-            str(folder), name, body, asked, originals.setdefault(digest(body, size=16), name)
-        )
+        with error_context(place, "", "a document of MS MARCO v2: docid and body"):
+            body = Row.of(parse_json(line, place)).text("body")
+        yield read_text(str(folder), name, body, name)
     if left_out:
-        reason = (
-            f"documents that are neither judged nor in the seeded sample of 1 in {MARCO_SAMPLED}"
-        )
+        sample = f"the seeded sample of 1 in {MARCO_SAMPLED}"
+        reason = f"documents that are neither judged nor in {sample}"
         yield SkippedText("corpus", reason, file=str(folder), number=left_out)
-    for query in lost | {
-        query for rows in passages.values() for row in rows for query in row.ratings
-    }:
-        yield skip_question(file, query, "has a relevant passage that is not in the collection")
 
 
-def _place_ratings(
-    passages: Iterable[_Rated], body: str, queries: Mapping[str, str], used: Counter[str], file: str
-) -> Iterator[PassageQuestion | SkippedText]:
-    """Yield a question for each rating of a passage in a document; `used` has how many places
-    queries have before it.
-    """
-    content = body.encode()
-    for passage in passages:
-        for query, rating in passage.ratings.items():
-            try:
-                if query not in queries:
-                    raise ValueError("its text is not among the queries")
-                answer = StatedAnswer.from_span(to_characters(content, passage.start, passage.end))
-            except ValueError as error:
-                yield skip_question(file, query, str(error))
-                continue
-            used[query] += 1
-            yield from list_places(file, query, queries[query], [answer], used[query], rating)
+def _find_bytes(start: int, end: int, body: str) -> list[StatedAnswer]:
+    return [StatedAnswer.from_span(to_characters(body.encode(), start, end))]
 
 
-class _BrightExample(StrictRecord):
-    expected: ClassVar = (
-        "examples of BRIGHT: query, id, excluded_ids, gold_ids_long and gold_ids per row"
-    )
-
-    id: Id
-    query: Text
-    excluded_ids: list[Text]
-    gold_ids_long: list[Text]
-    gold_ids: list[Text]
-
-
-class _BrightText(StrictRecord):
-    expected: ClassVar = "documents of BRIGHT: id and content per row"
-
-    id: Text
-    content: Text
+BRIGHT_EXAMPLES = "examples of BRIGHT: query, id, excluded_ids, gold_ids_long and gold_ids per row"
+BRIGHT_TEXTS = "documents of BRIGHT: id and content per row"
 
 
 def is_bright(folder: Path) -> bool:
@@ -398,54 +264,200 @@ def read_bright(folder: Path, options: ReadOptions) -> Iterator[Item]:
     """Yield the long documents of a domain (`--split biology`), with the queries whose short
     passages are in them.
     """
-    domains = sorted(
-        {file.name.partition("-")[0] for file in folder.rglob("long_documents/*.parquet")}
-    )
+    files = folder.rglob("long_documents/*.parquet")
+    domains = sorted({file.name.partition("-")[0] for file in files})
     domain = options.split or (domains[0] if len(domains) == 1 else "")
     if domain not in domains:
+        listed = ", ".join(domains)
         raise DataError(
-            f"{folder}: BRIGHT has long documents of {', '.join(domains)}. Choose a domain with "
-            "--split."
+            f"{folder}: BRIGHT has long documents of {listed}. Choose a domain with --split."
         )
-    parts = {
-        part: sorted(folder.rglob(f"{part}/{domain}-*.parquet"))
-        for part in ("examples", "documents", "long_documents")
-    }
-    short = {row.id: row.content for row in _read_bright(parts["documents"], _BrightText)}
-    long = {row.id: row.content for row in _read_bright(parts["long_documents"], _BrightText)}
-    asked: dict[str, list[PassageQuestion]] = defaultdict(list)
+    short = _read_bright_texts(folder, "documents", domain)
+    long = _read_bright_texts(folder, "long_documents", domain)
     file = f"{folder}: examples of {domain}"
-    for row in _read_bright(parts["examples"], _BrightExample):
-        yield from add_places(asked, file, row.id, row.query, _place_gold(row, short, long))
-    for name, text in long.items():
-        yield (
-            Passage(file, name, text, asked.get(name, ()), name)
-            if text.strip()
-            else SkippedText(name, "empty", file=file)
-        )
+    claims = Claims()
+    for example in sorted(folder.rglob(f"examples/{domain}-*.parquet")):
+        for place, row in read_rows(example, BRIGHT_EXAMPLES):
+            if isinstance(row, SkippedText):
+                continue
+            with error_context(example, place, BRIGHT_EXAMPLES):
+                name = row.identifier("id")
+                query = row.text("query")
+                for key in ("excluded_ids", "gold_ids_long", "gold_ids"):
+                    row.texts(key)
+            placed = _place_gold(row, short, long)
+            yield from add_claims(claims, file, name, query, placed)
+    documents = (read_text(file, name, text, name) for name, text in long.items())
+    yield from settle_claims(documents, claims, "the long documents")
 
 
-def _read_bright(files: Iterable[Path], model: type[AnyRecord]) -> Iterator[AnyRecord]:
-    return (
-        row
-        for file in files
-        for _, row in read_records(file, model)
-        if not isinstance(row, SkippedText)
-    )
+def _read_bright_texts(folder: Path, part: str, domain: str) -> dict[str, str]:
+    texts = {}
+    for file in sorted(folder.rglob(f"{part}/{domain}-*.parquet")):
+        for place, row in read_rows(file, BRIGHT_TEXTS):
+            if not isinstance(row, SkippedText):
+                with error_context(file, place, BRIGHT_TEXTS):
+                    texts[row.text("id")] = row.text("content")
+    return texts
 
 
 def _place_gold(
-    row: _BrightExample, short: Mapping[str, str], long: Mapping[str, str]
+    row: Row, short: Mapping[str, str], long: Mapping[str, str]
 ) -> Iterator[tuple[str, StatedAnswer]]:
     """Yield long document and place of each gold passage, whose id is that of its document with a
     number behind.
     """
-    if not {*row.excluded_ids} <= {"N/A"}:
+    if not {*row.texts("excluded_ids")} <= {"N/A"}:
         raise ValueError(
             "leaves documents out of its own search, which a corpus for all queries cannot"
         )
-    for name in row.gold_ids:
+    gold_documents = row.texts("gold_ids_long")
+    for name in row.texts("gold_ids"):
         document = name.rpartition("_")[0]
-        if name not in short or document not in long or document not in row.gold_ids_long:
+        if name not in short or document not in long or document not in gold_documents:
             raise ValueError("has a gold passage whose text or long document is missing")
         yield document, StatedAnswer.from_span(locate_once(short[name], long[document]))
+
+
+#: Between the passages of an article.
+SEPARATOR = "\n\n"
+#: Passages or tokens from which a position in an article is measured.
+MIN_PASSAGES = 4
+MIN_TOKENS = 512
+SHORT = (
+    f"has its evidence in an article of fewer than {MIN_PASSAGES} passages and {MIN_TOKENS} tokens"
+)
+#: Languages whose corpus is read whole; of others, next to the judged articles, one of so many by
+#: the digest of its name.
+WHOLE = ("sw", "bn", "te", "hi", "th")
+SAMPLED = 16
+PASSAGE_NAME = re.compile(r"(.+)#(\d+)")
+MIRACL = "MIRACL's corpus, one passage per line with docid, title and text"
+TOPICS = "topics.miracl-v1.0-"
+
+
+def is_miracl(folder: Path) -> bool:
+    """Return whether a folder has topics of MIRACL below it."""
+    return any(folder.rglob(f"{TOPICS}*.tsv"))
+
+
+def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
+    """Return the language and the files of topics and qrels; raise DataError if that leaves
+    several, or none.
+    """
+    files = dict[tuple[str, str], Path]()
+    for file in folder.rglob(f"{TOPICS}*.tsv"):
+        language, _, split = file.stem.removeprefix(TOPICS).partition("-")
+        files[language, split] = file
+    chosen = two_letter_code(options.language) if options.language else None
+    languages = {language for language, _ in files} if chosen is None else {chosen}
+    language = min(languages)
+    splits = sorted(split for code, split in files if code == language)
+    split = options.split or ("dev" if "dev" in splits else next(iter(splits), ""))
+    topics = files.get((language, split))
+    if len(languages) > 1 or topics is None:
+        listed = ", ".join(" ".join(key) for key in sorted(files))
+        raise DataError(
+            f"{folder}: MIRACL in {listed}. Choose one by the language, such as --language "
+            "swh-Latn, and --split."
+        )
+    name = topics.name.replace("topics.", "qrels.", 1)
+    qrels = [*folder.rglob(name)]
+    if not qrels:
+        raise DataError(f"{folder}: {topics.name} has no {name}.")
+    return language, topics, qrels[0]
+
+
+def _find_corpus(folder: Path, language: str) -> list[Path]:
+    """Return the files of a language's passages, by their folder; all, if there are no folders of
+    languages.
+    """
+    files = sorted([*folder.rglob("*.jsonl"), *folder.rglob("*.jsonl.gz")])
+    if not files:
+        expected = f"miracl-corpus-v1.0-{language}/docs-*.jsonl.gz"
+        raise DataError(f"{folder}: no corpus of MIRACL; expected {expected}.")
+    return [file for file in files if file.parent.name.endswith(f"-{language}")] or files
+
+
+def _read_articles(
+    files: Iterable[Path],
+    share: int,
+    judged: Container[str],
+    passages: dict[str, dict[int, str]],
+    titles: dict[str, str],
+) -> Iterator[SkippedText]:
+    """Read the passages of articles by number, and their titles; yield what is left out."""
+    left_out = 0
+    for file in files:
+        for place, row in read_rows(file, MIRACL):
+            if isinstance(row, SkippedText):
+                yield row
+                continue
+            with error_context(file, place, MIRACL):
+                name = PASSAGE_NAME.fullmatch(row.text("docid"))
+                if name is None:
+                    raise ValueError("'docid' is not valid: must be such as 39#2")
+                text = row.text("text")
+                title = row.text("title", "")
+            if name[1] in judged or is_sampled(name[1], share):
+                passages.setdefault(name[1], {})[int(name[2])] = text
+                titles.setdefault(name[1], title)
+            else:
+                left_out += 1
+    if left_out:
+        sample = f"the seeded sample of 1 in {share}"
+        reason = f"passages of articles that are neither judged nor in {sample}"
+        yield SkippedText("corpus", reason, number=left_out)
+
+
+def _place_passages(
+    relevant: Iterable[str], passages: Mapping[str, Mapping[int, str]]
+) -> Iterator[tuple[str, StatedAnswer]]:
+    """Yield article and place of relevant passages; raise ValueError with the reason if their
+    position is not measured.
+    """
+    for name in relevant:
+        article, _, number = name.rpartition("#")
+        parts = passages.get(article, {})
+        if not number.isdecimal() or int(number) not in parts:
+            raise ValueError("has a relevant passage that is not in the corpus")
+        if len(parts) < MIN_PASSAGES and _count_tokens(parts) < MIN_TOKENS:
+            raise ValueError(SHORT)
+        before = [len(parts[other]) + len(SEPARATOR) for other in parts if other < int(number)]
+        yield article, StatedAnswer(parts[int(number)], sum(before))
+
+
+def _count_tokens(parts: Mapping[int, str]) -> int:
+    return estimate_tokens(SEPARATOR.join(parts.values()))
+
+
+def read_miracl(folder: Path, options: ReadOptions) -> Iterator[Item]:
+    """Yield the articles of a language, joined from their passages, with the topics of a split."""
+    language, topics, qrels = _find_topics(folder, options)
+    grades = read_qrels(qrels)
+    yield from grades.skip_contradictions(str(qrels))
+    judged = {name.rpartition("#")[0] for name in grades.list_by_document()}
+    passages: dict[str, dict[int, str]] = {}
+    titles: dict[str, str] = {}
+    share = 1 if language in WHOLE else SAMPLED
+    yield from _read_articles(_find_corpus(folder, language), share, judged, passages, titles)
+    claims = Claims()
+    for topic, text in split_lines(topics, 2, "\t"):
+        rated = grades.by_query.get(topic, {})
+        relevant = [name for name, grade in rated.items() if grade > 0]
+        if relevant:
+            placed = _place_passages(relevant, passages)
+            yield from add_claims(claims, str(topics), topic, text, placed)
+        else:
+            yield skip_question(str(topics), topic, "has no relevant passage")
+    documents = (
+        read_text(
+            str(folder),
+            article,
+            SEPARATOR.join(parts[number] for number in sorted(parts)),
+            article,
+            titles[article],
+        )
+        for article, parts in passages.items()
+    )
+    yield from settle_claims(documents, claims, "the corpus")

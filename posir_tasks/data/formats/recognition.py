@@ -18,9 +18,12 @@ from posir_tasks.base.wording import sanitized
 from posir_tasks.data.checks import read_column_types
 
 #: Bytes of a line that are looked at, files of a folder, and fields that are listed.
-MAX_LINE, MAX_FILES, MAX_FIELDS = 2**16, 8, 8
+MAX_LINE = 2**16
+MAX_FILES = 8
+MAX_FIELDS = 8
 #: Fields that are compared with those of forms, and characters of each.
-MAX_COMPARED, MAX_NAME = 64, 40
+MAX_COMPARED = 64
+MAX_NAME = 40
 #: How alike two names are from which one may be meant by the other, as `difflib` counts it.
 MIN_ALIKE = 0.8
 READ_FORMS = (

@@ -1,47 +1,153 @@
-"""Records of files from outside: lines, TREC qrels, JSON objects, rows of Parquet, and errors that
-name the place.
-"""
+"""Lines and rows of files from outside, and errors that name file, place and field."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
-from reprlib import repr as short_repr
-from typing import Annotated, ClassVar, TypeVar
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from typing import Any
 
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import (
     GZIP_ERRORS,
-    iterate_lines,
     open_decompressed,
     read_decompressed,
     split_suffix,
 )
 from posir_tasks.base.progress import track_reading
 from posir_tasks.base.untrusted import GateError, decode, find_encoding, parse_json
-from posir_tasks.base.wording import sanitized
 from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.data.formats.passages import SkippedText
-from posir_tasks.data.grades import CollectedGrades, collect_grades, read_grade
 
-#: A line of TREC qrels, and how many decide whether a file has them.
-QRELS_LINE, QRELS_LINES = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*"), 20
-#: A line that lacks its grade, and the name of a file that is meant to have qrels.
-QRELS_WITHOUT_GRADE, QRELS_NAME = (
-    re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*"),
-    re.compile(r"qrels?($|[^a-z])", re.IGNORECASE),
-)
-QRELS_CELLS, FORMS_OF_OTHERS = (
-    4,
-    (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".md", ".html", ".pdf"),
-)
-QRELS_FORM, COMMENT = "query, iteration, document and grade, a number", b"#"
+#: Types of JSON by the words of messages.
+KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
+MISSING = object()
+#: Kind of a folder, where a file has its suffix.
+FOLDER = "/"
+
+
+class FieldError(ValueError):
+    """A field is missing, or its value is of another type."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An object of a file. Types are strict: a boolean is not an integer.
+
+    A field is named by its path, such as `document/title`; where layouts differ, by several with
+    `|` between them, of which the first that is there counts. A method with a default returns it
+    if the field is missing or null; without one, that is a `FieldError`.
+    """
+
+    fields: Mapping[str, Any]
+    place: str = ""
+    """Path of the object in its file, for messages."""
+
+    @classmethod
+    def of(cls, value: object, place: str = "") -> Row:
+        """Take a value as a row; raise FieldError if it is not an object."""
+        if not isinstance(value, dict):
+            where = f"'{place}' " if place else ""
+            raise FieldError(f"{where}must be an object, not {_name_type(value)}")
+        return cls(value, place)
+
+    def text(self, names: str, default: str | None = None) -> str:
+        """Return a text, whose characters can all be encoded."""
+        path, value = self._find(names, str, default)
+        try:
+            return str(value).encode().decode()
+        except UnicodeEncodeError as error:
+            raise FieldError(f"'{path}' is not valid: {error}") from error
+
+    def identifier(self, names: str, default: str | None = None) -> str:
+        """Return an id; an integer becomes a text."""
+        path, value = self._locate(names)
+        if type(value) is int:
+            return str(value)
+        name = self.text(names, default)
+        if "\0" in name:
+            raise FieldError(
+                f"'{path}' is not valid: has a null character, at which libraries end an id; "
+                "remove it"
+            )
+        return name
+
+    def integer(self, names: str) -> int:
+        """Return an integer; the text of one, or a number with nothing after its point, is one."""
+        path, value = self._locate(names)
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, str) and value.strip().removeprefix("-").isdecimal():
+            return int(value)
+        return int(self._check(path, value, int))
+
+    def flag(self, names: str) -> bool:
+        """Return a boolean."""
+        return bool(self._find(names, bool)[1])
+
+    def items(self, names: str) -> list[Any]:
+        """Return a list."""
+        return list(self._find(names, list)[1])
+
+    def texts(self, names: str) -> list[str]:
+        """Return a list of texts."""
+        path, values = self._find(names, list)
+        listed = enumerate(values)
+        return [str(self._check(f"{path}[{number}]", item, str)) for number, item in listed]
+
+    def rows(self, names: str) -> list[Row]:
+        """Return a list of objects; an object of lists, as the Hub has it, is one."""
+        path, value = self._locate(names)
+        if isinstance(value, dict):
+            value = _turn_columns(value, path)
+        listed = enumerate(self._check(path, value, list))
+        return [Row.of(item, f"{path}[{number}]") for number, item in listed]
+
+    def has(self, names: str) -> bool:
+        """Return whether a field has a value."""
+        return self._locate(names)[1] not in (MISSING, None)
+
+    def _locate(self, names: str) -> tuple[str, Any]:
+        """Return path and value of the first field that is there."""
+        paths = names.split("|")
+        for path in paths:
+            value: Any = self.fields
+            for key in path.split("/"):
+                value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
+            if value is not MISSING:
+                return self._name(path), value
+        return self._name(paths[0]), MISSING
+
+    def _name(self, path: str) -> str:
+        return ".".join(filter(None, [self.place, *path.split("/")]))
+
+    def _find(self, names: str, kind: type, default: object = None) -> tuple[str, Any]:
+        path, value = self._locate(names)
+        if default is not None and value in (MISSING, None):
+            return path, default
+        return path, self._check(path, value, kind)
+
+    @staticmethod
+    def _check(path: str, value: Any, kind: type) -> Any:
+        if value is MISSING:
+            raise FieldError(f"'{path}' is missing")
+        if type(value) is not kind:
+            raise FieldError(f"'{path}' must be {KINDS[kind]}, not {_name_type(value)}")
+        return value
+
+
+def _name_type(value: object) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+def _turn_columns(columns: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+    if not all(isinstance(column, list) for column in columns.values()):
+        raise FieldError(f"'{path}' is neither a list of objects nor an object of lists")
+    if len({len(column) for column in columns.values()}) > 1:
+        raise FieldError(f"'{path}' has lists of different lengths")
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
@@ -64,63 +170,10 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]
             if line.strip():
                 yield number, line
         except UnicodeDecodeError as error:
-            yield (
-                number,
-                SkippedText(
-                    f"{where}{number}",
-                    NOT_UTF8,
-                    describe_bad_byte(error, offset),
-                    where.rpartition(":")[0],
-                ),
-            )
+            detail = describe_bad_byte(error, offset)
+            source = where.rpartition(":")[0]
+            yield number, SkippedText(f"{where}{number}", NOT_UTF8, detail, source)
         offset += len(raw_line)
-
-
-def _check_id(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("has a null character, at which libraries end an id; remove it")
-    return text
-
-
-#: A lone surrogate, which JSON can escape, is refused.
-Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
-#: An id is a string or an integer, which becomes a string.
-Id = Annotated[
-    Text,
-    AfterValidator(_check_id),
-    BeforeValidator(lambda value: str(value) if type(value) is int else value),
-]
-
-
-class StrictRecord(BaseModel):
-    """A JSON object. Types are strict: a boolean is no integer, an integer no string."""
-
-    model_config = ConfigDict(strict=True)
-
-    expected: ClassVar[str] = ""
-    """The format of the file, for errors."""
-
-
-AnyRecord = TypeVar("AnyRecord", bound=StrictRecord)
-
-
-def validate(model: type[AnyRecord], value: object, place: str = "") -> AnyRecord:
-    """Check the shape of a JSON value at a place of a file; raise ValueError with the first wrong
-    field and what is allowed.
-    """
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"])
-    path = f"{place}{keys}".removeprefix(".")
-    field, message = f"'{path}' " if path else "", first["msg"].partition(" or instance of ")[0]
-    if first["type"] == "missing":
-        raise ValueError(f"{field}is missing")
-    if first["type"].endswith("_type"):
-        given = "null" if first["input"] is None else type(first["input"]).__name__
-        raise ValueError(f"{field}{message.replace('Input should be', 'must be')}, not {given}")
-    raise ValueError(f"{field}is not valid: {message.removeprefix('Value error, ')}")
 
 
 @contextmanager
@@ -129,143 +182,53 @@ def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]
     format.
     """
     where = f"{file}: {place}: " if place else f"{file}: "
+    advice = f"Expected: {expected}."
     try:
         yield
     except GateError as error:
-        raise DataError(f"{where}{error.problem}. Expected: {expected}.") from error
+        raise DataError(f"{where}{error.problem}. {advice}") from error
     except GZIP_ERRORS as error:
         raise DataError(f"{where}not a complete gzip file ({summarize_error(error)}).") from error
     except OSError as error:
         raise DataError(f"{where}cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where}{error}; convert the file to UTF-8, for example by `iconv`. Expected: "
-            f"{expected}."
-        ) from error
+        convert = "convert the file to UTF-8, for example by `iconv`"
+        raise DataError(f"{where}{error}; {convert}. {advice}") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}{error}. Expected: {expected}.") from error
+        raise DataError(f"{where}{error}. {advice}") from error
 
 
-def read_records(
-    file: Path, model: type[AnyRecord]
-) -> Iterator[tuple[str, AnyRecord | SkippedText]]:
-    """Yield place and record of each line of JSON Lines that is not blank, or row of Parquet; raise
-    DataError if wrong.
+def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedText]]:
+    """Yield place and row of each line of JSON Lines that is not blank, or row of Parquet; raise
+    DataError if it is not an object, or the file cannot be read.
     """
     if split_suffix(file)[1] == ".parquet":
-        for number, row in enumerate(iterate_rows(file)):
-            with error_context(file, f"row {number}", model.expected):
-                record = validate(model, row)
-            yield f"row {number}", record
+        for number, fields in enumerate(iterate_rows(file)):
+            yield f"row {number}", Row(fields)
         return
-    with error_context(file, "", model.expected):
+    with error_context(file, "", expected):
         for number, line in read_lines(file, f"{file}: line "):
             place = f"line {number}"
             if isinstance(line, SkippedText):
                 yield place, line
                 continue
-            with error_context(file, place, model.expected):
-                record = validate(model, parse_json(line, file))
-            yield place, record
+            with error_context(file, place, expected):
+                row = Row.of(parse_json(line, file))
+            yield place, row
 
 
-def has_fields(file: Path, *groups: frozenset[str]) -> bool:
-    """Return whether the first row of a file of JSON Lines, or the columns of one of Parquet,
-    include a group of names.
+def has_fields(file: Path, *groups: str) -> bool:
+    """Return whether the first row of JSON Lines, or the columns of Parquet, have all names of a
+    group.
     """
     try:
         if split_suffix(file)[1] == ".parquet":
-            names = read_column_types(file).keys()
+            names = set(read_column_types(file))
         else:
             first = next((line for _, line in read_lines(file, "") if isinstance(line, str)), "")
             row = parse_json(first, file)
-            names = row.keys() if isinstance(row, dict) else {}.keys()
+            names = set(row) if isinstance(row, dict) else set()
     except (DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
-        # It is told where its rows are read.
+        # The error is raised where the rows are read.
         return False
-    return any(group <= names for group in groups)
-
-
-def list_rows(value: object) -> object:
-    """Return the rows of an object of columns, as the Hub has lists of objects; anything else as it
-    is.
-    """
-    if not isinstance(value, dict):
-        return value
-    if any(not isinstance(column, list) for column in value.values()):
-        raise ValueError("is neither a list of objects nor an object of lists")
-    return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
-
-
-def split_lines(file: Path, columns: int, separator: str | None = None) -> Iterator[list[str]]:
-    """Yield the cells of each line of topics or qrels; raise DataError if a line has another number
-    of them.
-    """
-    with error_context(file, "", f"lines of {columns} cells"):
-        for number, line in read_lines(file, f"{file.name}:"):
-            if isinstance(line, SkippedText):
-                raise DataError(f"{file}: line {number}: {line.reason} ({line.detail}).")
-            cells = line.strip().split(separator)
-            if len(cells) != columns:
-                shown = sanitized(line.strip())
-                raise DataError(
-                    f"{file}: line {number}: has {len(cells)} cells ({shown}); expected {columns}."
-                )
-            yield cells
-
-
-def is_qrels(file: Path) -> bool:
-    """Return whether a file is meant to be TREC qrels, by most of its first lines or by its name;
-    see `check_qrels`.
-    """
-    with error_context(file, "", "lines of text"), open_decompressed(file) as content:
-        lines = [line for line in islice(iterate_lines(content, file), QRELS_LINES) if line.strip()]
-    rows = [
-        line for line in lines if QRELS_LINE.fullmatch(line) or QRELS_WITHOUT_GRADE.fullmatch(line)
-    ]
-    others = [line for line in lines if line not in rows and not line.startswith(COMMENT)]
-    if rows and len(rows) > len(others):
-        return True
-    return split_suffix(file)[1] not in FORMS_OF_OTHERS and QRELS_NAME.search(file.name) is not None
-
-
-def check_qrels(file: Path) -> None:
-    """Raise DataError with the line if a file of TREC qrels has no judgment, or a line that is
-    none.
-    """
-    number = 0
-    with error_context(file, "", QRELS_FORM):
-        for number, line in read_lines(file, f"{file.name}:"):
-            if isinstance(line, SkippedText):
-                raise DataError(f"{file}: line {number}: {line.reason} ({line.detail}).")
-            if QRELS_LINE.fullmatch(line.encode()):
-                continue
-            shown = sanitized(line.strip())
-            if line.startswith(COMMENT.decode()):
-                raise DataError(
-                    f"{file}: line {number}: is a comment ({shown}), which qrels do not have. "
-                    "Remove it."
-                )
-            cells = (
-                f"has {len(line.split())} cells"
-                if len(line.split()) != QRELS_CELLS
-                else "has no number as its grade"
-            )
-            raise DataError(f"{file}: line {number}: {cells} ({shown}). Expected: {QRELS_FORM}.")
-    if not number:
-        raise DataError(f"{file}: has no judgment. Expected lines of {QRELS_FORM}.")
-
-
-def read_qrels(*files: Path) -> CollectedGrades:
-    """Read the grades of TREC qrels; raise DataError if a grade is not a number."""
-    return collect_grades(row for file in files for row in _read_qrels_rows(file))
-
-
-def _read_qrels_rows(file: Path) -> Iterator[tuple[str, str, float]]:
-    for query, _, document, stated in split_lines(file, 4):
-        try:
-            grade = read_grade(stated)
-        except ValueError as error:
-            place = f"{file}: query {query}, document {document}"
-            raise DataError(f"{place}: grade {short_repr(stated)} {error}. Correct it.") from error
-        yield query, document, grade
+    return any(names.issuperset(group.split()) for group in groups)

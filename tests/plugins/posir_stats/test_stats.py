@@ -28,7 +28,7 @@ from posir_stats.tables import (
     summarize_lengths,
 )
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.formats.files import read_squad_json
+from posir_tasks.data.formats.question_rows import read_squad_json
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.datasets.statistics import (
     QUESTION_MARKS,

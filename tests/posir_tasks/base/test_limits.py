@@ -36,10 +36,11 @@ from posir_tasks.base.untrusted import (
     read_bytes,
 )
 from posir_tasks.data.checks import iterate_rows, read_column_types
+from posir_tasks.data.formats.catalog import read_file
 from posir_tasks.data.formats.documents import read_html_file
-from posir_tasks.data.formats.files import read_file
 from posir_tasks.data.formats.passages import ReadOptions, SkippedText
-from posir_tasks.data.formats.records import is_qrels, read_lines
+from posir_tasks.data.formats.qrels import is_qrels
+from posir_tasks.data.formats.records import read_lines
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.locating import TextLocator
 from posir_tasks.values.columns import unpack_column
@@ -180,7 +181,7 @@ def test_a_document_that_is_too_large_is_named(
     file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     monkeypatch.setenv("POSIR_MAX_BYTES", "50000")
     with pytest.raises(DataError, match=f"{name}.*POSIR_MAX_BYTES"):
-        list(read_file(file, name, ReadOptions()))
+        list(read_file(file, ReadOptions()))
 
 
 @pytest.mark.usefixtures("soon")
@@ -364,9 +365,7 @@ def test_time_does_not_grow_with_the_square_of_a_text(tmp_path: Path):
     assert TextLocator(text).locate("".join(f"v{n} " for n in range(30_000))) is None
     page = tmp_path / "a.html"
     page.write_text('<div style="margin-top: 99999999em">' * 100 + "text")
-    assert not any(
-        isinstance(item, SkippedText) for item in read_html_file(page, "a.html", ReadOptions())
-    )
+    assert not any(isinstance(item, SkippedText) for item in read_html_file(page, ReadOptions()))
 
 
 def test_the_time_of_a_document_is_limited(monkeypatch: pytest.MonkeyPatch):
@@ -408,11 +407,11 @@ def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: 
         tmp_path / "many.pdf", [f"{number} 0 R" for number in range(3, 23)], [page] * 20
     )
     monkeypatch.setenv("POSIR_MAX_ROWS", "10000")
-    (skipped,) = read_file(many, "many.pdf", ReadOptions())
+    (skipped,) = read_file(many, ReadOptions())
     assert isinstance(skipped, SkippedText)
     assert "POSIR_MAX_ROWS" in skipped.detail
     monkeypatch.undo()
-    (empty,) = read_file(many, "many.pdf", ReadOptions())
+    (empty,) = read_file(many, ReadOptions())
     assert isinstance(empty, SkippedText)
     assert empty.reason == "empty"
     # Each node of the tree has the next one ten times.
@@ -422,7 +421,7 @@ def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: 
     ]
     nested = write_pdf(tmp_path / "nested.pdf", ["3 0 R"], [*levels, page])
     monkeypatch.setenv("POSIR_MAX_SECONDS", "1")
-    (refused,) = read_file(nested, "nested.pdf", ReadOptions())
+    (refused,) = read_file(nested, ReadOptions())
     assert isinstance(refused, SkippedText)
 
 

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.data.formats.files import has_question_rows, read_json_lines, read_text_rows
 from posir_tasks.data.formats.passages import ReadOptions
+from posir_tasks.data.formats.question_rows import is_question_file, read_json_lines
+from posir_tasks.data.formats.text_rows import read_parquet_texts
 from posir_tasks.data.posir import SubsetKey, inspect_domain, read_domain
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.values.schemes import RelativePositions
@@ -287,7 +288,7 @@ def test_a_damaged_parquet_file_is_one_error_and_never_a_panic(tmp_path, capfd):
             list(read_json_lines(file))
         except DataError as error:
             refused += f"{file}: not a readable parquet file" in str(error)
-        list(read_text_rows(file, "rows", ReadOptions("context")))
-        has_question_rows(file)
+        list(read_parquet_texts(file, ReadOptions("context")))
+        is_question_file(file)
     assert refused > 100
     assert "panicked" not in capfd.readouterr().err

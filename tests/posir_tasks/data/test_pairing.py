@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.data.formats.files import read_squad_json
 from posir_tasks.data.formats.passages import Passage, PassageQuestion, StatedAnswer
+from posir_tasks.data.formats.question_rows import read_squad_json
 from posir_tasks.data.pairing import PairAgreement, correlate_lengths, match_texts
 from posir_tasks.data.posir import SubsetKey, inspect_domain, read_domain
 from posir_tasks.data.repository import HubRepository, LocalRepository

@@ -14,7 +14,7 @@ from torch import nn
 from posir_run.api import evaluate
 from posir_significance.decision import decide_result
 from posir_significance.findings import Quantity, State
-from posir_tasks.data.formats.files import read_squad_json
+from posir_tasks.data.formats.question_rows import read_squad_json
 from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.posir import PosIRMini

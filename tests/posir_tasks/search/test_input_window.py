@@ -23,7 +23,7 @@ from sentence_transformers import (
     SparseEncoder,
 )
 
-from posir_tasks.data.formats.files import read_squad_json
+from posir_tasks.data.formats.question_rows import read_squad_json
 from posir_tasks.data.mini import read_mini
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository

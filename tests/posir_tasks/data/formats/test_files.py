@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.data.formats.files import read_json_lines, read_squad_json
 from posir_tasks.data.formats.passages import UNANSWERABLE
+from posir_tasks.data.formats.question_rows import read_json_lines, read_squad_json
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.text.words import estimate_tokens
@@ -198,7 +198,7 @@ def test_ids_titles_blank_lines_and_documents_without_a_question(tmp_path):
     assert read_sports(tmp_path / "out").evidence.positives() == {"q1": "d1", "2": "d1"}
 
 
-INTEGER = "must be a valid integer, not"
+INTEGER = "must be an integer, not"
 #: Suffix, question and the reason why it is skipped.
 UNUSABLE = {
     "no answer": (".json", question("bad", "Why?"), "has no answer"),
@@ -239,11 +239,11 @@ UNUSABLE = {
         {"context": TEXT, "answer": "1999"},
         "has an answer but no 'question'",
     ),
-    "start is a text": (".jsonl", record(start="14", end=18), f"'start' {INTEGER} str"),
+    "start is a text": (".jsonl", record(start="x", end=18), f"'start' {INTEGER} str"),
     "answer is a list": (
         ".jsonl",
         record(answer=["1999"]),
-        "'answer' must be a valid string, not list",
+        "'answer' must be a string, not list",
     ),
     "answers of SQuAD's JSON": (
         ".jsonl",
@@ -333,7 +333,7 @@ REFUSED = {
     "no paragraph": (
         ".json",
         {"data": [{"paragraphs": 1}, {"paragraphs": [None]}]},
-        "'data[0].paragraphs' must be a valid list",
+        "'data[0].paragraphs' must be a list",
     ),
     "no context": (
         ".json",
@@ -346,7 +346,7 @@ REFUSED = {
         "context' is not valid: 'utf-8' codec",
     ),
     "line is no JSON": (".jsonl", "{'context': 1}", READABLE),
-    "line is a list": (".jsonl", [], "line 2: must be a valid dictionary, not list"),
+    "line is a list": (".jsonl", [], "line 2: must be an object, not list"),
     "line without context": (
         ".jsonl",
         {"question": "Who?", "answer": "Zoë"},

@@ -15,7 +15,7 @@ import posir
 from posir_score.excerpts import read_excerpts
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments
-from posir_tasks.data.formats.folders import read_beir
+from posir_tasks.data.formats.collections import read_beir
 from posir_tasks.data.formats.passages import ReadOptions
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.questions import collect_questions
@@ -362,7 +362,7 @@ def test_questions_without_an_excerpt_in_a_corpus_are_skipped(tmp_path: Path):
     [
         ("{", "question 1: "),
         ('[{"content": "1770"}]', "question 1: 'references[0].start_index' is missing"),
-        ("3", "question 1: 'references' must be a valid list"),
+        ("3", "question 1: 'references' must be a list"),
     ],
 )
 def test_invalid_references_are_one_message(tmp_path: Path, references: str, message: str):

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.data.formats.files import read_json_lines, read_squad_json
-from posir_tasks.data.formats.folders import read_beir
+from posir_tasks.data.formats.collections import read_beir
 from posir_tasks.data.formats.passages import ReadOptions
+from posir_tasks.data.formats.question_rows import read_json_lines, read_squad_json
 from tests.posir_tasks.data.test_mutations import ASKED as PLACED
 from tests.posir_tasks.data.test_mutations import TEXTS
 from tests.support.datasets import build_squad, imported, read_back

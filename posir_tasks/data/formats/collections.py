@@ -1,0 +1,350 @@
+"""Folders of documents, questions and judgments: BEIR, and Chroma's chunking evaluation.
+
+BEIR (Thakur et al. 2021, arXiv 2104.08663) has `corpus.jsonl`, `queries.jsonl` and
+`qrels/<split>.tsv`; the first two may be compressed (`.jsonl.gz`). It has no field for evidence,
+which is read from columns `start` and `end` of the qrels, and from fields of a query or of its
+`metadata`: `pos_char_span`; `answer` or `evidence` with a text, a list of texts, or an object with
+either for each document; and, as in BEIR's own SciFact, `{"<document>": [{"sentences": [4]}]}` with
+the numbers of sentences from 0.
+
+The chunking evaluation (Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval, and
+their package `chunking_evaluation`, which names the file `questions_df.csv`) has `questions.csv`
+and `corpora/`. Columns: `question`; `references`, a JSON list of `content`, `start_index` and
+`end_index`; `corpus_id`, the name of a file in `corpora/` without its suffix.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import polars as pl
+
+from posir_tasks.base.errors import DataError
+from posir_tasks.base.files import find_compressed, find_files
+from posir_tasks.base.table_files import read_delimited
+from posir_tasks.base.untrusted import parse_json, read_csv_rows
+from posir_tasks.base.wording import sanitized
+from posir_tasks.data.checks import CheckedTable, raise_problems
+from posir_tasks.data.data import Judgments
+from posir_tasks.data.formats.documents import read_text_file
+from posir_tasks.data.formats.passages import (
+    UNANSWERABLE,
+    Claim,
+    Claims,
+    Item,
+    Passage,
+    ReadOptions,
+    SkippedText,
+    StatedAnswer,
+    add_claims,
+    settle_claims,
+    skip_question,
+)
+from posir_tasks.data.formats.records import Row, error_context, read_rows
+from posir_tasks.data.grades import GRADE_RULE, CollectedGrades, collect_grades, read_grade
+from posir_tasks.data.markers import states_no_answer
+from posir_tasks.text.sentences import find_sentences
+
+CORPUS = "corpus.jsonl"
+QUERIES = "queries.jsonl"
+QRELS = "qrels"
+COLUMNS = ("query-id", "corpus-id", "score")
+SPAN = ("start", "end")
+SPLIT = "test"
+#: Fields with the text of the evidence.
+TEXT_FIELDS = ("answer", "evidence")
+#: Language of the texts whose evidence is given by the numbers of sentences.
+LANGUAGE = "en"
+CORPUS_FORM = "one JSON object per line with '_id' and 'text', and optionally 'title'"
+QUERY_FORM = (
+    "one JSON object per line with '_id' and 'text', and optionally 'pos_char_span', [start, end], "
+    "and 'answer'"
+)
+
+#: Start and end, of which a file may state one alone.
+Spans: TypeAlias = list[tuple[int | None, int | None]]
+
+
+def is_beir_folder(folder: Path) -> bool:
+    """Return whether a folder has a corpus and queries as BEIR has them."""
+    return all(find_compressed(folder / name).is_file() for name in (CORPUS, QUERIES))
+
+
+def read_beir_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+    """Yield the documents of a BEIR folder; a title is not part of the text."""
+    file = find_compressed(folder / CORPUS)
+    for place, row in read_rows(file, CORPUS_FORM):
+        if isinstance(row, SkippedText):
+            yield row
+            continue
+        with error_context(file, place, CORPUS_FORM):
+            name = _read_id(row)
+            yield Passage(CORPUS, place, row.text("text"), id=name, title=row.text("title", ""))
+
+
+def _read_id(row: Row) -> str:
+    name = row.identifier("_id")
+    if not name:
+        raise ValueError("'_id' is empty")
+    return name
+
+
+def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
+    """Yield a BEIR folder's documents with the questions of a split, one for each place of a
+    query's evidence in each of its relevant documents.
+    """
+    qrels = _find_qrels(folder, options)
+    judged = _read_qrels(qrels)
+    grades = _collect_grades(judged)
+    spans: dict[tuple[str, str], Spans] = defaultdict(list)
+    positive = judged.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN)
+    for query, document, start, end in positive.unique(maintain_order=True).iter_rows():
+        if start is not None or end is not None:
+            spans[query, document].append((start, end))
+    queries, skipped = _read_queries(folder)
+    yield from skipped
+    yield from grades.skip_contradictions(str(qrels))
+    file = str(find_compressed(folder / QUERIES))
+    claims = Claims()
+    for name, row in queries.items():
+        relevant = {key: grade for key, grade in grades.by_query.get(name, {}).items() if grade > 0}
+        if not relevant:
+            reason = f"has no relevant document in {qrels}; every query needs at least one"
+            # It may be of another split.
+            yield replace(skip_question(file, name, reason), is_expected=True)
+        for document, grade in relevant.items():
+            find = partial(list_evidence, row, document, spans[name, document])
+            claim = Claim(file, name, row.text("text"), find, grade)
+            claims.setdefault(document, []).append(claim)
+    for name, documents in grades.by_query.items():
+        if name not in queries and max(documents.values()) > 0:
+            yield skip_question(str(qrels), name, f"its text is not in {QUERIES}")
+    corpus = str(find_compressed(folder / CORPUS))
+    for item in settle_claims(read_beir_texts(folder, options), claims, CORPUS):
+        yield replace(item, file=corpus) if isinstance(item, Passage) else item
+
+
+def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
+    """Return the queries by id, and the lines that cannot be decoded; raise DataError if different
+    queries have one id.
+    """
+    file = find_compressed(folder / QUERIES)
+    skipped = list[SkippedText]()
+    queries = dict[str, Row]()
+    for place, row in read_rows(file, QUERY_FORM):
+        if isinstance(row, SkippedText):
+            skipped.append(row)
+            continue
+        with error_context(file, place, QUERY_FORM):
+            name = _read_id(row)
+            row.text("text")
+        if queries.setdefault(name, row) != row:
+            problem = "another question has the id too; ids must be unique."
+            raise DataError(f"{file}: question {name}: {problem}")
+    return queries, skipped
+
+
+def _find_qrels(folder: Path, options: ReadOptions) -> Path:
+    """Return the qrels of a split, by default of `test`, or the first in alphabetical order; raise
+    DataError without any.
+    """
+    splits = sorted(path.stem for path in (folder / QRELS).glob("*.tsv"))
+    if not options.split and not splits:
+        raise DataError(f"{folder / QRELS}: no qrels; expected {QRELS}/{SPLIT}.tsv.")
+    split = options.split or (SPLIT if SPLIT in splits else splits[0])
+    file = folder / QRELS / f"{split}.tsv"
+    if not file.is_file():
+        available = ", ".join(splits) or "none"
+        raise DataError(f"{file}: missing. Available splits: {available}; choose one with --split.")
+    return file
+
+
+def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
+    """Return the judgments of a split, those of irrelevant and unknown documents included."""
+    queries, _ = _read_queries(folder)
+    grades = _collect_grades(_read_qrels(_find_qrels(folder, options)))
+    columns: dict[str, dict[str, str]] = defaultdict(dict)
+    texts = dict[str, str]()
+    for name in grades.by_query:
+        if name not in queries:
+            continue
+        if (text := queries[name].text("text")).strip():
+            texts[name] = text
+        fields, metadata = _list_fields(queries[name])
+        for key, value in {**fields, **metadata}.items():
+            if isinstance(value, str | int) and key not in ("_id", "text"):
+                columns[key][name] = str(value)
+    return Judgments(texts, grades.by_query, dict(columns), grades.contradictions)
+
+
+def _list_fields(query: Row) -> list[Mapping[str, Any]]:
+    """Return the fields of a query, and those of its metadata."""
+    metadata = query.fields.get("metadata")
+    return [query.fields, metadata if isinstance(metadata, Mapping) else {}]
+
+
+def _read_qrels(file: Path) -> pl.DataFrame:
+    """Read the columns of qrels; raise DataError if a row is malformed."""
+    frame = read_delimited(file)
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        present = sanitized(", ".join(frame.columns), 300) or "none"
+        raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {present}.")
+    spans = [pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns]
+    frame = frame.with_columns(spans)
+    grades = pl.Series("grade", map(_find_grade, frame["score"]), pl.Float64)
+    table = CheckedTable(str(file), frame)
+    problems = []
+    for name in COLUMNS:
+        problems += table.check_rows(pl.col(name).is_null(), name, "is missing")
+    is_malformed = pl.col("score").is_not_null() & grades.is_null()
+    problems += table.check_rows(is_malformed, "score", GRADE_RULE)
+    for name in SPAN:
+        lost = pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null()
+        problems += table.check_rows(lost, name, "must be an integer")
+    raise_problems(problems)
+    return frame.with_columns(score=grades).cast(dict.fromkeys(SPAN, pl.Int64))
+
+
+def _find_grade(stated: str | None) -> float | None:
+    """Return a grade; None if it is malformed."""
+    with suppress(ValueError):
+        return read_grade(stated)
+    return None
+
+
+def _collect_grades(qrels: pl.DataFrame) -> CollectedGrades:
+    # The frame has floats, of which whole numbers are integers.
+    rows = qrels.select(COLUMNS).iter_rows()
+    return collect_grades((query, document, read_grade(score)) for query, document, score in rows)
+
+
+def list_evidence(
+    query: Row, document: str, spans: Spans, text: str
+) -> Sequence[StatedAnswer | None]:
+    """List every place of a query's evidence in a relevant document, once, or None if none is
+    stated; raise ValueError if a field is wrong.
+    """
+    stated = _list_fields(query)
+    distinct = dict.fromkeys(spans)
+    texts = dict[str, None]()
+    for fields in stated:
+        if states_no_answer(fields):
+            raise ValueError(UNANSWERABLE)
+        if span := _read_span(fields):
+            distinct[span] = None
+        for key in TEXT_FIELDS:
+            texts |= dict.fromkeys(_list_texts(fields.get(key), document, key))
+    if len(distinct) == 1 and len(texts) == 1:
+        ((start, end),) = distinct
+        answers = [StatedAnswer(next(iter(texts)), start, end)]
+    else:
+        answers = [StatedAnswer(None, *span) for span in distinct]
+        answers += map(StatedAnswer, texts)
+    answers += _list_sentences(stated[1].get(document), text)
+    return answers or [None]
+
+
+def _read_span(fields: Mapping[str, Any]) -> tuple[int, int] | None:
+    row = Row(fields)
+    if not row.has("pos_char_span"):
+        return None
+    span = row.items("pos_char_span")
+    if len(span) != 2 or not all(type(place) is int for place in span):
+        raise ValueError("'pos_char_span' is not valid: must be two integers, start and end")
+    return span[0], span[1]
+
+
+def _list_texts(value: Any, document: str, field: str) -> Iterator[str]:
+    """Yield the texts of a field: a text, a list of texts, or an object with either for each
+    document.
+    """
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _list_texts(value.get(document), document, field)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _list_texts(item, document, field)
+    elif value is not None:
+        raise ValueError(
+            f"'{field}' must be a text, a list of texts, or an object with either for each document"
+        )
+
+
+def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
+    """Yield the runs of sentences that BEIR's SciFact names as evidence, `[{"sentences": [4]}]`."""
+    numbers = set[int]()
+    for row in annotations if isinstance(annotations, list) else ():
+        listed = row.get("sentences") if isinstance(row, Mapping) else ()
+        numbers.update(number for number in listed or () if isinstance(number, int))
+    if not numbers:
+        return
+    sentences = find_sentences(document, LANGUAGE)
+    last = max(numbers)
+    if last >= len(sentences):
+        raise ValueError(f"names sentence {last} of its document, which has {len(sentences)}")
+    firsts = sorted(number for number in numbers if number - 1 not in numbers)
+    lasts = sorted(number for number in numbers if number + 1 not in numbers)
+    for first, last in zip(firsts, lasts, strict=True):
+        yield StatedAnswer.from_span((sentences[first].start, sentences[last].end))
+
+
+CORPORA = "corpora"
+QUESTIONS = ("questions.csv", "questions_df.csv")
+EXCERPT_COLUMNS = ("question", "references", "corpus_id")
+EXPECTED = (
+    f"a table with the columns {', '.join(EXCERPT_COLUMNS)}, as Chroma's chunking evaluation has it"
+)
+
+
+def is_chunking_folder(folder: Path) -> bool:
+    """Return whether a folder has questions and corpora as the chunking evaluation has them."""
+    return (folder / CORPORA).is_dir() and any((folder / name).is_file() for name in QUESTIONS)
+
+
+def _read_questions(folder: Path) -> tuple[Path, dict[str, dict[str, str]]]:
+    """Return the file of the questions, and its rows by the ids `q1`, `q2`, ..."""
+    file = next(folder / name for name in QUESTIONS if (folder / name).is_file())
+    rows = read_csv_rows(file, EXCERPT_COLUMNS, EXPECTED)
+    return file, {f"q{number}": row for number, row in enumerate(rows, start=1)}
+
+
+def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Item]:
+    """Yield the corpora of a folder, with a question for each excerpt."""
+    file, rows = _read_questions(folder)
+    claims = Claims()
+    for name, row in rows.items():
+        with error_context(file, f"question {name[1:]}", EXPECTED):
+            parts = Row({"references": parse_json(row["references"], "references")})
+            answers = [
+                StatedAnswer(
+                    part.text("content"), part.integer("start_index"), part.integer("end_index")
+                )
+                for part in parts.rows("references")
+            ]
+        placed = ((row["corpus_id"], answer) for answer in answers)
+        yield from add_claims(claims, str(file), name, row["question"], placed)
+    yield from settle_claims(read_chunking_texts(folder, options), claims, f"{CORPORA}/")
+
+
+def read_chunking_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:
+    """Yield the corpora of a folder."""
+    for file in find_files(folder / CORPORA, ""):
+        for item in read_text_file(file, replace(options, root=folder)):
+            yield replace(item, id=file.stem) if isinstance(item, Passage) else item
+
+
+def read_chunking_judgments(folder: Path, options: ReadOptions) -> Judgments:  # noqa: ARG001
+    """Return each question with its corpus as the only relevant document."""
+    rows = _read_questions(folder)[1]
+    return Judgments(
+        {name: row["question"] for name, row in rows.items()},
+        {name: {row["corpus_id"]: 1} for name, row in rows.items()},
+    )
