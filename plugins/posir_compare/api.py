@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
@@ -12,19 +12,25 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from posir_compare import comparison
-from posir_compare.comparison import FORMATS, ComparisonRow, Metric
+from posir_compare import comparison, pairing
+from posir_compare import runs as model_runs
+from posir_compare.comparison import FORMATS, list_columns
+from posir_compare.comparison import HEADINGS as METRIC_HEADINGS
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_significance import messages
-from posir_significance.advice import CHUNK_COMMAND
-from posir_significance.decision import Margins
-from posir_significance.findings import ChangeState
+from posir_significance.advice import CHUNK_COMMAND, build_commands
+from posir_significance.analysis import analyze
+from posir_significance.changes import ChangeRow, Metric
+from posir_significance.decision import Margins, decide
+from posir_significance.findings import ChangeState, GroupFindings
 from posir_significance.intervals import ALPHA, LEVEL
+from posir_significance.strips import build_strip
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import drop_organizations, pluralize, shorten_names
-from posir_tasks.display.numbers import format_count, format_estimate, format_number
+from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_points
 from posir_tasks.display.presentation import Presentable, to_paragraphs
+from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns, to_latex
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results
 from posir_tasks.values.scores import ALL
@@ -101,17 +107,23 @@ class Comparison(Presentable, comparison.ModelComparison):
     @property
     def baseline(self) -> str:
         """Name of the model that all others are compared with."""
-        return self.rows[0].baseline
+        return self.rows[0].subject.baseline
 
     @property
     def title(self) -> str:
         """The finding of one model on one task, else counts of findings."""
-        first, models = self.rows[0], list(dict.fromkeys(row.model for row in self.rows))
+        first, models = self.rows[0], list(dict.fromkeys(row.subject.model for row in self.rows))
         baseline, *names = drop_organizations([self.baseline, *models])
-        if first.length == ALL and count_pairs(self.rows) == 1:
-            return messages.describe_ndcg_change(first.change, baseline, *names)
+        if first.subject.length == ALL and count_pairs(self.rows) == 1:
+            return messages.describe_ndcg_change(
+                _rename(first, {self.baseline: baseline, first.subject.model: names[0]})
+            )
         states = _count_states(
-            [row for row in self.rows if (row.length, row.metric) == (ALL, Metric.NDCG)]
+            [
+                row
+                for row in self.rows
+                if (row.subject.length, row.metric) == (ALL, Metric.NDCG_AT_10)
+            ]
         )
         return (
             f"{pluralize(len(models), 'model')} against "
@@ -154,7 +166,7 @@ class Comparison(Presentable, comparison.ModelComparison):
         every = DisplaySection(
             "Scores of both sides", tables=(comparison_table(self.rows),), folded=True
         )
-        strips = tuple(self.draw_common()) if len(self.common) <= MOST_SENTENCES else ()
+        strips = tuple(draw_common(self.common)) if len(self.common) <= MOST_SENTENCES else ()
         drawn = [DisplaySection(strips=strips)] if strips else []
         commands = dict.fromkeys(
             line for strip in strips for line in strip.code.split("\n") if CHUNK_COMMAND in line
@@ -177,9 +189,15 @@ class Comparison(Presentable, comparison.ModelComparison):
         shown, row = named, named[0]
         is_one = count_pairs(shown) == 1
         scores = comparison_table(
-            replace(row, length=row.length_title or row.length) for row in named
+            replace(
+                row,
+                subject=replace(row.subject, length=row.subject.length_title or row.subject.length),
+            )
+            for row in named
         )
-        heads = {"Baseline score": row.baseline, "Score": row.model} if is_one else {}
+        heads = (
+            {"Baseline score": row.subject.baseline, "Score": row.subject.model} if is_one else {}
+        )
         columns = tuple(
             replace(column, heading=heads.get(column.heading, column.heading))
             for column in scores.columns
@@ -193,9 +211,9 @@ class Comparison(Presentable, comparison.ModelComparison):
             return [*changes, *folded]
         tables, overall = (
             [section for section in changes if section.tables],
-            [row for row in shown if row.length == ALL],
+            [row for row in shown if row.subject.length == ALL],
         )
-        said = [row.describe() for row in overall if row.metric_change.state in UNDECIDED_STATES]
+        said = [messages.describe_change(row) for row in overall if row.state in UNDECIDED_STATES]
         lead = [" ".join(filter(None, (*describe_pair(row), *said)))] if is_one else []
         return [*to_paragraphs(lead), *tables, *to_paragraphs([] if is_one else said), *folded]
 
@@ -210,19 +228,19 @@ class Comparison(Presentable, comparison.ModelComparison):
         table = Table(build_columns(("Model", "Task", "Revision", "Data revision")), tuple(rows))
         return DisplaySection("Models, data and revisions", tables=(table,), folded=True)
 
-    def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
+    def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ChangeRow]:
         """Return the rows that are shown, with shorter names of models."""
         labels = list(
-            dict.fromkeys(label for row in self.rows for label in (row.baseline, row.model))
+            dict.fromkeys(
+                label for row in self.rows for label in (row.subject.baseline, row.subject.model)
+            )
         )
         names = dict(zip(labels, shorten(labels), strict=True))
-        return [
-            replace(row, baseline=names[row.baseline], model=names[row.model]) for row in self.rows
-        ]
+        return [_rename(row, names) for row in self.rows]
 
     def describe_data(self) -> str:
         """Return the tasks."""
-        return ", ".join(dict.fromkeys(row.task for row in self.rows))
+        return ", ".join(dict.fromkeys(row.subject.task for row in self.rows))
 
     def to_latex(self) -> str:
         """Return the table of all comparisons for the packages booktabs and adjustbox."""
@@ -232,7 +250,7 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each task, model, length and metric."""
-        return [row.columns() for row in self.rows]
+        return [list_columns(row) for row in self.rows]
 
     def document(self) -> dict[str, Any]:
         """Return baseline, rows and notes."""
@@ -240,7 +258,7 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def legend(self) -> tuple[str, ...]:
         """Return how to read the numbers."""
-        if all(row.change.judged for row in self.rows):
+        if all(row.subject.is_judged for row in self.rows):
             return (JUDGED_BRIEF,)
         return BRIEF
 
@@ -253,6 +271,40 @@ class Comparison(Presentable, comparison.ModelComparison):
     def warnings(self) -> tuple[str, ...]:
         """Return the notes."""
         return tuple(f"note: {note}" for note in (self.hint, *self.notes) if note)
+
+
+def _rename(row: ChangeRow, names: Mapping[str, str]) -> ChangeRow:
+    subject = row.subject
+    named = replace(subject, baseline=names[subject.baseline], model=names[subject.model])
+    return replace(row, subject=named)
+
+
+def draw_common(
+    common_results: Sequence[tuple[pairing.Pair, pairing.CommonResults]],
+) -> Iterator[Strip]:
+    """Yield the picture of the answer of the baseline and of each model, on the queries that they
+    have in common.
+    """
+    several, drawn = len({pair.task for pair, _ in common_results}) > 1, set()
+    labels = [run.label for pair, _ in common_results for run in (pair.a, pair.b)]
+    short = dict(zip(labels, drop_organizations(labels), strict=True))
+    for pair, common in common_results:
+        for run, values in ((pair.a, common.a), (pair.b, common.b)):
+            name = f"{short[run.label]}, {pair.task}" if several else short[run.label]
+            if name in drawn:
+                continue
+            drawn.add(name)
+            group = analyze(values).overall
+            findings = decide(group)
+            commands = build_commands(findings, run.find_reference(pair.task))
+            # The next step for the baseline is for a report on it.
+            facts = partial(_list_advice, findings, pair.task) if run is pair.b else tuple
+            strip = build_strip(findings, group, name)
+            yield replace(strip, facts=facts, code="\n".join(commands))
+
+
+def _list_advice(findings: GroupFindings, task: str) -> tuple[tuple[str, str], ...]:
+    return (("Next", messages.describe_advice(findings, task)),)
 
 
 @public(charts=True, card=True, undecided_by=("fail_if", "strict", "junit"))
@@ -398,11 +450,11 @@ def _compare(
                 "`posir compare --results FOLDER MODEL MODEL`."
             )
     read = [_read_source(source) for source in sources]
-    runs = comparison.collect_runs(
+    runs = model_runs.collect_runs(
         [[result for result in listed if is_comparable(result)] for listed in read]
     )
-    chosen = [run for name in names for run in comparison.find_by_name(runs, name)] or list(runs)
-    if baseline is not None and (first := comparison.choose_baseline(runs, baseline)) not in chosen:
+    chosen = [run for name in names for run in model_runs.find_by_name(runs, name)] or list(runs)
+    if baseline is not None and (first := model_runs.choose_baseline(runs, baseline)) not in chosen:
         chosen.insert(0, first)
     labels = ", ".join(run.label for run in chosen)
     if len(chosen) < 2:
@@ -421,7 +473,7 @@ def _compare(
             replace(run, results=tuple(result for result in run.results if result.task in tasks))
             for run in chosen
         ]
-    pairs = comparison.build_pairs(chosen, comparison.choose_baseline(chosen, baseline))
+    pairs = pairing.build_pairs(chosen, model_runs.choose_baseline(chosen, baseline))
     compared = comparison.compare_pairs(pairs, lengths, margins)
     if most and len(chosen) > most:
         raise PosirError(
@@ -439,40 +491,40 @@ def _compare(
     return Comparison(compared.rows, notes, compared.gaps, compared.common, hint=hint)
 
 
-def change_sections(
-    rows: Sequence[ComparisonRow], *, scored: bool = False
-) -> Iterator[DisplaySection]:
+def change_sections(rows: Sequence[ChangeRow], *, scored: bool = False) -> Iterator[DisplaySection]:
     """Yield sentences on the models of each task against the baseline, their table and, of one
     model, its lengths.
 
     With many pairs there are counts of states in place of sentences and lengths.
     """
     many, tabulate = count_pairs(rows) > MOST_SENTENCES, _page_table if scored else _change_table
-    identify = attrgetter("task", "method")
+    identify = attrgetter("subject.task", "subject.method")
     if many:
         yield from to_paragraphs(count_changes(rows))
     for (task, method), grouped in groupby(sorted(rows, key=identify), key=identify):
         group = list(grouped)
         overall, is_pair = (
-            [row for row in group if row.length == ALL],
-            len({row.model for row in group}) == 1,
+            [row for row in group if row.subject.length == ALL],
+            len({row.subject.model for row in group}) == 1,
         )
         if overall:
-            judged = bool(overall[0].change.judged)
-            queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
+            judged = overall[0].subject.is_judged
+            queries = " or ".join(
+                map(format_count, dict.fromkeys(row.subject.queries for row in overall))
+            )
             yield from [] if many else [describe_task(overall)]
             # A page of one pair begins with its data.
             data = "" if scored and count_pairs(rows) == 1 else f"{task}, {queries} queries, "
-            title = f"Change from {group[0].baseline} · {data}{method}"
+            title = f"Change from {group[0].subject.baseline} · {data}{method}"
             yield DisplaySection(
                 tables=(comparison_table(overall) if judged else tabulate(overall, "Model", title),)
             )
         if many:
             continue
-        lengths = [row for row in group if row.length != ALL]
-        for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
-            of_model = [row for row in lengths if row.model == model]
-            compared = round(ALPHA / (1 - of_model[0].change.level))
+        lengths = [row for row in group if row.subject.length != ALL]
+        for model in dict.fromkeys(row.subject.model for row in lengths if is_pair or not overall):
+            of_model = [row for row in lengths if row.subject.model == model]
+            compared = round(ALPHA / (1 - of_model[0].level))
             widened = (
                 f"intervals widened for {compared} comparisons "
                 f"({pluralize(compared // 3, 'length')}, 3 metrics)"
@@ -483,14 +535,14 @@ def change_sections(
             yield DisplaySection(tables=(tabulate(of_model, "Length in tokens", title),))
 
 
-def count_pairs(rows: Iterable[ComparisonRow]) -> int:
+def count_pairs(rows: Iterable[ChangeRow]) -> int:
     """Return how often a model is compared with the baseline: once for each task and method."""
-    return len({(row.task, row.method, row.model) for row in rows})
+    return len({(row.subject.task, row.subject.method, row.subject.model) for row in rows})
 
 
 def _group_metrics(
-    rows: Sequence[ComparisonRow],
-) -> Iterator[tuple[Metric, list[ComparisonRow], list[str]]]:
+    rows: Sequence[ChangeRow],
+) -> Iterator[tuple[Metric, list[ChangeRow], list[str]]]:
     """Yield each metric with its rows, and the scores of the baseline and then of each model."""
     for metric in dict.fromkeys(row.metric for row in rows):
         listed = [row for row in rows if row.metric is metric]
@@ -498,26 +550,28 @@ def _group_metrics(
         yield (
             metric,
             listed,
-            [FORMATS[metric][0](score.value if score else None) for score in known],
+            [FORMATS[metric](score.value if score else None) for score in known],
         )
 
 
 def _change_table(
-    rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str
+    rows: Sequence[ChangeRow], heading: Literal["Model", "Length in tokens"], title: str
 ) -> Table:
     """Return a table of the changes in each metric: of models below the baseline, or of lengths."""
     is_models, lines = heading == "Model", list[tuple[str, ...]]()
     for metric, listed, scores in _group_metrics(rows):
         lines += [
-            (metric.heading, "", "", ""),
-            *([(listed[0].baseline, scores[0], "", "")] if is_models else []),
+            (METRIC_HEADINGS.get(metric, metric), "", "", ""),
+            *([(listed[0].subject.baseline, scores[0], "", "")] if is_models else []),
         ]
         for row, score in zip(listed, scores[1:], strict=True):
             first = (
-                (row.model, score) if is_models else (row.length_title, format_count(row.queries))
+                (row.subject.model, score)
+                if is_models
+                else (row.subject.length_title, format_count(row.subject.queries))
             )
-            state = messages.label_change(row.metric_change)
-            lines.append((*first, messages.format_difference(row.metric_change), state))
+            state = messages.label_change(row)
+            lines.append((*first, messages.format_difference(row), state))
     numbers = ["Score" if is_models else "Queries", "Change"]
     return Table(
         build_columns([heading, *numbers, "State"], numbers),
@@ -528,17 +582,20 @@ def _change_table(
 
 
 def _page_table(
-    rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str
+    rows: Sequence[ChangeRow], heading: Literal["Model", "Length in tokens"], title: str
 ) -> Table:
     """Return a table of scores and changes with a column for each metric, and a line for each model
     or length.
     """
     is_models, first = heading == "Model", [row for row in rows if row.metric is rows[0].metric]
-    names = [[first[0].baseline, *(row.model for row in first)]]
+    names = [[first[0].baseline, *(row.subject.model for row in first)]]
     cells = (
         names
         if is_models
-        else [[row.length_title for row in first], [format_count(row.queries) for row in first]]
+        else [
+            [row.subject.length_title for row in first],
+            [format_count(row.subject.queries) for row in first],
+        ]
     )
     columns = list(build_columns([heading, "Queries"][: len(cells)], ["Queries"]))
     for metric, listed, scores in _group_metrics(rows):
@@ -546,42 +603,49 @@ def _page_table(
         changes = [
             "\n".join(
                 (
-                    messages.label_change(row.metric_change),
-                    messages.format_difference(row.metric_change),
+                    messages.label_change(row),
+                    messages.format_difference(row),
                 )
             ).rstrip()
             for row in listed
         ]
-        columns += [Column("Score", "right", metric.heading)] if is_models else []
-        columns.append(Column("Change", "right", metric.heading, drawn=True))
+        columns += (
+            [Column("Score", "right", METRIC_HEADINGS.get(metric, metric))] if is_models else []
+        )
+        columns.append(Column("Change", "right", METRIC_HEADINGS.get(metric, metric), drawn=True))
         cells += [scores, ["baseline", *changes]] if is_models else [changes]
     return Table(tuple(columns), tuple(zip(*cells, strict=True)), title, (TERMS,) * is_models)
 
 
-def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
+def comparison_table(rows: Iterable[ChangeRow]) -> Table:
     """Return a table with a line for each comparison; a terminal shows a table for each task,
     method and model.
     """
     rows, metrics = list(rows), list(Metric)
-    models = list(dict.fromkeys(row.model for row in rows))
+    models = list(dict.fromkeys(row.subject.model for row in rows))
     rows.sort(
-        key=lambda row: (row.task, row.method, models.index(row.model), metrics.index(row.metric))
+        key=lambda row: (
+            row.subject.task,
+            row.subject.method,
+            models.index(row.subject.model),
+            metrics.index(row.metric),
+        )
     )
     return Table(
         build_columns(HEADINGS, ["Queries", "Baseline score", "Score", "Difference"]),
         tuple(
             (
-                row.task,
-                row.method,
-                row.baseline,
-                row.model,
+                row.subject.task,
+                row.subject.method,
+                row.subject.baseline,
+                row.subject.model,
                 row.metric.value,
-                row.length,
-                format_count(row.queries),
-                format_estimate(row.a, FORMATS[row.metric][0]),
-                format_estimate(row.b, FORMATS[row.metric][0]),
-                format_estimate(row.difference, FORMATS[row.metric][1]),
-                messages.label_change(row.metric_change),
+                row.subject.length,
+                format_count(row.subject.queries),
+                format_estimate(row.a, FORMATS[row.metric]),
+                format_estimate(row.b, FORMATS[row.metric]),
+                format_estimate(row.estimate, format_points),
+                messages.label_change(row),
             )
             for row in rows
         ),
@@ -590,9 +654,9 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
     )
 
 
-def count_changes(rows: Iterable[ComparisonRow]) -> Iterator[str]:
+def count_changes(rows: Iterable[ChangeRow]) -> Iterator[str]:
     """Yield how many changes over all lengths have each state, by metric."""
-    overall = [row for row in rows if row.length == ALL]
+    overall = [row for row in rows if row.subject.length == ALL]
     for metric in dict.fromkeys(row.metric for row in overall):
         of_metric = [row for row in overall if row.metric is metric]
         yield (
@@ -606,61 +670,65 @@ def count_changes(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     )
 
 
-def describe_task(overall: Sequence[ComparisonRow]) -> DisplaySection:
+def describe_task(overall: Sequence[ChangeRow]) -> DisplaySection:
     """Return the change in nDCG@10 of the only model, or how many changed how, as a title; below it
     what is inconclusive.
     """
-    first, models = overall[0], {row.model for row in overall}
-    said = [row.describe() for row in overall if row.metric_change.state in UNDECIDED_STATES]
+    first, models = overall[0], {row.subject.model for row in overall}
+    said = [messages.describe_change(row) for row in overall if row.state in UNDECIDED_STATES]
     if len(models) == 1:
         title, said = (
-            messages.describe_ndcg_change(first.change, first.baseline, first.model),
+            messages.describe_ndcg_change(first),
             [describe_reads(first), *said],
         )
     else:
         states = _count_states(row for row in overall if row.metric is first.metric)
-        title = f"{len(models)} models against {first.baseline} in {first.metric}: {states}"
+        title = f"{len(models)} models against {first.subject.baseline} in {first.metric}: {states}"
     return DisplaySection(f"{title}.", tuple(filter(None, said)))
 
 
-def describe_pair(row: ComparisonRow) -> Iterator[str]:
+def describe_pair(row: ChangeRow) -> Iterator[str]:
     """Yield what the title of a page of one pair leaves open: the position effect, both windows,
     and the data.
     """
-    if row.change.judged:
+    if row.subject.is_judged:
         yield (
-            f"{row.task}: {pluralize(row.queries, 'question')} on "
-            f"{pluralize(row.documents, row.change.counted)}."
+            f"{row.subject.task}: {pluralize(row.subject.queries, 'question')} on "
+            f"{pluralize(row.subject.documents, row.subject.counted)}."
         )
         return
     reads = describe_reads(row)
-    effect = messages.describe_effect_change(row.change, row.baseline, row.model)
-    yield from (effect, reads, messages.describe_questions(row.task, row.queries, row.documents))
+    effect = messages.describe_effect_change(row)
+    yield from (
+        effect,
+        reads,
+        messages.describe_questions(row.subject.task, row.subject.queries, row.subject.documents),
+    )
     yield "Points are of nDCG@10 (100: always ranked first)."
 
 
-def describe_reads(row: ComparisonRow) -> str:
+def describe_reads(row: ChangeRow) -> str:
     """Return what baseline and model read; empty if that is the same."""
-    first, second = row.reads
+    first, second = row.subject.reads
     return (
-        f"{row.model} reads {second.phrase}, {row.baseline} {first.phrase}."
+        f"{row.subject.model} reads {second.phrase}, {row.subject.baseline} {first.phrase}."
         if first != second
         else ""
     )
 
 
-def _count_states(rows: Iterable[ComparisonRow]) -> str:
+def _count_states(rows: Iterable[ChangeRow]) -> str:
     """Return how many changes have each state: `2 better, 1 inconclusive`."""
-    counts = Counter(messages.label_change(row.metric_change) for row in rows)
+    counts = Counter(messages.label_change(row) for row in rows)
     return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
 
 
-def describe_levels(rows: Iterable[ComparisonRow]) -> str:
+def describe_levels(rows: Iterable[ChangeRow]) -> str:
     """Return the levels of the intervals of changes: over all lengths, then of lengths."""
     said = [
         f"{messages.format_level(level)} {'over all lengths' if is_all else 'by length'} (for "
         f"{round(ALPHA / (1 - level))})"
-        for is_all, level in dict.fromkeys((row.length == ALL, row.change.level) for row in rows)
+        for is_all, level in dict.fromkeys((row.subject.length == ALL, row.level) for row in rows)
     ]
     return (
         f"Intervals: all changes of a table hold at once at 95%, so each at {', '.join(said)}; "

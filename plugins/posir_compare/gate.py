@@ -21,17 +21,30 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from posir_compare.comparison import FORMATS, JUDGED_METRICS, ComparisonRow, Metric
+from posir_compare.comparison import FORMATS
 from posir_significance.analysis import GroupAnalysis
+from posir_significance.changes import (
+    EFFECTS,
+    JUDGED_METRICS,
+    POSITION_METRICS,
+    ChangeRow,
+    Metric,
+)
 from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
 from posir_significance.findings import ChangeState, Reason
 from posir_significance.intervals import ALPHA, LEVEL, MeanEstimate
-from posir_significance.messages import describe_few, format_change
+from posir_significance.messages import describe_change, describe_few, format_change
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.wording import drop_organizations, escape_controls
 from posir_tasks.command.undecided import UNDECIDED
-from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
+from posir_tasks.display.numbers import (
+    MISSING,
+    format_count,
+    format_estimate,
+    format_number,
+    format_points,
+)
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.values.judgments import JudgedScores
@@ -93,32 +106,28 @@ class LimitedValue:
     """There are too few documents for an interval, in words; empty if there are enough."""
 
     @classmethod
-    def of_change(cls, row: ComparisonRow) -> LimitedValue:
+    def of_change(cls, row: ChangeRow) -> LimitedValue:
         """Return the change of a metric from the baseline."""
-        change, difference = row.metric_change, row.difference
+        of, difference = row.subject, row.estimate
         subject = TestedLimit(
             *(
                 GateVerdict.UNDECIDED,
                 "",
                 row.metric,
-                row.task,
-                row.length,
-                row.baseline,
-                row.model,
-                row.queries,
+                of.task,
+                of.length,
+                of.baseline,
+                of.model,
+                of.queries,
                 row.a,
                 row.b,
             ),
-            state=change.state,
-            compared=format_change(change),
-            answer=row.describe(),
+            state=row.state,
+            compared=format_change(row),
+            answer=describe_change(row),
         )
-        needed = (
-            change.needed.number
-            if change.needed and change.reason is Reason.FEW_DOCUMENTS
-            else None
-        )
-        few = describe_few(needed, row.change.documents, row.change.counted)
+        needed = row.needed.number if row.needed and row.reason is Reason.FEW_DOCUMENTS else None
+        few = describe_few(needed, of.documents, of.counted)
         return cls(
             subject,
             difference,
@@ -158,13 +167,16 @@ class LimitedValue:
         )
         find = group.ndcg.interval_at if group.ndcg and group.ndcg.interval else None
         yield cls(
-            _build_subject(Metric.NDCG, model, task, length, group.queries), group.ndcg, find, few
+            _build_subject(Metric.NDCG_AT_10, model, task, length, group.queries),
+            group.ndcg,
+            find,
+            few,
         )
         if group.has_places:
             return
         for metric, test in (
             (Metric.POSITION_EFFECT, group.whole),
-            (Metric.IN_WINDOW, group.within),
+            (Metric.POSITION_EFFECT_IN_WINDOW, group.within),
         ):
             subject = _build_subject(metric, model, task, length, group.queries)
             if group.not_tested is Reason.ORDER_BLIND:
@@ -178,8 +190,8 @@ class LimitedValue:
         return self.subject.model, self.subject.task
 
 
-#: Metrics that a test of rotated versions gives.
-EFFECTS = (Metric.POSITION_EFFECT, Metric.IN_WINDOW)
+#: The metrics that limits are on.
+LIMITED_METRICS = tuple(dict.fromkeys((*POSITION_METRICS, *JUDGED_METRICS)))
 
 
 def _build_subject(metric: Metric, model: str, task: str, length: str, queries: int) -> TestedLimit:
@@ -311,16 +323,16 @@ def parse_limit(text: str) -> Limit:
     match = LIMIT.fullmatch(text)
     if match is None:
         quoted = "" if set(text) & {"<", ">"} else " In quotes, as a shell reads < and > as files."
-        keys = ", ".join(metric.key for metric in Metric)
+        keys = ", ".join(metric.key for metric in LIMITED_METRICS)
         raise PosirError(
             f"Invalid limit '{text}'. Give a metric, < or >, and a number, such as "
             f"{EXAMPLE}.{quoted}\nMetrics: {keys}."
         )
-    metric = next((metric for metric in Metric if metric.key == match["key"]), None)
+    metric = next((metric for metric in LIMITED_METRICS if metric.key == match["key"]), None)
     if metric is None:
         raise PosirError(
             f"'{text}': there is no metric {match['key']}. Choose from "
-            f"{', '.join(m.key for m in Metric)}."
+            f"{', '.join(m.key for m in LIMITED_METRICS)}."
         )
     return Limit(" ".join(text.split()), metric, match["sign"] == ">", float(match["value"]) / 100)
 
@@ -473,9 +485,9 @@ def gate_table(gate: Gate) -> Table:
             "Task": limit.task or MISSING,
             "Length": limit.length or MISSING,
             "Queries": format_count(limit.queries),
-            "Baseline score": format_estimate(limit.a, FORMATS[limit.metric][0]),
-            "Score": format_estimate(limit.b, FORMATS[limit.metric][0]),
-            "Change": format_estimate(limit.change, FORMATS[limit.metric][1]),
+            "Baseline score": format_estimate(limit.a, FORMATS[limit.metric]),
+            "Score": format_estimate(limit.b, FORMATS[limit.metric]),
+            "Change": format_estimate(limit.change, format_points),
             "Reason": limit.reason,
             "Compared": limit.compared or MISSING,
         }
@@ -538,11 +550,11 @@ def write_junit(gate: Gate, file: Path) -> None:
             case, element or "system-out", {"message": reason} if element else {}
         )
         word, value, format_ = (
-            ("score", limit.b, 0) if gate.command == "report" else ("change", limit.change, 1)
+            ("score", limit.b, FORMATS[limit.metric])
+            if gate.command == "report"
+            else ("change", limit.change, format_points)
         )
-        explanation.text = (
-            f"{word} {format_estimate(value, FORMATS[limit.metric][format_])}: {reason}"
-        )
+        explanation.text = f"{word} {format_estimate(value, format_)}: {reason}"
         if limit.answer:
             explanation.text += f". {escape_controls(limit.answer)}"
     try:

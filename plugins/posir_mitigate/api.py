@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from posir_significance.decision import MetricChange
+from posir_significance.changes import Metric
 from posir_significance.findings import ChangeState
 from posir_significance.messages import format_change, label_change, label_state
 from posir_tasks.base.errors import PosirError
@@ -44,7 +44,7 @@ DEFAULT_METHODS = (
 #: Tried of models behind an endpoint, too: with the same chunks, in context and without.
 ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
 #: Scores by title, by which outcomes and changes name them.
-SCORES = {"nDCG@10": "ndcg_at_10", "Position effect": "position_effect"}
+SCORES = {"nDCG@10": Metric.NDCG_AT_10, "Position effect": Metric.POSITION_EFFECT}
 BRIEF = (
     "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, "
     "with 95% intervals for new "
@@ -230,10 +230,10 @@ def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
             outcome.method,
             *chain.from_iterable(
                 (
-                    format_estimate(getattr(outcome, key), form),
-                    format_change(getattr(outcome.change, key)) if outcome.change else MISSING,
+                    format_estimate(getattr(outcome, metric.key), form),
+                    format_change(outcome.change[metric]) if outcome.change else MISSING,
                 )
-                for key, form in forms.items()
+                for metric, form in forms.items()
             ),
             label_state(outcome.findings),
             format_number(outcome.vectors_per_document, ",.1f"),
@@ -263,9 +263,7 @@ def format_ratio(ratio: float | None) -> str:
 def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
     """Yield a sentence for each score, with the methods by the state of their change."""
     for score, key in SCORES.items():
-        changes: list[tuple[str, MetricChange]] = [
-            (outcome.method, getattr(outcome.change, key)) for outcome in outcomes if outcome.change
-        ]
+        changes = [(outcome.method, outcome.change[key]) for outcome in outcomes if outcome.change]
         states = [
             [(method, metric) for method, metric in changes if metric.state is state]
             for state in ChangeState
@@ -286,11 +284,11 @@ def flatten_outcome(outcome: MitigationOutcome) -> dict[str, object]:
         name: value for name, value in vars(outcome).items() if name not in ("change", "findings")
     }
     row |= {"state": outcome.findings.state, "reason": outcome.findings.reason}
-    for key in SCORES.values():
-        metric: MetricChange | None = getattr(outcome.change, key, None)
+    for score in SCORES.values():
+        key, metric = score.key, outcome.change[score] if outcome.change else None
         row |= {
             f"{key}_change": metric and metric.state,
-            f"{key}_difference": metric and metric.difference,
+            f"{key}_difference": metric and metric.estimate,
             f"{key}_needed": metric and metric.needed and metric.needed.number,
         }
     return row

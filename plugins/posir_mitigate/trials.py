@@ -10,7 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posir_compare.comparison import ModelRun, Pair, collect_runs, find_common_results
+from posir_compare.pairing import Pair, find_common_results
+from posir_compare.runs import ModelRun, collect_runs
 from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
 from posir_run.jobs import (
@@ -21,7 +22,8 @@ from posir_run.jobs import (
     find_tasks,
 )
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.decision import Change, compare_groups, decide
+from posir_significance.changes import Changes, compare_groups
+from posir_significance.decision import decide
 from posir_significance.findings import GroupFindings, Quantity
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable
@@ -166,7 +168,7 @@ class MitigationOutcome:
     """The position effect in whole documents."""
     findings: GroupFindings
     """The findings of the method, whose window may differ from that of the plain model."""
-    change: Change | None
+    change: Changes | None
     """The change from the plain model to the method, by the same questions; None for the plain
     model.
     """
@@ -210,7 +212,7 @@ def compare_trials(
 
 
 def _build_outcome(
-    method: str, group: GroupAnalysis, change: Change | None, cost: MethodCost
+    method: str, group: GroupAnalysis, change: Changes | None, cost: MethodCost
 ) -> MitigationOutcome:
     findings = decide(group)
     return MitigationOutcome(

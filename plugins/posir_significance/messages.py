@@ -16,7 +16,7 @@ from posir_significance.advice import (
     find_larger_task,
     loses_by_truncation,
 )
-from posir_significance.decision import Change, MetricChange
+from posir_significance.changes import ChangeRow
 from posir_significance.findings import (
     LEVEL,
     ChangeState,
@@ -192,18 +192,6 @@ CHANGES: dict[tuple[ChangeState, Reason | None], str] = {
 }
 #: How a change of a position effect that is shown is told.
 MORE_BIASED = "{b} favors the {end} by {size} points more than {a} {ends}, on the same versions."
-#: What a metric of a change is called in a sentence.
-METRICS = {
-    "ndcg_at_10": "nDCG@10",
-    "position_effect": "position effect",
-    "position_effect_in_window": "position effect within the window",
-    "mrr_at_10": "MRR@10",
-    "recall_at_10": "Recall@10",
-    "recall_at_100": "Recall@100",
-    "map_at_100": "MAP@100",
-    "recall": "recall",
-    "iou": "IoU",
-}
 WINDOW, DOCUMENT = "window", "document"
 
 
@@ -458,68 +446,75 @@ def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
     yield "Next", describe_advice(findings)
 
 
-def label_change(change: MetricChange) -> str:
-    """Return the state of a change in a few words: `better`, `equivalent within 2 points`."""
-    return CHANGE_STATES[change.state].format(margin=format_margin(change.margin))
+def name_change(state: ChangeState, margin: float) -> str:
+    """Name the state of a change in a few words: `better`, `equivalent within 2 points`."""
+    return CHANGE_STATES[state].format(margin=format_margin(margin))
 
 
-def format_change(change: MetricChange) -> str:
-    """Return the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
-    return ": ".join(part for part in (label_change(change), format_difference(change)) if part)
+def label_change(change: ChangeRow) -> str:
+    """Name the state of a change in a few words: `better`, `equivalent within 2 points`."""
+    return name_change(change.state, change.margin)
 
 
-def format_difference(change: MetricChange) -> str:
-    """Return the difference of a metric with its interval; empty where it is undefined."""
-    if change.difference is None or change.difference.interval is None:
+def format_change(change: ChangeRow) -> str:
+    """Format the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
+    difference = format_difference(change)
+    label = label_change(change)
+    return f"{label}: {difference}" if difference else label
+
+
+def format_difference(change: ChangeRow) -> str:
+    """Format the difference of a metric with its interval; empty where it is undefined."""
+    if change.estimate is None or change.estimate.interval is None:
         return ""
-    return numbers.format_estimate(change.difference, numbers.format_points)
+    return numbers.format_estimate(change.estimate, numbers.format_points)
 
 
-def describe_change(key: str, change: MetricChange, a: str, b: str) -> str:
-    """Return the change of the metric with a key from system `a` to system `b` as a sentence."""
-    metric = METRICS[key]
-    needed = (
-        f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide."
-        if change.needed
-        else ""
+def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
+    """Describe a change in a sentence, with other names for the two systems if given."""
+    text = CHANGES[change.state, change.reason].format(
+        a=a or change.subject.baseline,
+        b=b or change.subject.model,
+        metric=change.metric,
+        margin=format_margin(change.margin),
+        points=format_difference(change),
+        needed=_describe_needed_change(change),
     )
-    values = {
-        "a": a,
-        "b": b,
-        "metric": metric,
-        "points": format_difference(change),
-        "needed": needed,
-    }
-    reason = (
-        change.reason
-        if change.state in (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
-        else None
-    )
-    text = CHANGES[change.state, reason].format(margin=format_margin(change.margin), **values)
-    return _capitalize(text) if reason else text
+    return _capitalize(text) if change.reason else text
 
 
-def describe_ndcg_change(change: Change, a: str, b: str) -> str:
-    """Return the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9, 38.4]`."""
-    metric = change.ndcg_at_10
-    if metric.state in (ChangeState.BETTER, ChangeState.WORSE) and metric.difference:
-        higher = "higher" if metric.difference.value > 0 else "lower"
-        return f"{b} scores {_absolute(metric.difference, f'points {higher} than {a}')}"
-    if metric.state is ChangeState.EQUIVALENT:
-        return f"{b} and {a} are {label_change(metric)} of nDCG@10"
+def _describe_needed_change(change: ChangeRow) -> str:
+    if change.needed is None:
+        return ""
+    return f" About {change.needed.number:,} {change.needed.unit} are needed to decide."
+
+
+def describe_ndcg_change(change: ChangeRow) -> str:
+    """Describe the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9,
+    38.4]`.
+    """
+    a, b = change.subject.baseline, change.subject.model
+    if change.state in (ChangeState.BETTER, ChangeState.WORSE) and change.estimate:
+        higher = "higher" if change.estimate.value > 0 else "lower"
+        return f"{b} scores {_absolute(change.estimate, f'points {higher} than {a}')}"
+    if change.state is ChangeState.EQUIVALENT:
+        return f"{b} and {a} are {label_change(change)} of nDCG@10"
     return f"nDCG@10 of {b} and {a}: inconclusive"
 
 
-def describe_effect_change(change: Change, a: str, b: str) -> str:
-    """Return how a better or worse position effect changes: `B favors the start by 6.7 points more
-    than A [4.2, 9.1], ...`.
+def describe_effect_change(change: ChangeRow) -> str:
+    """Describe how a better or worse position effect changes: `B favors the start by 6.7 points
+    more than A [4.2, 9.1], ...`.
     """
-    metric = change.position_effect
-    if metric.state not in (ChangeState.BETTER, ChangeState.WORSE) or not metric.difference:
+    if change.state not in (ChangeState.BETTER, ChangeState.WORSE) or not change.estimate:
         return ""
-    end = "start" if metric.difference.value > 0 else "end"
-    size = numbers.format_percent(abs(metric.difference.value))
-    return MORE_BIASED.format(a=a, b=b, end=end, size=size, ends=_format_ends(metric.difference))
+    return MORE_BIASED.format(
+        a=change.subject.baseline,
+        b=change.subject.model,
+        end="start" if change.estimate.value > 0 else "end",
+        size=numbers.format_percent(abs(change.estimate.value)),
+        ends=_format_ends(change.estimate),
+    )
 
 
 def _absolute(estimate: Estimate, words: str) -> str:
@@ -610,8 +605,9 @@ BELOW_MARGIN = (
 
 def name_planned_state(state: State | ChangeState, margin: float) -> str:
     """Return a state of a model or of a change in a few words."""
-    names = STATES if isinstance(state, State) else CHANGE_STATES
-    return names[state].format(margin=format_margin(margin))  # type: ignore[index]
+    if isinstance(state, State):
+        return name_state(state, margin)
+    return name_change(state, margin)
 
 
 def describe_plan(
@@ -739,23 +735,18 @@ RECALL: dict[ChangeState, str] = {
 }
 
 
-def describe_recall_change(of: str, parts: tuple[str, str], change: MetricChange) -> str:
-    """Return how recall, of documents or of chunks, differs between two parts of the documents, as
-    a sentence.
+def describe_recall_change(of: str, parts: tuple[str, str], change: ChangeRow) -> str:
+    """Describe how recall, of documents or of chunks, differs between two parts of the documents,
+    in a sentence.
     """
-    needed = (
-        f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide."
-        if change.needed
-        else ""
-    )
     points = format_difference(change)
     if change.state is ChangeState.INCONCLUSIVE and points:
         points = f", {points}"
-    values = {
-        "of": _capitalize(of),
-        "first": parts[0],
-        "last": parts[1],
-        "points": points,
-        "needed": needed,
-    }
-    return RECALL[change.state].format(margin=format_margin(change.margin), **values)
+    return RECALL[change.state].format(
+        of=_capitalize(of),
+        first=parts[0],
+        last=parts[1],
+        margin=format_margin(change.margin),
+        points=points,
+        needed=_describe_needed_change(change),
+    )

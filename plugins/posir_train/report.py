@@ -20,10 +20,17 @@ from scipy.stats import sem, t
 from posir_report.summary import TaskSummary
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import analyze
-from posir_significance.decision import Change, MetricChange, compare_gains, compare_groups, decide
+from posir_significance.changes import (
+    EFFECTS,
+    ChangeRow,
+    Changes,
+    Metric,
+    compare_gains,
+    compare_groups,
+)
+from posir_significance.decision import decide
 from posir_significance.findings import ChangeState, GroupFindings, Quantity
 from posir_significance.intervals import estimate_difference, estimate_mean
-from posir_significance.messages import METRICS as METRIC_NAMES
 from posir_significance.messages import describe_change, label_change
 from posir_significance.observations import Observations, subtract_observations
 from posir_significance.strips import build_strip
@@ -65,13 +72,8 @@ from posir_train.training import TrainedModel
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-NDCG = METRIC_NAMES["ndcg_at_10"]
-EFFECTS = (METRIC_NAMES["position_effect"], METRIC_NAMES["position_effect_in_window"])
+NDCG = Metric.NDCG_AT_10
 COSINE = "cosine of unrelated texts"
-#: The fields of a `Change` by score.
-METRICS = {
-    METRIC_NAMES[key]: key for key in ("ndcg_at_10", "position_effect", "position_effect_in_window")
-}
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 BRIEF = (
@@ -107,7 +109,7 @@ class TrainingChange:
     after: Estimate | None
     difference: Estimate | None
     """Its interval has the level of the change, if the score has one; else 95%."""
-    metric: MetricChange | None = None
+    metric: ChangeRow | None = None
     """The change of nDCG@10 or of a position effect; None for other scores."""
     sentence: str = ""
     """The change as a sentence; empty if it has no state."""
@@ -164,7 +166,7 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Traini
         Estimate(value) if np.isfinite(cosines[-1]) else None for value in cosines
     )
     return [
-        _build_change(NDCG, first.ndcg, other.ndcg, change),
+        _build_change(first.ndcg, other.ndcg, change[NDCG]),
         *thirds,
         *(_build_effect_change(name, findings, change) for name in EFFECTS),
         TrainingChange(COSINE, cosine_before, cosine_after, risen),
@@ -172,25 +174,22 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Traini
 
 
 def _build_effect_change(
-    name: str, findings: Sequence[GroupFindings], change: Change
+    metric: Metric, findings: Sequence[GroupFindings], change: Changes
 ) -> TrainingChange:
-    quantity = Quantity(METRICS[name])
-    before, after = (result[quantity].estimate for result in findings)
-    return _build_change(name, before, after, change)
+    before, after = (result[Quantity(metric.key)].estimate for result in findings)
+    return _build_change(before, after, change[metric])
 
 
 def _build_change(
-    score: str,
     before: Estimate | None,
     after: Estimate | None,
-    change: Change,
+    change: ChangeRow,
     forgetting_check: str | None = None,
 ) -> TrainingChange:
-    metric: MetricChange = getattr(change, METRICS[score])
-    sentence = describe_change(METRICS[score], metric, "the base model", "the trained model")
+    sentence = describe_change(change, "the base model", "the trained model")
     sentence = sentence[0].upper() + sentence[1:]
     return TrainingChange(
-        score, before, after, metric.difference, metric, sentence, forgetting_check
+        change.metric, before, after, change.estimate, change, sentence, forgetting_check
     )
 
 
@@ -348,7 +347,7 @@ def compare_queries(
     values = [np.array([scores[query] for query in queries]) for scores in (before, after)]
     clusters = np.arange(len(queries))
     first, second = (estimate_mean(scores, clusters) for scores in values)
-    return _build_change(NDCG, first, second, compare_gains(values[1] - values[0], clusters), name)
+    return _build_change(first, second, compare_gains(NDCG, values[1] - values[0], clusters), name)
 
 
 def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from posir_compare.comparison import build_pairs, choose_baseline
+from posir_compare.pairing import build_pairs
+from posir_compare.runs import choose_baseline
 from posir_tasks.base.errors import PosirError
 from tests.support.comparison import pair_runs, read_model_runs, write_run
 

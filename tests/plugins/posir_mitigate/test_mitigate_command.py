@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from posir_mitigate.api import build_table, describe_changes, flatten_outcome, format_ratio
 from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
-from posir_significance.decision import CHANGE_LEVEL, Change, MetricChange, decide
+from posir_significance.changes import CHANGE_LEVEL, ChangeRow, Metric
+from posir_significance.decision import decide
 from posir_significance.findings import ChangeState, Reason, State
 from posir_tasks.base.errors import PosirError
 from posir_tasks.command.app import build_app
@@ -127,8 +128,10 @@ def outcome(method, ndcg=None, state=ChangeState.BETTER):
         difference = ndcg - 0.5
         half = 0.05 * CHANGE_LEVEL
         value = Difference(difference, (difference - half, difference + half))
-        open_change = MetricChange(ChangeState.INCONCLUSIVE, Reason.WIDE_INTERVAL, 0.05, None)
-        change = Change(90, MetricChange(state, None, 0.02, value), open_change, open_change)
+        effect = Metric.POSITION_EFFECT
+        open_change = ChangeRow(effect, ChangeState.INCONCLUSIVE, 0.05, reason=Reason.WIDE_INTERVAL)
+        ndcg_change = ChangeRow(Metric.NDCG_AT_10, state, 0.02, value)
+        change = {Metric.NDCG_AT_10: ndcg_change, effect: open_change}
     findings = decide(build_group(reason=Reason.NOT_STORED))
     return MitigationOutcome(
         method, 90, score(ndcg or 0.5), score(0.2), findings, change, 2.5, 4.0, 2.0, "a vector"

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from posir_significance.analysis import analyze
-from posir_significance.decision import compare_groups
+from posir_significance.changes import EFFECTS, POSITION_METRICS, compare_groups
 from posir_significance.findings import ChangeState, Reason
 from posir_significance.messages import format_difference
 from posir_tasks.values.document_ranks import DocumentRanks
@@ -19,9 +19,7 @@ from posir_train.preparation import find_base
 from posir_train.report import (
     CARD_FILE,
     COSINE,
-    EFFECTS,
     HEADING,
-    METRICS,
     NDCG,
     add_to_card,
     build_table,
@@ -109,11 +107,11 @@ def test_states_and_numbers_are_those_of_the_change(cured):
     change = compare_groups(
         *(analyze(model.values).overall for model in (BIASED, EVEN)), paired=True
     )
-    for score, name in METRICS.items():
-        metric = getattr(change, name)
+    for score in POSITION_METRICS:
+        metric = change[score]
         assert cured[score].metric.state == metric.state
-        assert cured[score].difference.value == pytest.approx(metric.difference.value)
-        assert cured[score].difference.interval == pytest.approx(metric.difference.interval)
+        assert cured[score].difference.value == pytest.approx(metric.estimate.value)
+        assert cured[score].difference.interval == pytest.approx(metric.estimate.interval)
     assert cured[NDCG].sentence.endswith(f"{format_difference(cured[NDCG].metric)}.")
 
 
