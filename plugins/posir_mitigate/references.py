@@ -36,12 +36,11 @@ REFERENCE = re.compile(
 @cache
 def list_methods() -> dict[str, type[Mitigation]]:
     """Return all methods by name; PyTorch, which they import, takes seconds."""
-    from posir_mitigate.calibrated import Calibrated
     from posir_mitigate.chunks import BothOrders, Chunks, ContextChunks, LateChunks, LongLateChunks
 
     return {
         method.NAME: method
-        for method in (Chunks, LateChunks, LongLateChunks, ContextChunks, Calibrated, BothOrders)
+        for method in (Chunks, LateChunks, LongLateChunks, ContextChunks, BothOrders)
     }
 
 
@@ -68,7 +67,7 @@ def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
     """Return mteb's metadata of a model with a method."""
 
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
-        return method.apply(base.load_model(**options))
+        return method.wrap(base.load_model(**options))
 
     update: dict[str, Any] = {
         "name": f"{base.name}+{method}",

@@ -750,3 +750,17 @@ def describe_recall_change(of: str, parts: tuple[str, str], change: ChangeRow) -
         points=points,
         needed=_describe_needed_change(change),
     )
+
+
+# Comparisons, trainings and mitigations.
+
+
+def group_by_state(title: str, changes: Mapping[str, ChangeRow]) -> str:
+    """Name systems by the state of their change: `nDCG@10: better with a, b; worse with c.`"""
+    parts = []
+    for state in ChangeState:
+        names = [name for name, change in changes.items() if change.state is state]
+        if names:
+            label = label_change(changes[names[0]])
+            parts.append(f"{label} with {', '.join(names)}")
+    return f"{title}: {'; '.join(parts)}."

@@ -26,7 +26,6 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
         ("chunks(5,1,sentences,mean)", "chunks(5,1,mean,sentences)"),
         ("chunks(stride=40,size=64)", "chunks(64,40,max,tokens)"),
         ("long_late_chunks(overlap=8)", "long_late_chunks(64,32,tokens,8)"),
-        ("calibrated(1,64)", "calibrated(1.0,64,0.5)"),
         ("both_orders+chunks(32)", "both_orders(1)+chunks(32,16,max,tokens)"),
     ],
 )
@@ -46,7 +45,7 @@ def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical)
         ("chunks(1,2,3)", r"'3' is not expected.* size, stride, max or mean, tokens or sentences;"),
         ("chunks(size=1,size=2)", "'size=2' is not expected"),
         ("chunks(big)", "size: Input should be a valid integer"),
-        ("calibrated(1.5)", "strength: Input should be less than or equal to 1"),
+        ("both_orders(0)", "sentences: Input should be greater than 0"),
     ],
 )
 def test_what_is_not_allowed_is_named_with_what_is(written, message):

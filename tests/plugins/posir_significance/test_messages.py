@@ -128,3 +128,12 @@ def test_a_larger_effect_is_told_with_its_end():
         r"B favors the start by [\d.]+ points more than A \[[\d., ]+\], on the same versions\.",
         messages.describe_effect_change(change),
     )
+
+
+def test_systems_are_grouped_by_the_state_of_their_change():
+    states = {"one": ChangeState.BETTER, "two": ChangeState.WORSE, "four": ChangeState.BETTER}
+    changes = {name: ChangeRow(Metric.NDCG_AT_10, state, 0.02) for name, state in states.items()}
+    changes["three"] = ChangeRow(Metric.NDCG_AT_10, ChangeState.EQUIVALENT, 0.02)
+    assert messages.group_by_state("nDCG@10", changes) == (
+        "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
+    )
