@@ -7,7 +7,8 @@ unless they say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from posir_significance.advice import (
     Advice,
@@ -16,7 +17,7 @@ from posir_significance.advice import (
     find_larger_task,
     loses_by_truncation,
 )
-from posir_significance.changes import ChangeRow
+from posir_significance.changes import ChangeRow, Metric
 from posir_significance.findings import (
     LEVEL,
     ChangeState,
@@ -480,7 +481,8 @@ def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
         points=format_difference(change),
         needed=_describe_needed_change(change),
     )
-    return _capitalize(text) if change.reason else text
+    # Metrics begin these sentences; nDCG@10 is never capitalized.
+    return text if change.metric is Metric.NDCG_AT_10 else _capitalize(text)
 
 
 def _describe_needed_change(change: ChangeRow) -> str:
@@ -764,3 +766,60 @@ def group_by_state(title: str, changes: Mapping[str, ChangeRow]) -> str:
             label = label_change(changes[names[0]])
             parts.append(f"{label} with {', '.join(names)}")
     return f"{title}: {'; '.join(parts)}."
+
+
+def count_states_of_changes(changes: Iterable[ChangeRow]) -> str:
+    """Count the changes with each state: `2 better, 1 inconclusive`."""
+    counts = Counter(label_change(change) for change in changes)
+    return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+
+
+def title_models(changes: Sequence[ChangeRow], baseline: str, models: int) -> str:
+    """Title the changes of models in one metric; without changes, their number."""
+    title = f"{pluralize(models, 'model')} against {baseline}"
+    return (
+        f"{title} in {changes[0].metric}: {count_states_of_changes(changes)}" if changes else title
+    )
+
+
+def count_changes(changes: Sequence[ChangeRow]) -> str:
+    """Count the changes over all lengths in one metric with each state."""
+    pairs = pluralize(len(changes), "pair")
+    states = count_states_of_changes(changes)
+    return f"Change in {changes[0].metric} over all lengths, {pairs}: {states}."
+
+
+def describe_chance_changes(pairs: int) -> str:
+    """Return how many of so many pairs are expected to differ by chance."""
+    by_chance = f"{pairs * (1 - LEVEL):.1f}".removesuffix(".0")
+    return (
+        f"If none of them differed, about {by_chance} would be expected to be called better or "
+        "worse by chance."
+    )
+
+
+def describe_windows(change: ChangeRow) -> str:
+    """Return the parts of a text that baseline and model read; empty if they are the same."""
+    first, second = change.subject.reads
+    if first == second:
+        return ""
+    subject = change.subject
+    return f"{subject.model} reads {second.phrase}, {subject.baseline} {first.phrase}."
+
+
+def describe_pair(changes: Sequence[ChangeRow]) -> list[str]:
+    """Describe what the title of a page of one pair leaves open: the position effect, both windows,
+    and the data.
+    """
+    subject = changes[0].subject
+    if subject.is_judged:
+        documents = pluralize(subject.documents, subject.counted)
+        return [f"{subject.task}: {pluralize(subject.queries, 'question')} on {documents}."]
+    effects = [change for change in changes if change.metric is Metric.POSITION_EFFECT]
+    sentences = [
+        *map(describe_effect_change, effects[:1]),
+        describe_windows(changes[0]),
+        describe_questions(subject.task, subject.queries, subject.documents),
+        "Points are of nDCG@10 (100: always ranked first).",
+    ]
+    return [sentence for sentence in sentences if sentence]

@@ -287,9 +287,9 @@ def test_mistakes_are_no_verdict(folder, arguments, message):
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("posir_compare.comparison.compare_pairs", KeyError("lost"), "KeyError: 'lost'"),
+        ("posir_compare.api.compare_pairs", KeyError("lost"), "KeyError: 'lost'"),
         (
-            "posir_compare.api.model_runs.collect_runs",
+            "posir_compare.runs.collect_runs",
             TypeError("of a plugin"),
             "TypeError: of a plugin",
         ),

@@ -11,14 +11,14 @@ import pytest
 import posir
 from posir_build.api import BuildReport
 from posir_build.stage_report import StageRow
-from posir_mitigate.api import present_outcomes
+from posir_mitigate.api import present_trials
 from posir_probe.probing import builtin_probes
 from posir_probe.tables import ProbeMeasurements
 from posir_report.summary import summarize
 from posir_train.report import TrainingReport
 from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
-from tests.plugins.posir_mitigate.test_mitigate_command import outcome
+from tests.plugins.posir_mitigate.test_mitigate_command import build_trial
 from tests.plugins.posir_probe.test_tables import measure
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
@@ -98,8 +98,8 @@ BUILDERS = {
     "subset_validity": lambda results: posir.subset_validity(results).to_html(),
     "domain_similarity": lambda results: compare_domains(results.parent / "similarity").to_html(),
     "inspect": lambda _: inspect_texts(FirstWords(words=60), invent_texts(60, 15)).to_html(),
-    "mitigate": lambda _: present_outcomes(
-        "org/first", (outcome("plain"), outcome("chunks(64)", 0.7)), ()
+    "mitigate": lambda _: present_trials(
+        "org/first", (build_trial("plain"), build_trial("chunks(64)", 0.7)), ()
     ).to_html(),
     "probe": lambda _: ProbeMeasurements(
         tuple(measure(probe.name) for probe in builtin_probes() if not probe.is_variant), Path()
