@@ -257,6 +257,7 @@ def _compare_group(
         queries=a.queries,
         documents=min(a.documents, b.documents),
         counted=a.counted,
+        has_places=a.has_places,
         method="paired by query" if are_paired else "unpaired",
     )
     changes = compare_groups(a, b, paired=are_paired, margins=margins, level=levels[0])

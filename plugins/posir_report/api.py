@@ -300,12 +300,8 @@ class Results(Presentable, Sequence[SubsetResult]):
             for model, summary in named
             if summary.missing
         }
-        return replace(
-            check_limits(
-                values, [limits] if isinstance(limits, str) else limits, strict=strict, gaps=gaps
-            ),
-            command="report",
-        )
+        given = [limits] if isinstance(limits, str) else limits
+        return check_limits(values, given, strict=strict, gaps=gaps, command="report")
 
     def bins(self) -> Result:
         """Return nDCG@10 of every position bin: a row for each model, task and bin."""

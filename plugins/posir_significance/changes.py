@@ -83,6 +83,8 @@ class ChangeSubject:
     """The noun of `documents`."""
     method: str = ""
     """How the ranks of the two systems are paired, in words."""
+    has_places: bool = False
+    """Whether each question has several places of evidence."""
     is_judged: bool = False
     """Whether these are all judged queries, whose evidence may have no position."""
     reads: tuple[ReadPart, ReadPart] = (UNKNOWN, UNKNOWN)

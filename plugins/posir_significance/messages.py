@@ -17,12 +17,14 @@ from posir_significance.advice import (
     find_larger_task,
     loses_by_truncation,
 )
-from posir_significance.changes import ChangeRow, Metric
+from posir_significance.changes import ChangeRow, ChangeSubject, Metric
+from posir_significance.controlled import MIN_DOCUMENTS
 from posir_significance.findings import (
     LEVEL,
     ChangeState,
     Finding,
     GroupFindings,
+    LimitReason,
     Needed,
     Quantity,
     Reason,
@@ -766,6 +768,35 @@ def group_by_state(title: str, changes: Mapping[str, ChangeRow]) -> str:
             label = label_change(changes[names[0]])
             parts.append(f"{label} with {', '.join(names)}")
     return f"{title}: {'; '.join(parts)}."
+
+
+#: Why a limit has its verdict.
+LIMIT_REASONS = {
+    LimitReason.BEYOND: "the whole interval is beyond the limit",
+    LimitReason.WITHIN: "the whole interval is within the limit",
+    LimitReason.NOT_WHOLLY_WITHIN: "the interval is not wholly within the limit",
+    LimitReason.OPEN: "the interval contains the limit: more documents are needed to decide",
+    LimitReason.NOT_TESTED: "{value} was not tested on these questions",
+    LimitReason.UNKNOWN: "{metric} is not known of it",
+    LimitReason.NO_QUESTIONS: "there are no questions of this length",
+}
+
+
+def describe_limit(
+    reason: LimitReason,
+    metric: Metric,
+    subject: ChangeSubject,
+    documents: int | None = None,
+    needed: Needed | None = None,
+) -> str:
+    """Describe the reason for the verdict on a limit, given the number of documents if they are too
+    few, and how many are needed.
+    """
+    if reason is LimitReason.FEW_DOCUMENTS:
+        required = needed.number if needed else MIN_DOCUMENTS
+        return describe_few(required, documents or 0, subject.counted)
+    value = f"the change of {metric}" if subject.baseline else metric.value
+    return LIMIT_REASONS[reason].format(metric=metric, value=value)
 
 
 def count_states_of_changes(changes: Iterable[ChangeRow]) -> str:
