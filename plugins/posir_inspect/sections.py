@@ -411,7 +411,7 @@ def _draw_fading(inspection: Inspection, fading: Fading, name: str) -> Strip:
     return replace(
         strip,
         finding=finding,
-        words=(searched, *strip.words[:-1], finding.removesuffix(".")),
+        words=(searched, *strip.words[:-1], finding),
         facts=lambda: [*_list_facts(inspection, fading), (ADVICE, _advise(inspection))],
         scale=SCALE,
         code="" if codes else _write_command(inspection).partition("\n\n")[0],

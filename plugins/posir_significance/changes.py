@@ -47,6 +47,11 @@ class Metric(StrEnum):
     MAP_AT_100 = "MAP@100"
     RECALL = "recall"
     IOU = "IoU"
+    NDCG_AT_10_BEGIN = "nDCG@10, begin"
+    NDCG_AT_10_MIDDLE = "nDCG@10, middle"
+    NDCG_AT_10_END = "nDCG@10, end"
+    UNRELATED_COSINE = "cosine of unrelated texts"
+    """Mean cosine of documents of different articles; near 1, all texts are alike."""
 
     @property
     def key(self) -> str:
@@ -96,9 +101,10 @@ class ChangeRow:
     """The change of one metric from a baseline (a) to a model (b) on the same questions."""
 
     metric: Metric
-    state: ChangeState
-    margin: float
-    """Smallest difference that matters, in the unit of the metric."""
+    state: ChangeState | None
+    """None for a description: the cosine, and scores of different questions."""
+    margin: float = 0.0
+    """Smallest difference that matters, in the unit of the metric; 0 for a description."""
     estimate: Difference | None = None
     """b - a, with its interval at `level`; None if undefined."""
     reason: Reason | None = None

@@ -455,8 +455,10 @@ def name_change(state: ChangeState, margin: float) -> str:
 
 
 def label_change(change: ChangeRow) -> str:
-    """Name the state of a change in a few words: `better`, `equivalent within 2 points`."""
-    return name_change(change.state, change.margin)
+    """Name the state of a change in a few words: `better`, `equivalent within 2 points`; empty for
+    a description.
+    """
+    return name_change(change.state, change.margin) if change.state else ""
 
 
 def format_change(change: ChangeRow) -> str:
@@ -475,6 +477,7 @@ def format_difference(change: ChangeRow) -> str:
 
 def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
     """Describe a change in a sentence, with other names for the two systems if given."""
+    assert change.state is not None
     text = CHANGES[change.state, change.reason].format(
         a=a or change.subject.baseline,
         b=b or change.subject.model,
@@ -746,6 +749,7 @@ def describe_recall_change(of: str, parts: tuple[str, str], change: ChangeRow) -
     points = format_difference(change)
     if change.state is ChangeState.INCONCLUSIVE and points:
         points = f", {points}"
+    assert change.state is not None
     return RECALL[change.state].format(
         of=_capitalize(of),
         first=parts[0],
@@ -854,3 +858,55 @@ def describe_pair(changes: Sequence[ChangeRow]) -> list[str]:
         "Points are of nDCG@10 (100: always ranked first).",
     ]
     return [sentence for sentence in sentences if sentence]
+
+
+COLLAPSE = (
+    "The cosine of unrelated texts has risen from {a} to {b}: the embeddings are collapsing. "
+    "Embeddings that are all alike do not depend on position, which is no cure."
+)
+
+
+def describe_training(change: ChangeRow) -> str:
+    """Describe a change by training in a sentence."""
+    text = describe_change(change, "the base model", "the trained model")
+    # A sentence without a reason begins with a model.
+    return text if change.reason else _capitalize(text)
+
+
+def describe_trainings(task: str, changes: Sequence[ChangeRow]) -> str:
+    """Describe the changes by training on held-out articles, or on the data of a forgetting
+    check.
+    """
+    check = [f"Forgetting check {task}:"] if task else []
+    return " ".join([*check, *map(describe_training, changes)])
+
+
+def title_training(change: ChangeRow) -> str:
+    """Name a score and its data."""
+    task = change.subject.task
+    return f"forgetting check {task}, {change.metric}" if task else change.metric.value
+
+
+def warn_of_collapse(before: Estimate, after: Estimate) -> str:
+    """Warn of embeddings that are all alike."""
+    scores = (numbers.format_number(score.value, ".2f") for score in (before, after))
+    return COLLAPSE.format(**dict(zip("ab", scores, strict=True)))
+
+
+def warn_of_loss(change: ChangeRow) -> str:
+    """Warn of a score that is worse after training."""
+    return f"{title_training(change)}: worse than the base model's."
+
+
+def describe_mean_change(change: ChangeRow, mean: Estimate, seeds: int) -> str:
+    """Describe the mean change over several seeds."""
+    points = numbers.format_estimate(mean, numbers.format_points)
+    return f"Over {seeds} seeds, {title_training(change)} changes by {points}."
+
+
+def describe_model_window(label: str, findings: GroupFindings) -> str:
+    """Describe the window of a model and what is truncated."""
+    if findings.read.kind is ReadKind.UNKNOWN:
+        return f"The window of {label} is unknown; `posir window MODEL` measures it."
+    sentence = describe_truncation(findings)
+    return f"{label}: {sentence}" if sentence else ""

@@ -15,7 +15,8 @@ from posir_mitigate.api import present_trials
 from posir_probe.probing import builtin_probes
 from posir_probe.tables import ProbeMeasurements
 from posir_report.summary import summarize
-from posir_train.report import TrainingReport
+from posir_train.evaluation import Measurement
+from posir_train.report import present_training
 from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
 from tests.plugins.posir_mitigate.test_mitigate_command import build_trial
@@ -47,20 +48,20 @@ def results(tmp_path_factory):
 
 def report_training(results):
     """Return the report of a training that made the first model the second."""
-    before, after = (
-        summary
+    measured = [
+        Measurement(summary.values, 0.1)
         for summary in summarize(posir.read_results(results))
         if summary.task == "PosIR-English"
-    )
-    return TrainingReport(
-        title="all-MiniLM-L6-v2, trained on uniform",
+    ]
+    return present_training(
+        "all-MiniLM-L6-v2, trained on uniform",
+        Path("trained"),
+        (),
+        ("20 steps.",),
+        measured=measured,
         settings={"seed": 1},
-        folder=Path("trained"),
-        steps=20,
-        changes=(),
-        notes=("20 steps.",),
+        footer="trained",
         commands=("posir train",),
-        measured=(before, after),
     )
 
 
