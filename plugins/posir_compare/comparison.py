@@ -202,7 +202,8 @@ def compare_pair(
     The intervals of the three metrics over all lengths hold at the same time, and so do those of
     all length buckets in `lengths`, which are every one if it is empty.
     """
-    first, second = analyze(common.a), analyze(common.b)
+    first = analyze(common.a)
+    second = analyze(common.b)
     axes = common.a.profile.axes
     names = (ALL, *axes.lengths) if len(axes.lengths) > 1 else (ALL,)
     titles = dict(zip(axes.lengths, axes.length_titles, strict=True))
@@ -261,7 +262,8 @@ def _compare_group(
         method="paired by query" if are_paired else "unpaired",
     )
     changes = compare_groups(a, b, paired=are_paired, margins=margins, level=levels[0])
-    first, second = decide(a, level=levels[1]), decide(b, level=levels[2])
+    first = decide(a, level=levels[1])
+    second = decide(b, level=levels[2])
     return [
         replace(
             changes[metric],

@@ -161,7 +161,8 @@ def mitigate(
     if method is None and find_endpoint(str(model)):
         methods += ENDPOINT_METHODS
     parsed = list(dict.fromkeys(map(parse_reference, methods)))
-    task, folder = open_task(str(data)), Path(output)
+    task = open_task(str(data))
+    folder = Path(output)
     # A cached embedding would take no time.
     cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:

@@ -134,7 +134,8 @@ class Chunks(DividingMethod):
     @property
     def cost(self) -> str:
         """The cost: vectors per document, and work against the plain model."""
-        size, step = self.chunking.size, self.chunking.step
+        size = self.chunking.size
+        step = self.chunking.step
         vectors = (
             f"a vector for every {step} {self.unit}"
             if self.combination is Combination.MAX
@@ -299,7 +300,8 @@ class LateChunks(DividingMethod):
         """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer,
         or a window.
         """
-        parts, overlap = self.find_parts(base), getattr(self, "overlap", None)
+        parts = self.find_parts(base)
+        overlap = getattr(self, "overlap", None)
         if parts.pooling.pooling_mode != "mean":
             raise self.unsupported(
                 base,
@@ -396,7 +398,8 @@ class LateVectorizer:
         encoding = self.parts.loaded.tokenizer(
             prompt + text, return_offsets_mapping=True, verbose=False, **limit
         )
-        ids, offsets = encoding["input_ids"], enumerate(encoding["offset_mapping"])
+        ids = encoding["input_ids"]
+        offsets = enumerate(encoding["offset_mapping"])
         # Special tokens have no characters; the prompt joins the first chunk.
         tokens = [
             (number, start) for number, (start, end) in offsets if end > max(start, len(prompt))

@@ -97,12 +97,14 @@ def parse_method(name: str, arguments: str) -> Mitigation:
         )
     method = methods[name]
     words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
-    names, values = [field.name for field in fields(method)], dict[str, str]()
+    names = [field.name for field in fields(method)]
+    values = dict[str, str]()
     for argument in filter(None, map(str.strip, arguments.split(","))):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
             free = (name for name in names if name not in {*words.values(), *values})
-            key, value = words.get(argument) or next(free, ""), argument
+            key = words.get(argument) or next(free, "")
+            value = argument
         if key not in names or key in values:
             raise PosirError(
                 f"'+{name}({arguments})': '{argument}' is not expected. "

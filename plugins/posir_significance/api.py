@@ -33,7 +33,8 @@ POWER = 0.8
 DISPERSION = 0.8
 #: Variance of the position effect times the number of questions, in nDCG@10 squared: with several
 #: questions a document, and with one, measured with MiniLM on PosIR-Mini.
-VARIANCE, VARIANCE_OF_ONE = 0.056, 0.089
+VARIANCE = 0.056
+VARIANCE_OF_ONE = 0.089
 #: Questions a document from which the first of them holds.
 SEVERAL = 2.0
 #: Share of the variance of one model's effect that the difference of two models on the same

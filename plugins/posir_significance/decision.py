@@ -90,7 +90,8 @@ def decide(
         margin: Smallest effect that matters, in nDCG@10, in (0, 1).
         level: Level of the intervals of effects: above 0.95 for rows that are read together.
     """
-    whole, within = group.whole, group.within
+    whole = group.whole
+    within = group.within
     is_blind = group.not_tested is Reason.ORDER_BLIND
     tested = within or whole
     facts = [

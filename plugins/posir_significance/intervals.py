@@ -18,14 +18,18 @@ from posir_tasks.values.scores import Difference, Estimate, Interval
 TAILS = (0.025, 0.975)
 #: Standard normal quantile of a two-sided 95% interval.
 Z = float(ndtri(TAILS[1]))
-#: Significance level, and that of the intervals.
-ALPHA, LEVEL = 0.05, 0.95
+#: Significance level.
+ALPHA = 0.05
+#: Level of the intervals.
+LEVEL = 0.95
 #: Bernoulli trials that a query counts for at most; graded gains vary less than Bernoulli trials.
 MAX_TRIALS = 2.0
 #: Share of failures, or of successes if these are rarer, and effective number of them. Above
 #: either, and from twice as many on alone, clusters say how alike their queries are; below, so many
 #: with queries all alike are added. Chosen by the coverage of intervals (docs/measured.md).
-RARE, FEW_EVENTS, ALIKE_DOCUMENTS = 0.1, 5, 0.4
+RARE = 0.1
+FEW_EVENTS = 5
+ALIKE_DOCUMENTS = 0.4
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,8 @@ def estimate_mean(
         return MeanEstimate(mean, None, single**0.5)
     expected = max(_expect_variance(gains, clusters, shares, bound), variance)
     rarer = min(mean, 1 - mean) + 0.5 / len(gains)
-    known = max(rarer / RARE, rarer * bound / expected / FEW_EVENTS)
-    widened = variance + min(max(2 - known, 0.0), 1.0) * (expected - variance)
+    events = max(rarer / RARE, rarer * bound / expected / FEW_EVENTS)
+    widened = variance + min(max(2 - events, 0.0), 1.0) * (expected - variance)
     trials = min(bound / widened, max_trials / float(shares @ shares))
     estimate = MeanEstimate(mean, None, widened**0.5, variance / single, degrees, trials)
     return replace(estimate, interval=estimate.interval_at(LEVEL))
@@ -132,7 +136,8 @@ def add_errors(
     Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34,
     28-35).
     """
-    first, second = first**2, second**2
+    first = first**2
+    second = second**2
     return (first + second) ** 0.5, (first + second) ** 2 / (
         first**2 / first_degrees + second**2 / second_degrees
     )
@@ -166,7 +171,8 @@ def _linearize(
     absolute values; the variance of the mean if queries are independent, and for new clusters;
     degrees of freedom of that, 0 with fewer than two clusters.
     """
-    count, mean = len(values), float(shares @ values)
+    count = len(values)
+    mean = float(shares @ values)
     centers = (
         mean
         if strata is None

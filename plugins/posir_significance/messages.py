@@ -15,7 +15,6 @@ from posir_significance.advice import (
     NextStep,
     advise,
     find_larger_task,
-    loses_by_truncation,
 )
 from posir_significance.changes import ChangeRow, ChangeSubject, Metric
 from posir_significance.controlled import MIN_DOCUMENTS
@@ -32,7 +31,7 @@ from posir_significance.findings import (
 )
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
-from posir_tasks.values.read_part import Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import ReadKind, ReadPart
 from posir_tasks.values.scores import Estimate, Interval
 
 #: States in a few words, for a cell or a title. {margin} is `5 points`.
@@ -195,7 +194,8 @@ CHANGES: dict[tuple[ChangeState, Reason | None], str] = {
 }
 #: How a change of a position effect that is shown is told.
 MORE_BIASED = "{b} favors the {end} by {size} points more than {a} {ends}, on the same versions."
-WINDOW, DOCUMENT = "window", "document"
+WINDOW = "window"
+DOCUMENT = "document"
 
 
 def name_state(state: State, margin: float, reason: Reason | None = None) -> str:
@@ -500,7 +500,8 @@ def describe_ndcg_change(change: ChangeRow) -> str:
     """Describe the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9,
     38.4]`.
     """
-    a, b = change.subject.baseline, change.subject.model
+    a = change.subject.baseline
+    b = change.subject.model
     if change.state in (ChangeState.BETTER, ChangeState.WORSE) and change.estimate:
         higher = "higher" if change.estimate.value > 0 else "lower"
         return f"{b} scores {_absolute(change.estimate, f'points {higher} than {a}')}"
@@ -588,18 +589,6 @@ def _format_ends(estimate: Estimate) -> str:
     sign = 1 if estimate.value >= 0 else -1
     low, high = sorted(sign * end for end in estimate.interval)
     return f"[{numbers.format_percent(low)}, {numbers.format_percent(high)}]"
-
-
-def describe_window(read: ReadPart) -> str:
-    """Return where truncated evidence lies: beyond the window, or outside what is read of both
-    ends.
-    """
-    return "beyond the window" if read.part in (Part.FIRST, Part.CHUNKS) else "outside the window"
-
-
-def is_headline(findings: GroupFindings) -> bool:
-    """Tell whether there is more to say of a model than that nothing was tested."""
-    return findings.state is not State.NOT_TESTED or loses_by_truncation(findings)
 
 
 #: How a plan is told.

@@ -134,7 +134,8 @@ def compare_measurements(
     risen = after.unrelated_cosine - before.unrelated_cosine
     # Without two articles there are no unrelated texts.
     if np.isfinite(risen):
-        a, b = Estimate(before.unrelated_cosine), Estimate(after.unrelated_cosine)
+        a = Estimate(before.unrelated_cosine)
+        b = Estimate(after.unrelated_cosine)
         cosine = replace(cosine, a=a, b=b, estimate=Difference(risen))
     return [ndcg, *thirds, *effects, cosine]
 

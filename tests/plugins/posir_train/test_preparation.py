@@ -10,14 +10,13 @@ from pydantic import ValidationError
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.examples import compose_examples, compose_window, tokenize_examples
+from posir_train.batches import BatchPlan, choose_size, draw_examples
+from posir_train.composing import compose_examples, compose_window
+from posir_train.examples import tokenize_examples
 from posir_train.preparation import (
-    BatchPlan,
     PadsLoss,
     build_pairs,
-    choose_size,
     cut_negatives,
-    draw_examples,
     filter_by_margin,
     prepare_data,
 )

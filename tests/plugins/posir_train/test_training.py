@@ -16,7 +16,8 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import evaluation
-from posir_train.examples import compose_examples, compose_window, tokenize_examples
+from posir_train.composing import compose_examples, compose_window
+from posir_train.examples import tokenize_examples
 from posir_train.settings import TrainingSettings
 from posir_train.training import PositionTrainer, find_checkpoint, train_model
 from tests.plugins.posir_train.texts import build_examples
