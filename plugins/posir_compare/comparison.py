@@ -170,7 +170,7 @@ def _compare_judged_pair(pair: Pair, margins: Margins) -> tuple[list[ChangeRow],
 
 
 def _find_missing_tasks(pairs: Sequence[Pair]) -> dict[tuple[str, str], str]:
-    """Return which tasks of the baseline models lack, by model and task."""
+    """Find the tasks of the baseline without results of a model, by model and task."""
     compared = {(pair.b.label, pair.task) for pair in pairs}
     return {
         (pair.b.label, task): f"{pair.b.label} has no results of it."

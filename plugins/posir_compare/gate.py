@@ -474,34 +474,22 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
     omitted = ["Baseline score", "Change", "Compared"] if is_of_scores else []
     if len([model for model in models if model]) < 2:
         omitted.append("Model")
-    notes = []
-    reasons = {(limit.verdict, limit.reason) for limit in limits}
-    if is_of_scores and len(reasons) == len(dict(reasons)):
-        # Cells that all rows share, and a reason that follows from the verdict, are below them.
-        columns = ("Task", "Length", "Queries")
-        shared = [name for name in columns if len({row[name] for row in rows}) == 1]
-        facts = [f"{name}: {rows[0][name]}." for name in shared]
-        for verdict, reason in dict.fromkeys((row["Verdict"], row["Reason"]) for row in rows):
-            facts.append(f"{verdict.capitalize()}: {reason}.")
-        notes.append(" ".join(facts))
-        omitted += [*shared, "Reason"]
     percent = format_number(100 * level, ".4g")
+    note = (
+        f"Change: model minus baseline, with its {percent}% interval. Two equal models fail in at "
+        "most 5% of all cases."
+    )
     if is_of_scores:
-        notes.append(
+        note = (
             f"Score: with its {percent}% interval. A model whose true scores are at their limits "
             "fails in at most 5% of all cases."
-        )
-    else:
-        notes.append(
-            f"Change: model minus baseline, with its {percent}% interval. Two equal models fail "
-            "in at most 5% of all cases."
         )
     headings = [heading for heading in rows[0] if heading not in omitted]
     return Table(
         build_columns(headings, ["Queries", "Baseline score", "Score", "Change"]),
         tuple(tuple(row[heading] for heading in headings) for row in rows),
         title=title,
-        notes=tuple(notes),
+        notes=(note,),
         keys=2,
     )
 

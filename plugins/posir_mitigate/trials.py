@@ -245,8 +245,8 @@ def compare_trials(
 
 
 def measure_seconds(run: ModelRun, task: str) -> float:
-    """Return how long encoding queries and documents and searching took, in seconds; phases may
-    contain each other.
+    """Measure the seconds of encoding queries and documents and of searching; phases may contain
+    each other.
     """
     file = next(iter(run.by_subset(task).values())).file
     phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []

@@ -121,7 +121,7 @@ def find_larger_task(task: str, number: int) -> str:
 
 
 def count_questions(task: str) -> int:
-    """Return how many questions a built-in task has at most; 0 if that is unknown."""
-    stated = next((format_size(known.questions) for known in BUILTIN if known.name == task), "")
-    digits = "".join(character for character in stated if character.isdigit())
+    """Return the maximum number of questions of a built-in task; 0 if it is unknown."""
+    size = next((format_size(builtin.questions) for builtin in BUILTIN if builtin.name == task), "")
+    digits = "".join(character for character in size if character.isdigit())
     return int(digits) if digits else 0

@@ -94,7 +94,7 @@ def required_sample(
     margin: float = DEFAULT_MARGINS.position_effect,
     models: int = 1,
 ) -> SampleSize:
-    """Return how many questions and documents lead to a state; at least the documents that any
+    """Compute the questions and documents that lead to a state; at least the documents that any
     state needs.
 
     An effect D is found if its interval excludes 0, so that z(level) + z(power) standard errors
@@ -136,8 +136,8 @@ def required_mean_sample(
     power: float = POWER,
     margin: float = DEFAULT_MARGINS.ndcg_at_10,
 ) -> SampleSize:
-    """Return how many questions and documents lead to a state of the change in mean nDCG@10 between
-    two models.
+    """Compute the questions and documents that lead to a state of the change in mean nDCG@10
+    between two models.
 
     Arguments as of `required_sample`; a difference of 0 is for the state of equivalence. The gains
     of two models have a correlation of 0.5. The variance of a mean grows with the questions of a

@@ -184,7 +184,7 @@ def decide_state(estimate: Estimate, margin: float) -> State:
 
 
 def explain_untested(group: GroupAnalysis) -> Reason:
-    """Return why there is no test within the window."""
+    """Return the reason for which there is no test within the window."""
     if group.has_places:
         return Reason.SEVERAL_POSITIONS
     if group.not_tested is not None:

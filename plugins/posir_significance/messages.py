@@ -211,9 +211,7 @@ def label_state(findings: GroupFindings) -> str:
 
 
 def describe_group(findings: GroupFindings) -> str:
-    """Return what is truncated, the verdict and, where the middle differs from the ends, that, as
-    sentences.
-    """
+    """Describe the truncation, the verdict and, if the middle differs from the ends, the middle."""
     parts = (describe_truncation(findings), describe_verdict(findings), describe_middle(findings))
     return " ".join(part for part in parts if part)
 
@@ -236,7 +234,7 @@ def describe_verdict(findings: GroupFindings) -> str:
 
 
 def _describe_missing(findings: GroupFindings) -> dict[str, str]:
-    """Return what a verdict lacks, for its template."""
+    """Return the values for the template of a verdict that lacks data."""
     needed = findings.verdict.needed
     mean = findings.value(Quantity.NDCG_AT_10) or 0.0
     return {
@@ -259,14 +257,14 @@ def _describe_needed(findings: GroupFindings, needed: Needed) -> str:
 
 
 def _name_small_bias(verdict: Finding) -> str:
-    """Return that there is a bias below the margin, if the interval excludes 0."""
+    """Name a bias below the margin, if the interval excludes 0."""
     if not verdict.excludes_zero or verdict.estimate is None:
         return ""
     return f" (a small one to the {'start' if verdict.estimate.value > 0 else 'end'})"
 
 
 def _bound(interval: Interval | None) -> str:
-    """Return how large an effect is at most toward either end; each bound is one-sided at 97.5%."""
+    """Bound an effect toward either end; each bound is one-sided at 97.5%."""
     low, high = interval or (-1.0, 1.0)
     start, end = (numbers.format_percent(max(bound, 0.0)) for bound in (high, -low))
     return f"at most {start} points toward the start, at most {end} toward the end"
@@ -296,8 +294,8 @@ def describe_truncation(findings: GroupFindings) -> str:
 
 
 def describe_middle(findings: GroupFindings) -> str:
-    """Return that the middle of the window differs from its ends; empty unless an interval at 99%
-    excludes 0.
+    """Describe the middle of the window against its ends; empty unless an interval at 99% excludes
+    0.
     """
     middle = findings[Quantity.MIDDLE_MINUS_ENDS]
     if (
@@ -378,8 +376,8 @@ def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
 
 
 def phrase_finding(findings: GroupFindings) -> str:
-    """Return what is found of a model as a predicate: `truncates 59% of the evidence; within its
-    window inconclusive`.
+    """Describe a model by a predicate: `truncates 59% of the evidence; within its window
+    inconclusive`.
     """
     share = findings.value(Quantity.UNREAD_SHARE)
     state = STATES[findings.state].format(margin=format_margin(findings.margin))
@@ -614,7 +612,7 @@ def describe_plan(
     power: float,
     margin: float,
 ) -> str:
-    """Return how many questions and documents lead to a state, in a sentence."""
+    """Describe the questions and documents that lead to a state."""
     name = name_planned_state(state, margin)
     if questions is None or documents is None:
         size = numbers.format_percent(effect)
@@ -655,9 +653,7 @@ def title_lengths(first: Estimate, last: Estimate) -> str:
 def describe_ranking(
     best: tuple[str, Estimate | None], worst: tuple[str, Estimate | None], models: int
 ) -> str:
-    """Return which of several models finds evidence best and which worst, given names and
-    nDCG@10.
-    """
+    """Name the best and the worst of several models, given names and nDCG@10."""
     scores = [
         numbers.format_percent(estimate.value if estimate else None)
         for _, estimate in (best, worst)
@@ -668,7 +664,7 @@ def describe_ranking(
 
 
 def count_truncating(truncating: int, models: int) -> str:
-    """Return how many models truncate evidence, as a title."""
+    """Count the models that truncate evidence, as a title."""
     if not truncating:
         return f"None of {models} models truncates evidence"
     return (
@@ -677,7 +673,7 @@ def count_truncating(truncating: int, models: int) -> str:
 
 
 def count_truncation(shares: Sequence[float], results: int) -> str:
-    """Return how many results have truncated evidence, given the shares above 0, sorted."""
+    """Count the results with truncated evidence, given the shares above 0, sorted."""
     if not shares:
         return f"No evidence is truncated in {pluralize(results, 'result')}."
     ends = " to ".join(dict.fromkeys(map(format_evidence_share, (shares[0], shares[-1]))))
@@ -685,13 +681,13 @@ def count_truncation(shares: Sequence[float], results: int) -> str:
 
 
 def count_states(counts: Mapping[str, int]) -> str:
-    """Return how many results have each state."""
+    """Count the results with each state."""
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     return f"Bias within the window: {', '.join(f'{count:,} {state}' for state, count in ordered)}."
 
 
 def describe_false_alarms(decided: int) -> str:
-    """Return how many of so many results are expected to favor an end by chance."""
+    """Describe the number of results that are expected to favor an end by chance."""
     by_chance = numbers.format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
     return (
         f"If none of {decided:,} had any bias, about {by_chance} would be expected to favor an "
@@ -709,8 +705,8 @@ def name_common_state(state: str) -> str:
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:
-    """Return that there are too few documents, or what else is counted, and how many are needed;
-    empty if there are enough.
+    """Describe that there are too few documents, or what else is counted; empty if there are
+    enough.
     """
     if not needed:
         return ""
@@ -814,7 +810,7 @@ def count_changes(changes: Sequence[ChangeRow]) -> str:
 
 
 def describe_chance_changes(pairs: int) -> str:
-    """Return how many of so many pairs are expected to differ by chance."""
+    """Describe the number of pairs that are expected to differ by chance."""
     by_chance = f"{pairs * (1 - LEVEL):.1f}".removesuffix(".0")
     return (
         f"If none of them differed, about {by_chance} would be expected to be called better or "

@@ -35,7 +35,7 @@ def _find_index(group: QueryGroup) -> int:
 
 
 def _read_estimate(quantity: Quantity) -> Callable[[QueryGroup], ScoreValue]:
-    """Return how a quantity is computed, with its interval at the level of the group."""
+    """Return the function that computes a quantity with its interval, at the level of the group."""
     return lambda group: _decide(group)[quantity].estimate
 
 

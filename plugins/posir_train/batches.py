@@ -112,8 +112,8 @@ def _select_complete(
 
 
 def choose_size(smallest: Sequence[int]) -> int:
-    """Return how many questions to draw from every length bin, given those of the scarcest position
-    in each.
+    """Choose the number of questions to draw from every length bin, given those of the scarcest
+    position in each.
 
     It is the smallest number, as in the paper, unless leaving bins out at least doubles the number
     of all questions: a handful of long documents must not cost the rest.

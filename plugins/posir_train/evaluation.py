@@ -333,7 +333,7 @@ class PositionEvaluator(BaseEvaluator):
             opened.write("".join(lines if is_new else lines[1:]))
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card has of the settings."""
+        """Return the settings for a model card."""
         return {"data": self.dataset.name, "batch_size": self.batch_size}
 
 

@@ -94,8 +94,8 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
 
 
 def find_base(folder: Path) -> str:
-    """Return what the model in a folder was made from, by its card; if that does not say, the
-    model's own name.
+    """Read the base model of the model in a folder from its card; without one, return the model's
+    own name.
     """
     try:
         base = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.base_model
@@ -135,7 +135,7 @@ class ModelReader:
         return cls(tokenizer, model.max_seq_length, find_capacity(model), extra)
 
     def reads_evidence(self, source: TokenizedExample) -> bool:
-        """Return whether the window has all of the evidence."""
+        """Tell whether all of the evidence is within the window."""
         return self.window is None or source.last + self.extra <= self.window
 
     def refuse_beyond(self, sources: Sequence[TokenizedExample], name: str) -> None:

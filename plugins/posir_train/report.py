@@ -175,7 +175,7 @@ def _analyze(measured: Measurement) -> GroupAnalysis:
 
 
 def find_warnings(changes: Sequence[ChangeRow]) -> list[str]:
-    """Return what must be known before the changes are believed."""
+    """Warn of collapsed embeddings, and of lower nDCG@10."""
     collapses = [
         messages.warn_of_collapse(change.a, change.b)
         for change in changes

@@ -257,8 +257,8 @@ class TrainingSettings(Section):
         return self.select or ("balanced" if self.positions == "uniform" else "last")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the trained model depends on as plain JSON; of paths, which name a user's
-        folders, the last name.
+        """Return the settings that the trained model depends on as plain JSON; paths are reduced to
+        their last name.
         """
         names = {"model": display_name(self.model), "data": display_name(self.data)}
         names |= {"texts": display_name(self.texts)} if self.texts is not None else {}

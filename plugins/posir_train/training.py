@@ -174,7 +174,7 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
 
 
 def _is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Return whether an error is one of a full disk; PyTorch and safetensors do not keep the
+    """Tell whether an error is one of a full disk; PyTorch and safetensors do not keep the
     system's error number.
     """
     if isinstance(error, OSError) and error.errno is not None:

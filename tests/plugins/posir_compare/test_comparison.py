@@ -44,7 +44,7 @@ def test_the_intervals_of_lengths_hold_at_the_same_time(tmp_path):
     assert alone.estimate.low > rows[-1].estimate.low
 
 
-def test_every_value_lies_within_its_interval_which_gives_the_state(folder):
+def test_states_follow_from_intervals(folder):
     for row in compare_pair(only_pair(folder), find_common_results(only_pair(folder))):
         for value, low, high in (
             (row.a.value, row.a.low, row.a.high),
@@ -80,7 +80,7 @@ def test_a_model_does_not_differ_from_itself(tmp_path):
         assert row.estimate.high < 0.02
 
 
-def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tmp_path):
+def test_pairing_narrows_the_interval_of_like_models(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1)
     write_run(tmp_path / "old", "org/b", 1, by_document=False)

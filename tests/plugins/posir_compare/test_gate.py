@@ -140,7 +140,7 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     assert wider.low < narrow.low < narrow.high < wider.high
 
 
-def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command_and_in_python(
+def test_a_model_passes_against_itself_and_fails_if_worse(
     folder,
 ):
     limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "position_effect > 5")

@@ -50,7 +50,7 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
 
 
 @pytest.mark.parametrize("by_document", [True, False])
-def test_results_on_other_queries_or_documents_are_compared_without_pairing(tmp_path, by_document):
+def test_other_queries_are_compared_without_pairing(tmp_path, by_document):
     write_run(tmp_path, "org/a", 1)
     other = draw_evidence(300, 1)
     other.query_ids[0] = "another" if by_document else other.query_ids[0]
@@ -125,7 +125,7 @@ def test_one_model_with_other_settings_is_paired(tmp_path):
         ({"schema": 1, "data_revision": "local-2"}, "revision"),
     ],
 )
-def test_results_on_different_data_are_refused_by_file_and_revision(tmp_path, other, differing):
+def test_different_data_is_refused_by_file_and_revision(tmp_path, other, differing):
     files = [
         write_run(tmp_path, model, 1, position_run=run)
         for model, run in (("org/a", describe_run("local-1")), ("org/b", other))

@@ -38,7 +38,7 @@ def cached_models(cache):
 
 
 @pytest.mark.parametrize("method", ["chunks(8,mean)", "both_orders"])
-def test_plain_embeddings_of_chunks_are_cached_as_the_plain_models(folder, cache, method):
+def test_embeddings_of_chunks_are_cached(folder, cache, method):
     model = with_cache(load(folder, method))
     first = encode(model, TEXTS)
     encode(model, TEXTS, PromptType.query)

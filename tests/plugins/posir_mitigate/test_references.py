@@ -55,7 +55,7 @@ def test_what_is_not_allowed_is_named_with_what_is(written, message):
         find_model(ModelReference("all-MiniLM-L6-v3+chunks"))
 
 
-def test_a_folder_and_an_endpoint_can_have_a_method_and_other_names_are_not_taken(tmp_path):
+def test_a_folder_and_an_endpoint_can_have_a_method(tmp_path):
     folder = write_tiny_model(tmp_path / "other" / "tiny+chunks(8)")
     for name in ("organization/c+", "organization/notepad+plus", str(folder)):
         assert resolve_mitigated(name, {}) is None
@@ -73,7 +73,7 @@ def test_a_folder_and_an_endpoint_can_have_a_method_and_other_names_are_not_take
     assert endpoint.name == "endpoint/bge-m3 (localhost-8000)+chunks(4,2,max,sentences)"
 
 
-def test_methods_are_equal_if_their_arguments_are_and_the_leaderboard_takes_their_names():
+def test_methods_are_equal_if_their_arguments_are():
     assert parse_method("chunks", "64") == parse_method("chunks", "size=64,max")
     for method in list_methods().values():
         name = f"{MINILM}+{method()}"
@@ -81,7 +81,7 @@ def test_methods_are_equal_if_their_arguments_are_and_the_leaderboard_takes_thei
 
 
 @pytest.mark.slow
-def test_probes_take_models_with_one_vector_per_text_and_refuse_others(tmp_path):
+def test_probes_take_models_with_one_vector_per_text(tmp_path):
     folder = write_tiny_model(tmp_path / "tiny")
     arguments = [
         "--documents",

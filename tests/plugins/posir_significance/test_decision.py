@@ -111,7 +111,7 @@ def test_the_margin_decides():
     assert decide(group, margin=0.0001).state is not State.NO_BIAS
 
 
-def test_observed_differences_have_no_state_and_follow_their_formula():
+def test_observed_differences_follow_their_formula():
     rng = np.random.default_rng(1)
     gains, third, cluster = rng.random(90), rng.integers(0, 3, 90), np.repeat(np.arange(30), 3)
     zeros, rows = np.zeros(90, np.int64), np.arange(90)

@@ -123,9 +123,7 @@ def test_the_criterion_prefers_less_bias_unless_ndcg_is_lost(held_out, measured)
     assert bad < 0 < biased < even
 
 
-def test_mteb_finds_the_same_figures_in_the_folder_with_documents_without_a_question(
-    tmp_path, monkeypatch
-):
+def test_mteb_finds_the_same_figures_in_the_folder(tmp_path, monkeypatch):
     class Model(ListModel):
         def encode_document(self, texts, **_):
             rows = [np.random.default_rng(crc32(text.encode())).normal(size=8) for text in texts]

@@ -117,9 +117,7 @@ def test_a_run_that_is_continued_at_its_last_step_trains_nothing(
     assert same(weights(output), weights(tmp_path / "unbroken"))
 
 
-def test_a_moved_run_has_no_folder_of_the_user_and_keeps_its_best_checkpoint(
-    settings, data, tmp_path, monkeypatch
-):
+def test_a_moved_run_keeps_its_best_checkpoint(settings, data, tmp_path, monkeypatch):
     evaluations = itertools.count(1)
     compute = evaluation.compute_scores
     monkeypatch.setattr(
