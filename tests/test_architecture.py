@@ -270,7 +270,7 @@ class TextTests(ast.NodeVisitor):
 
     def __init__(self, tree: ast.Module, *, own: bool) -> None:
         self.names = set(rendering_names()) if own else set()
-        self.found: list[int] = []
+        self.lines: list[int] = []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module == MESSAGES:
                 names = {alias.asname or alias.name: alias.name for alias in node.names}
@@ -294,7 +294,7 @@ class TextTests(ast.NodeVisitor):
             written = [side for side in sides if isinstance(side, ast.Constant) and side.value]
             is_in = any(isinstance(test, ast.In | ast.NotIn) for test in node.ops)
             if is_in or written:
-                self.found.append(node.lineno)
+                self.lines.append(node.lineno)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -304,7 +304,7 @@ class TextTests(ast.NodeVisitor):
             is_pattern = ast.unparse(function.value) == "re" and function.attr != "escape"
             tested = node.args if is_pattern else [function.value]
             if is_pattern or function.attr in TEXT_TESTS:
-                self.found += [node.lineno for part in tested if self.is_rendered(part)]
+                self.lines += [node.lineno for part in tested if self.is_rendered(part)]
         self.generic_visit(node)
 
     def is_rendered(self, node: ast.AST) -> bool:
@@ -327,16 +327,16 @@ class TextTests(ast.NodeVisitor):
 
 def find_text_tests(source: str, *, own: bool = False) -> list[int]:
     """The lines of a module that test rendered text."""
-    return TextTests(ast.parse(source), own=own).found
+    return TextTests(ast.parse(source), own=own).lines
 
 
 def test_no_code_decides_on_rendered_text():
-    found = {
+    decisions = {
         module: lines
         for module, file in modules().items()
-        if (lines := TextTests(parse(file), own=module == MESSAGES).found)
+        if (lines := TextTests(parse(file), own=module == MESSAGES).lines)
     }
-    assert found == {}
+    assert decisions == {}
 
 
 def test_decisions_on_rendered_text_are_found():

@@ -276,10 +276,11 @@ def _choose_runs(
             "FOLDER MODEL ...`."
         )
     read = [_read_source(source, has_names=results is not None) for source in sources]
-    found = runs.collect_runs([list(filter(is_comparable, source)) for source in read])
-    chosen = [run for name in names for run in runs.find_by_name(found, name)] or list(found)
+    available = runs.collect_runs([list(filter(is_comparable, source)) for source in read])
+    chosen = [run for name in names for run in runs.find_by_name(available, name)]
+    chosen = chosen or list(available)
     if baseline is not None:
-        first = runs.choose_baseline(found, baseline)
+        first = runs.choose_baseline(available, baseline)
         if first not in chosen:
             chosen.insert(0, first)
     if len(chosen) < 2:

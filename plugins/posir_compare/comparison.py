@@ -214,11 +214,9 @@ def compare_pair(
     ]
     chosen = {name.casefold() for name in lengths} or {name.casefold() for name in names}
     compared = sum(name.casefold() in chosen for name, *_ in groups if name != ALL)
-    levels = {
-        ALL: (CHANGE_LEVEL, LEVEL, LEVEL),
-    }
-    lengths_level = 1 - (1 - CHANGE_LEVEL) / max(compared, 1)
-    of_length = (lengths_level, level_of_lengths(first), level_of_lengths(second))
+    of_all = (CHANGE_LEVEL, LEVEL, LEVEL)
+    length_level = 1 - (1 - CHANGE_LEVEL) / max(compared, 1)
+    of_length = (length_level, level_of_lengths(first), level_of_lengths(second))
     subject = ChangeSubject(
         baseline=pair.a.label,
         model=pair.b.label,
@@ -231,12 +229,15 @@ def compare_pair(
         # "Q2: 513 to 1,024 tokens" is shown without colon and unit.
         title = titles.get(name, name).replace(":", "").removesuffix(" tokens")
         named = replace(subject, length=name, length_title=title)
-        rows += _compare_group(named, a, b, common.are_paired, margins, levels.get(name, of_length))
-    places = analyze_places(common.a), analyze_places(common.b)
-    if places[0] and places[1] and common.a.places and common.b.places:
+        rows += _compare_group(
+            named, a, b, common.are_paired, margins, of_all if name == ALL else of_length
+        )
+    first_places = analyze_places(common.a)
+    second_places = analyze_places(common.b)
+    if first_places and second_places and common.a.places and common.b.places:
         are_paired = common.a.places.ranks.same_queries(common.b.places.ranks)
         named = replace(subject, task=f"{pair.task}{PLACES}", length_title=ALL)
-        changes = _compare_group(named, *places, are_paired, margins, levels[ALL])
+        changes = _compare_group(named, first_places, second_places, are_paired, margins, of_all)
         # Effects of position are of queries with one place.
         rows += [change for change in changes if change.metric is Metric.NDCG_AT_10]
     return rows

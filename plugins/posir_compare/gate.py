@@ -426,11 +426,11 @@ def _refuse_untested(
     baseline = next((value.subject.baseline for value in values), "")
     systems = dict.fromkeys([*(value.system for value in values), *gaps])
     for (model, task), length in product(systems, lengths):
-        found = metrics.get((model, task, length))
+        tested = metrics.get((model, task, length))
         subject = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
-        reason = LimitReason.NO_QUESTIONS if found is None else LimitReason.UNKNOWN
+        reason = LimitReason.NO_QUESTIONS if tested is None else LimitReason.UNKNOWN
         for limit in limits:
-            if limit.metric not in (found or ()):
+            if limit.metric not in (tested or ()):
                 words = describe_limit(reason, limit.metric, subject)
                 yield limit.refuse(gaps.get((model, task), words), subject)
 

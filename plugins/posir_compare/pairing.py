@@ -45,10 +45,10 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
         if task in run.tasks
     ]
     if not pairs:
-        found = "; ".join(f"{run.label}: {', '.join(sorted(run.tasks))}" for run in runs)
+        listed = "; ".join(f"{run.label}: {', '.join(sorted(run.tasks))}" for run in runs)
         raise PosirError(
             "There is nothing to compare: no other model has results on a task of "
-            f"{baseline.label}. Found: {found}. Run a second model on one of these tasks with "
+            f"{baseline.label}. Found: {listed}. Run a second model on one of these tasks with "
             "`mteb run`, choose another --baseline, or give a folder that has results."
         )
     for run in others:
@@ -171,16 +171,16 @@ def find_common_judged(pair: Pair) -> CommonJudged:
             f"{pair}, judged queries: {reason}. Score both runs on the same data, with the same "
             "--clusters."
         )
-    notes = ()
+    notes = []
     if left_out := sorted((a.keys() | b.keys()) - {*same}):
         names = ", ".join(left_out)
-        notes = (
+        notes.append(
             f"{pair}, judged queries: skipped subsets that only one has, or whose data differ: "
-            f"{names}.",
+            f"{names}."
         )
     first = pool(a[subset].values for subset in same)
     second = pool(b[subset].values for subset in same)
-    return CommonJudged(first, second, len(same), notes)
+    return CommonJudged(first, second, len(same), tuple(notes))
 
 
 def _have_same_data(a: JudgedResult, b: JudgedResult) -> bool:

@@ -62,9 +62,9 @@ def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
     for source in sources:
         unified = [next(named) for _ in source]
         unified.sort(key=lambda result: (result.model, str(result.file.parent)))
-        for parent, results in groupby(unified, key=lambda result: result.file.parent):
+        for parent, group in groupby(unified, key=lambda result: result.file.parent):
             # A folder that is given twice, or is inside another one, is read once.
-            runs.setdefault(parent.resolve(), tuple(results))
+            runs.setdefault(parent.resolve(), tuple(group))
     names = [results[0].model for results in runs.values()]
     labeled = []
     for name, results in zip(names, runs.values(), strict=True):

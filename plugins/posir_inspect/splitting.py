@@ -323,7 +323,7 @@ class ChunkRow:
             "tokens": self.counts.tokens,
             "ndcg_at_10": self.ndcg_at_10,
             "change": difference if difference and difference.interval else None,
-            "change_state": self.change and self.change.state.value,
+            "change_state": self.change and self.change.state,
         }
 
     def describe_change(self) -> tuple[str, str]:

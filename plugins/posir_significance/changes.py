@@ -87,7 +87,7 @@ class ChangeSubject:
     counted: str = DOCUMENT
     """The noun of `documents`."""
     method: str = ""
-    """How the ranks of the two systems are paired, in words."""
+    """The pairing of the ranks of the two systems, in words."""
     has_places: bool = False
     """Whether each question has several places of evidence."""
     is_judged: bool = False

@@ -282,9 +282,9 @@ def write_examples(
     """
     documents = list(dict.fromkeys(example.document for example in examples))
     uncounted = [document for document in documents if not document.tokens]
-    found = tokenizer.find_tokens([document.text for document in uncounted])
+    located = tokenizer.find_tokens([document.text for document in uncounted])
     tokens = {document.id: document.tokens for document in documents}
-    for document, spans in zip(uncounted, found, strict=True):
+    for document, spans in zip(uncounted, located, strict=True):
         tokens[document.id] = max(1, len(spans))
     data = PositionData.from_questions(
         {document.id: document.text for document in (*documents, *others)},

@@ -339,8 +339,8 @@ def _form_pairs(
         total = len(examples)
         rerankers = [ModelReranker(ModelReference(name), "eng-Latn") for name in settings.rerankers]
         examples = filter_by_margin(examples, rerankers, settings.margin)
-        removed = pluralize(total - len(examples), "question")
-        notes.append(f"left out: {removed} with a margin below {settings.margin:g}")
+        count = pluralize(total - len(examples), "question")
+        notes.append(f"left out: {count} with a margin below {settings.margin:g}")
     columns: dict[str, list[str]] = {}
     if settings.hard_negatives:
         parts = {example: cut_negatives(example) for example in examples}

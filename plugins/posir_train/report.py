@@ -388,9 +388,9 @@ def build_report(
     if forgetting_checks:
         models = load_base(settings), trained.model
         for data in progress(forgetting_checks, "Forgetting checks"):
-            checked, notes = check_forgetting(data, models, labels, trained.data.articles)
+            checked, remarks = check_forgetting(data, models, labels, trained.data.articles)
             changes += checked
-            forgetting_notes += notes
+            forgetting_notes += remarks
     windows = describe_windows(trained.before, trained.after, labels)
     notes = (
         *find_warnings(changes),
