@@ -31,7 +31,6 @@ METHODS = (
     "chunks(sentences)",
     "late_chunks",
     "long_late_chunks",
-    "calibrated",
     "both_orders",
 )
 
@@ -48,7 +47,7 @@ def main(data: str = "PosIR-Mini", documents: str = "24", rounds: str = "3", *me
     disable_progress_bars()
     plain = load_model(ModelReference(str(get_model_path())))
     models = {"plain": plain} | {
-        name: parse_reference(name).apply(plain) for name in methods or METHODS
+        name: parse_reference(name).wrap(plain) for name in methods or METHODS
     }
     corpus = open_data(data).subsets[0].read().corpus["text"][:]
     texts = [

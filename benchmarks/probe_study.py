@@ -6,7 +6,7 @@ Use: python benchmarks/probe_study.py STUDY COVIDQA.json XQUAD.json [PART/PARTS]
 
 The base is all-MiniLM-L6-v2. It is read with mean, CLS and last-token pooling, as it is and after
 short trainings on windows of COVID-QA with the evidence at the beginning, at the end and
-everywhere, with windows of 128 and 256 tokens, and calibrated. The papers of COVID-QA that are
+everywhere, with windows of 128 and 256 tokens. The papers of COVID-QA that are
 trained on are not evaluated. STUDY holds data, models and results; run again to resume. PART/PARTS,
 such as 2/3, is for several processes that work on one study, each on its part of the weights; 0/1
 only makes the data.
@@ -31,9 +31,6 @@ POOLINGS, POSITIONS = ("mean", "cls", "lasttoken"), ("begin", "end", "uniform")
 UNTRAINED = "untrained"
 #: Tokens that a variant reads.
 WINDOWS = (128, 256)
-#: Calibration by pooling (docs/mitigate.md), in baskets of 32 tokens, since nothing happens below
-#: one basket.
-CALIBRATION = "calibrated(1,32)"
 #: Papers of COVID-QA that are trained on, and questions of each; the other papers are evaluated.
 TRAINED_PAPERS, TRAINED_QUESTIONS = 45, 2
 #: Documents of a dataset, and questions of each.
@@ -67,7 +64,6 @@ class StudyModel:
     pooling: str
     training: str
     window: int
-    calibrated: bool
 
     @property
     def weights(self) -> str:
@@ -76,9 +72,8 @@ class StudyModel:
 
     @property
     def reference(self) -> str:
-        """Folder below `models`, and the calibration if there is one."""
-        folder = f"{self.weights}-{self.window}"
-        return f"{folder}+{CALIBRATION}" if self.calibrated else folder
+        """Folder below `models`."""
+        return f"{self.weights}-{self.window}"
 
 
 def list_models() -> list[StudyModel]:
@@ -90,8 +85,7 @@ def list_models() -> list[StudyModel]:
     ]
     weights.sort(key=lambda pair: (UNTRAINED, *POSITIONS).index(pair[1]))
     weights += [(POOLINGS[2], training) for training in (UNTRAINED, *POSITIONS)]
-    variants = [(WINDOWS[0], False), (WINDOWS[1], False), (WINDOWS[0], True)]
-    return [StudyModel(*pair, *variant) for variant in variants for pair in weights]
+    return [StudyModel(*pair, window) for window in WINDOWS for pair in weights]
 
 
 def as_squad(name: str, paragraphs: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from posir_significance.analysis import GroupAnalysis
+from posir_significance.changes import Metric, compare_groups
 from posir_significance.controlled import ControlledTest
-from posir_significance.decision import compare_groups, decide_verdict
+from posir_significance.decision import decide_verdict
 from posir_significance.findings import ChangeState, State
 from posir_significance.observations import Observations
 from posir_tasks.values.profile import NDCG_AT_10, rank_columns
@@ -178,7 +179,7 @@ def measure_equal_systems(documents: int, questions: int, draws: int) -> float:
             drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:]
         )
         a, b = (build_group(build_test(part, part.gains(0.0))) for part in (first, second))
-        change = compare_groups(a, b, paired=True).position_effect_in_window
+        change = compare_groups(a, b, paired=True)[Metric.POSITION_EFFECT_IN_WINDOW]
         differing += change.state in (ChangeState.BETTER, ChangeState.WORSE)
     return differing / draws
 

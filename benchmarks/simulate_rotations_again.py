@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from scipy.stats import poisson
 
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.decision import compare_groups, decide_verdict
+from posir_significance.changes import Metric, compare_groups
+from posir_significance.decision import decide_verdict
 from posir_significance.findings import ChangeState, State
 from posir_significance.observations import Floats, Integers
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
@@ -214,7 +215,8 @@ def measure(setting: Scenario, draws: int) -> str:
             if verdict.estimate and verdict.estimate.interval
         ]
         changes = [
-            compare_groups(*pair, paired=True).position_effect_in_window.state for pair in pairs
+            compare_groups(*pair, paired=True)[Metric.POSITION_EFFECT_IN_WINDOW].state
+            for pair in pairs
         ]
         shares = {
             state: np.mean([verdict.state is state for verdict in verdicts]) for state in State

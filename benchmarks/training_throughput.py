@@ -21,8 +21,8 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import PrinterCallback
 
+from posir_train.batches import BatchPlan, draw_examples
 from posir_train.examples import Example, TrainingDocument
-from posir_train.preparation import BatchPlan, draw_examples
 from posir_train.settings import PositionWeights
 from posir_train.training import PositionTrainer
 

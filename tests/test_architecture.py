@@ -127,7 +127,7 @@ def test_posir_tasks_imports_no_plugin():
     } == set()
 
 
-def test_the_front_door_imports_api_modules_and_nothing_imports_it():
+def test_the_front_door_imports_api_modules():
     front = ast.parse((ROOT / "posir" / "__init__.py").read_text())
     listed = {name for name in imported_names(front) if name.startswith("posir_")}
     assert len(listed) == len(posir.__all__)
@@ -202,7 +202,7 @@ def modules_with(names: set[str]) -> set[str]:
     }
 
 
-def test_outside_data_is_parsed_by_the_gate_alone_and_csv_is_written_in_one_module():
+def test_outside_data_is_parsed_and_csv_written_in_one_module():
     parsing = modules_with(PARSERS)
     assert parsing >= GATES
     assert parsing - GATES - OWN_DATA == set()
@@ -240,3 +240,116 @@ def test_a_public_function_has_a_name_of_its_own():
         or users.get(f"{module}.{name}", set()) - {package, "posir"}
     }
     assert {name: places for name, places in twins.items() if name not in TWINS} == {}
+
+
+#: The module whose functions and templates make sentences for people.
+MESSAGES = "posir_significance.messages"
+#: Methods that test or take apart a text.
+TEXT_TESTS = {"count", "endswith", "find", "index", "partition", "removeprefix", "removesuffix"}
+TEXT_TESTS |= {"rfind", "rpartition", "rsplit", "split", "splitlines", "startswith"}
+
+
+@cache
+def rendering_names() -> set[str]:
+    """The functions of the messages that return text, and their templates."""
+    names = set()
+    for node in parse(modules()[MESSAGES]).body:
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.returns
+            and ast.unparse(node.returns) == "str"
+        ):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+class TextTests(ast.NodeVisitor):
+    """Finds tests on rendered text in a module: `in`, `startswith`, `re.search` and the like."""
+
+    def __init__(self, tree: ast.Module, *, own: bool) -> None:
+        self.names = set(rendering_names()) if own else set()
+        self.lines: list[int] = []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == MESSAGES:
+                names = {alias.asname or alias.name: alias.name for alias in node.names}
+                self.names |= {name for name in names if names[name] in rendering_names()}
+        self.visit(tree)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """Count the variables of a function that hold rendered text as such, in it alone."""
+        before = set(self.names)
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Assign | ast.NamedExpr) and self.is_rendered(inner.value):
+                targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
+                self.names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        self.generic_visit(node)
+        self.names = before
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Find `in`, and `==` with a text that is written out."""
+        sides = [node.left, *node.comparators]
+        if any(map(self.is_rendered, sides)):
+            written = [side for side in sides if isinstance(side, ast.Constant) and side.value]
+            is_in = any(isinstance(test, ast.In | ast.NotIn) for test in node.ops)
+            if is_in or written:
+                self.lines.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Find methods of texts, and functions of the module `re`."""
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            is_pattern = ast.unparse(function.value) == "re" and function.attr != "escape"
+            tested = node.args if is_pattern else [function.value]
+            if is_pattern or function.attr in TEXT_TESTS:
+                self.lines += [node.lineno for part in tested if self.is_rendered(part)]
+        self.generic_visit(node)
+
+    def is_rendered(self, node: ast.AST) -> bool:
+        """Whether an expression is rendered text, or contains it as a part of a text."""
+        if isinstance(node, ast.Name):
+            return node.id in self.names
+        if isinstance(node, ast.Call):
+            function = node.func
+            if isinstance(function, ast.Attribute) and function.attr in ("format", "strip"):
+                return self.is_rendered(function.value)
+            return self.is_rendered(function)
+        if isinstance(node, ast.Attribute):
+            return ast.unparse(node.value) == "messages" and node.attr in rendering_names()
+        if isinstance(node, ast.IfExp):
+            return self.is_rendered(node.body) or self.is_rendered(node.orelse)
+        if isinstance(node, ast.JoinedStr | ast.FormattedValue | ast.BoolOp | ast.BinOp):
+            return any(map(self.is_rendered, ast.iter_child_nodes(node)))
+        return False
+
+
+def find_text_tests(source: str, *, own: bool = False) -> list[int]:
+    """The lines of a module that test rendered text."""
+    return TextTests(ast.parse(source), own=own).lines
+
+
+def test_no_code_decides_on_rendered_text():
+    decisions = {
+        module: lines
+        for module, file in modules().items()
+        if (lines := TextTests(parse(file), own=module == MESSAGES).lines)
+    }
+    assert decisions == {}
+
+
+def test_decisions_on_rendered_text_are_found():
+    head = f"from {MESSAGES} import label_change\nfrom posir_significance import messages\n"
+    for line, number in {
+        "if 'better' in label_change(row): pass": 1,
+        "if messages.label_change(row).startswith('b'): pass": 1,
+        "re.search('b', f'{label_change(row)}.')": 1,
+        "label_change(row).partition(':')": 1,
+        "if label_change(row) == 'better': pass": 1,
+        "if row.state in STATES: print(label_change(row))": 0,
+        "name.partition(':')": 0,
+    }.items():
+        assert len(find_text_tests(head + line)) == number, line
+        assert len(find_text_tests(f"{head}def f():\n    {line}\n")) == number, line
+    assert find_text_tests(head + "def f():\n    text = label_change(row)\n    text.split(':')\n")

@@ -18,29 +18,43 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
-from posir_compare.comparison import FORMATS, JUDGED_METRICS, ComparisonRow, Metric
+from posir_compare.comparison import FORMATS
 from posir_significance.analysis import GroupAnalysis
+from posir_significance.changes import (
+    EFFECTS,
+    JUDGED_METRICS,
+    POSITION_METRICS,
+    ChangeRow,
+    ChangeSubject,
+    Metric,
+)
 from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
-from posir_significance.findings import ChangeState, Reason
+from posir_significance.findings import ChangeState, LimitReason, Reason
 from posir_significance.intervals import ALPHA, LEVEL, MeanEstimate
-from posir_significance.messages import describe_few, format_change
+from posir_significance.messages import describe_change, describe_limit, format_change
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.wording import drop_organizations, escape_controls
 from posir_tasks.command.undecided import UNDECIDED
 from posir_tasks.display.labels import Label, Tone
-from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
-from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.numbers import (
+    MISSING,
+    format_count,
+    format_estimate,
+    format_number,
+    format_points,
+)
+from posir_tasks.display.presentation import Result
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.judgments import JudgedScores
-from posir_tasks.values.place_ranks import PLACES
-from posir_tasks.values.scores import ALL, Estimate, Interval
+from posir_tasks.values.scores import ALL, Difference, Estimate, Interval
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"
+#: The metrics that limits are on, by key.
+LIMITED_METRICS = {metric.key: metric for metric in (*POSITION_METRICS, *JUDGED_METRICS)}
 logger = logging.getLogger(__name__)
 
 
@@ -91,47 +105,34 @@ class LimitedValue:
     model.
     """
 
-    subject: TestedLimit
-    """Metric, system and questions that it is of, without a limit."""
+    metric: Metric
+    subject: ChangeSubject
+    """The systems and questions; a score has no baseline."""
     value: Estimate | None
     """None where undefined."""
     interval_at: Callable[[float], Interval] | None
     """Returns the interval of a level; None where there is none."""
-    few: str = ""
-    """There are too few documents for an interval, in words; empty if there are enough."""
+    few_documents: int | None = None
+    """Documents that are too few for an interval; None if there are enough."""
+    change: ChangeRow | None = None
+
+    @property
+    def system(self) -> tuple[str, str]:
+        """Model and task."""
+        return self.subject.model, self.subject.task
 
     @classmethod
-    def of_change(cls, row: ComparisonRow) -> LimitedValue:
-        """Return the change of a metric from the baseline."""
-        change, difference = row.metric_change, row.difference
-        subject = TestedLimit(
-            *(
-                GateVerdict.UNDECIDED,
-                "",
-                row.metric,
-                row.task,
-                row.length,
-                row.baseline,
-                row.model,
-                row.queries,
-                row.a,
-                row.b,
-            ),
-            state=change.state,
-            compared=format_change(change),
-            answer=row.describe(),
-        )
-        needed = (
-            change.needed.number
-            if change.needed and change.reason is Reason.FEW_DOCUMENTS
-            else None
-        )
-        few = describe_few(needed, row.change.documents, row.change.counted)
+    def of_change(cls, row: ChangeRow) -> LimitedValue:
+        """Limit the change of a metric from the baseline."""
+        difference = row.estimate
+        has_interval = difference is not None and difference.interval is not None
         return cls(
-            subject,
+            row.metric,
+            row.subject,
             difference,
-            difference.interval_at if difference and difference.interval else None,
-            few,
+            difference.interval_at if difference and has_interval else None,
+            row.subject.documents if row.reason is Reason.FEW_DOCUMENTS else None,
+            row,
         )
 
     @classmethod
@@ -143,72 +144,56 @@ class LimitedValue:
         task: str,
     ) -> Iterator[LimitedValue]:
         """Yield each metric of a model over all judged queries of a task."""
-        clusters = len(scores.sizes)
-        few = describe_few(
-            MIN_DOCUMENTS if clusters < MIN_DOCUMENTS else None, clusters, scores.counted
+        subject = ChangeSubject(
+            model=model, task=task, queries=scores.queries, counted=scores.counted
         )
+        few = _count_few(len(scores.sizes))
         for metric in JUDGED_METRICS:
             mean = estimates[metric.key]
-            subject = TestedLimit(
-                GateVerdict.UNDECIDED, "", metric, task, ALL, "", model, scores.queries
-            )
-            yield cls(subject, mean, mean.interval_at if mean and mean.interval else None, few)
+            yield cls(metric, subject, mean, _find_interval(mean), few)
 
     @classmethod
     def of_scores(
         cls, group: GroupAnalysis, model: str, task: str, length: str
     ) -> Iterator[LimitedValue]:
         """Yield each metric of a model over a group of questions."""
-        few = describe_few(
-            MIN_DOCUMENTS if group.documents < MIN_DOCUMENTS else None,
-            group.documents,
-            group.counted,
+        subject = ChangeSubject(
+            model=model,
+            task=task,
+            length=length,
+            queries=group.queries,
+            counted=group.counted,
+            has_places=group.has_places,
         )
-        find = group.ndcg.interval_at if group.ndcg and group.ndcg.interval else None
-        yield cls(
-            _build_subject(Metric.NDCG, model, task, length, group.queries), group.ndcg, find, few
-        )
+        interval_at = _find_interval(group.ndcg)
+        few = _count_few(group.documents)
+        yield cls(Metric.NDCG_AT_10, subject, group.ndcg, interval_at, few)
         if group.has_places:
             return
-        for metric, test in (
-            (Metric.POSITION_EFFECT, group.whole),
-            (Metric.IN_WINDOW, group.within),
-        ):
-            subject = _build_subject(metric, model, task, length, group.queries)
+        subject = replace(subject, counted="document")
+        for metric, test in zip(EFFECTS, (group.whole, group.within), strict=True):
             if group.not_tested is Reason.ORDER_BLIND:
-                yield cls(subject, Estimate(0.0, (0.0, 0.0)), _find_zero)
+                none = Difference(0.0, (0.0, 0.0), interval_at=lambda _: (0.0, 0.0))
+                yield cls(metric, subject, none, none.interval_at)
             else:
-                yield cls(subject, *_limit_effect(test))
+                yield cls._of_test(metric, subject, test)
 
-    @property
-    def system(self) -> tuple[str, str]:
-        """Model and task."""
-        return self.subject.model, self.subject.task
-
-
-#: Metrics that a test of rotated versions gives.
-EFFECTS = (Metric.POSITION_EFFECT, Metric.IN_WINDOW)
-
-
-def _build_subject(metric: Metric, model: str, task: str, length: str, queries: int) -> TestedLimit:
-    return TestedLimit(GateVerdict.UNDECIDED, "", metric, task, length, "", model, queries)
+    @classmethod
+    def _of_test(
+        cls, metric: Metric, subject: ChangeSubject, test: ControlledTest | None
+    ) -> LimitedValue:
+        if test is None or test.effect is None:
+            return cls(metric, subject, None, None)
+        few = _count_few(test.documents_at_ends)
+        return cls(metric, subject, test.effect, test.effect.interval_at, few)
 
 
-def _find_zero(_: float) -> Interval:
-    return 0.0, 0.0
+def _find_interval(mean: MeanEstimate | None) -> Callable[[float], Interval] | None:
+    return mean.interval_at if mean and mean.interval else None
 
 
-def _limit_effect(
-    test: ControlledTest | None,
-) -> tuple[Estimate | None, Callable[[float], Interval] | None, str]:
-    """Return a position effect, its interval by level, and why there are too few documents, if
-    there are.
-    """
-    if test is None or test.effect is None:
-        return None, None, ""
-    is_few = test.documents_at_ends < MIN_DOCUMENTS
-    few = describe_few(MIN_DOCUMENTS if is_few else None, test.documents_at_ends, "document")
-    return test.effect, test.effect.interval_at, few
+def _count_few(documents: int) -> int | None:
+    return documents if documents < MIN_DOCUMENTS else None
 
 
 @dataclass(frozen=True)
@@ -224,92 +209,121 @@ class Limit:
 
     def judge(
         self, limited: LimitedValue, interval: Interval | None, *, strict: bool
-    ) -> tuple[GateVerdict, str]:
+    ) -> tuple[GateVerdict, LimitReason]:
         """Return the verdict on a value with its interval, and the reason."""
-        if limited.few:
-            return GateVerdict.UNDECIDED, limited.few
+        if limited.few_documents is not None:
+            return GateVerdict.UNDECIDED, LimitReason.FEW_DOCUMENTS
         if interval is None:
-            subject = (
-                f"the change of {self.metric}" if limited.subject.baseline else str(self.metric)
-            )
-            return GateVerdict.UNDECIDED, f"{subject} was not tested on these questions"
+            return GateVerdict.UNDECIDED, LimitReason.NOT_TESTED
         low, high = interval
         if low > self.value if self.above else high < self.value:
-            return GateVerdict.FAILS, "the whole interval is beyond the limit"
+            return GateVerdict.FAILS, LimitReason.BEYOND
         if high <= self.value if self.above else low >= self.value:
-            return GateVerdict.PASSES, "the whole interval is within the limit"
+            return GateVerdict.PASSES, LimitReason.WITHIN
         if strict:
-            return GateVerdict.FAILS, "the interval is not wholly within the limit"
-        return (
-            GateVerdict.PASSES,
-            "the interval contains the limit: more documents are needed to decide",
+            return GateVerdict.FAILS, LimitReason.NOT_WHOLLY_WITHIN
+        return GateVerdict.PASSES, LimitReason.OPEN
+
+    def test(self, limited: LimitedValue, level: float, *, strict: bool) -> TestedLimit:
+        """Test the limit on a value by its interval at a level."""
+        interval = limited.interval_at(level) if limited.interval_at else None
+        verdict, reason = self.judge(limited, interval, strict=strict)
+        tested = Estimate(limited.value.value, interval) if limited.value else None
+        subject = limited.subject
+        row = limited.change
+        needed = row.needed if row else None
+        result = TestedLimit(
+            verdict,
+            self.text,
+            self.metric,
+            subject.task,
+            subject.length,
+            subject.baseline,
+            subject.model,
+            subject.queries,
+            reason=describe_limit(reason, self.metric, subject, limited.few_documents, needed),
+        )
+        if row is None:
+            return replace(result, b=tested)
+        return replace(
+            result,
+            a=row.a,
+            b=row.b,
+            change=tested,
+            state=row.state,
+            compared=format_change(row),
+            answer=describe_change(row),
+        )
+
+    def refuse(self, reason: str, subject: ChangeSubject | None = None) -> TestedLimit:
+        """Return the limit as inconclusive, since there is nothing to test."""
+        about = subject or ChangeSubject(length="")
+        return TestedLimit(
+            GateVerdict.UNDECIDED,
+            self.text,
+            self.metric,
+            about.task,
+            about.length,
+            about.baseline,
+            about.model,
+            reason=reason,
         )
 
 
-@dataclass(frozen=True, repr=False)
-class Gate(Presentable):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Gate(Result):
     """Tested limits, and what follows from them together."""
 
     limits: tuple[TestedLimit, ...]
+    verdict: GateVerdict
+    """It fails if one limit fails; otherwise it passes if none of them is inconclusive."""
     level: float
     """Level of the intervals of all changes."""
     strict: bool = False
     """Whether a limit already fails if an interval is not wholly within it."""
-    notes: tuple[str, ...] = ()
-    """Sentences on results that were skipped, or could not be paired by query."""
     command: str = "compare"
     """The command whose gate it is."""
 
-    @property
-    def verdict(self) -> GateVerdict:
-        """It fails if one limit fails; otherwise it passes if none of them is inconclusive."""
-        order = (GateVerdict.PASSES, GateVerdict.UNDECIDED, GateVerdict.FAILS)
-        return max((limit.verdict for limit in self.limits), key=order.index)
 
-    @property
-    def exit_status(self) -> int:
-        """0 if it passes, 1 if it fails, 2 if it is inconclusive."""
-        return {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}[
-            self.verdict
-        ]
+#: Exit status by verdict.
+STATUSES = {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}
 
-    @property
-    def title(self) -> str:
-        """The verdict, and the models that have it."""
-        models = ", ".join(
-            dict.fromkeys(
-                limit.model
-                for limit in self.limits
-                if limit.model and limit.verdict is self.verdict
-            )
-        )
-        baseline = next((limit.baseline for limit in self.limits if limit.baseline), "")
-        phrase = "is inconclusive" if self.verdict is GateVerdict.UNDECIDED else self.verdict.value
-        return (
-            f"The gate {phrase} · "
-            f"{f'{models} against {baseline}' if baseline else models or 'nothing was tested'}"
-        )
 
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the table with a line for each tested limit."""
-        return (DisplaySection(tables=(gate_table(self),)),)
+def build_gate(
+    limits: Sequence[TestedLimit],
+    level: float,
+    *,
+    strict: bool,
+    command: str,
+    notes: Sequence[str] = (),
+) -> Gate:
+    """Build a gate from its tested limits."""
+    order = (GateVerdict.PASSES, GateVerdict.UNDECIDED, GateVerdict.FAILS)
+    verdict = max((limit.verdict for limit in limits), key=order.index)
+    title = _title_gate(limits, verdict)
+    values = {"verdict": verdict, "strict": strict, "level": level, "limits": tuple(limits)}
+    return Gate(
+        title=title,
+        rows=tuple(limits),
+        tables=[_tabulate_gate(limits, title, level, command)],
+        values=values,
+        warnings=tuple(f"note: {note}" for note in notes),
+        exit_status=STATUSES[verdict],
+        limits=tuple(limits),
+        verdict=verdict,
+        level=level,
+        strict=strict,
+        command=command,
+    )
 
-    def records(self) -> tuple[TestedLimit, ...]:
-        """Return the tested limits."""
-        return self.limits
 
-    def document(self) -> dict[str, Any]:
-        """Return the verdict, and the tested limits."""
-        return {
-            "verdict": self.verdict,
-            "strict": self.strict,
-            "level": self.level,
-            "limits": self.limits,
-        }
-
-    def warnings(self) -> tuple[str, ...]:
-        """Return the notes."""
-        return tuple(f"note: {note}" for note in self.notes)
+def _title_gate(limits: Sequence[TestedLimit], verdict: GateVerdict) -> str:
+    """Title a gate by its verdict and the models that have it."""
+    named = [limit.model for limit in limits if limit.model and limit.verdict is verdict]
+    models = ", ".join(dict.fromkeys(named)) or "nothing was tested"
+    baseline = next((limit.baseline for limit in limits if limit.baseline), "")
+    phrase = "is inconclusive" if verdict is GateVerdict.UNDECIDED else verdict.value
+    return f"The gate {phrase} · {models}{f' against {baseline}' if baseline else ''}"
 
 
 def parse_limit(text: str) -> Limit:
@@ -317,19 +331,16 @@ def parse_limit(text: str) -> Limit:
     printed.
     """
     match = LIMIT.fullmatch(text)
+    keys = ", ".join(LIMITED_METRICS)
     if match is None:
         quoted = "" if set(text) & {"<", ">"} else " In quotes, as a shell reads < and > as files."
-        keys = ", ".join(metric.key for metric in Metric)
         raise PosirError(
             f"Invalid limit '{text}'. Give a metric, < or >, and a number, such as "
             f"{EXAMPLE}.{quoted}\nMetrics: {keys}."
         )
-    metric = next((metric for metric in Metric if metric.key == match["key"]), None)
-    if metric is None:
-        raise PosirError(
-            f"'{text}': there is no metric {match['key']}. Choose from "
-            f"{', '.join(m.key for m in Metric)}."
-        )
+    if match["key"] not in LIMITED_METRICS:
+        raise PosirError(f"'{text}': there is no metric {match['key']}. Choose from {keys}.")
+    metric = LIMITED_METRICS[match["key"]]
     return Limit(" ".join(text.split()), metric, match["sign"] == ">", float(match["value"]) / 100)
 
 
@@ -356,12 +367,13 @@ def run_gate(
     """
     try:
         gate = test()
-    except PosirError as error:
-        gate = refuse(limits, str(error), strict=strict)
     except Exception as error:
-        logger.exception("an unexpected error, which is no verdict")
-        gate = refuse(limits, summarize_error(error), strict=strict)
-    gate = replace(gate, command=command)
+        reason = str(error)
+        if not isinstance(error, PosirError):
+            logger.exception("an unexpected error, which is no verdict")
+            reason = summarize_error(error)
+        refused = [limit.refuse(reason) for limit in limits]
+        gate = build_gate(refused, LEVEL, strict=strict, command=command)
     if junit:
         write_junit(gate, Path(junit))
     return gate
@@ -374,7 +386,8 @@ def check_limits(
     *,
     strict: bool = False,
     gaps: Mapping[tuple[str, str], str] | None = None,
-    notes: tuple[str, ...] = (),
+    notes: Sequence[str] = (),
+    command: str = "compare",
 ) -> Gate:
     """Test limits on every value at the given lengths.
 
@@ -385,138 +398,106 @@ def check_limits(
     parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in limits]
     if not parsed:
         raise PosirError(f"There is no limit to test. Give one, such as {EXAMPLE}.")
-    values, names, gaps = list(values), {length.casefold() for length in lengths}, gaps or {}
+    values = list(values)
+    gaps = gaps or {}
+    names = {length.casefold() for length in lengths}
     chosen = [value for value in values if value.subject.length.casefold() in names]
-    level = max(LEVEL, 1 - 2 * ALPHA / max(1, len(set(_name_sides(chosen, parsed)))))
-    tested = [
-        _test(limit, value, level, strict=strict)
-        for limit, value in product(parsed, chosen)
-        if value.subject.metric is limit.metric
-    ]
-    # Where a model lacks results, no limit passes.
-    for place, limit in enumerate(tested):
-        reason = gaps.get((limit.model, limit.task))
-        if reason and limit.verdict is GateVerdict.PASSES:
-            tested[place] = replace(limit, verdict=GateVerdict.UNDECIDED, reason=reason)
-    known = {(limit.metric, limit.model, limit.task, limit.length.casefold()) for limit in tested}
-    of_lengths = {(*value.system, value.subject.length.casefold()) for value in chosen}
-    models = dict.fromkeys([*(value.system for value in values), *gaps])
+    sides = len(set(_name_sides(chosen, parsed)))
+    level = max(LEVEL, 1 - 2 * ALPHA / max(1, sides))
+    tested = []
+    for limit, value in product(parsed, chosen):
+        if value.metric is limit.metric:
+            result = limit.test(value, level, strict=strict)
+            gap = gaps.get(value.system)
+            # Where a model lacks results, no limit passes.
+            if gap and result.verdict is GateVerdict.PASSES:
+                result = replace(result, verdict=GateVerdict.UNDECIDED, reason=gap)
+            tested.append(result)
+    tested += _refuse_untested(values, parsed, sorted(names), gaps)
+    return build_gate(tested, level, strict=strict, command=command, notes=notes)
+
+
+def _refuse_untested(
+    values: Sequence[LimitedValue],
+    limits: Sequence[Limit],
+    lengths: Sequence[str],
+    gaps: Mapping[tuple[str, str], str],
+) -> Iterator[TestedLimit]:
+    """Yield each limit that no value of a model, task and length has."""
+    metrics: dict[tuple[str, str, str], set[Metric]] = {}
+    for value in values:
+        key = (*value.system, value.subject.length.casefold())
+        metrics.setdefault(key, set()).add(value.metric)
+        if value.subject.has_places:
+            # Effects of position are of queries with one place.
+            metrics[key].update(EFFECTS)
     baseline = next((value.subject.baseline for value in values), "")
-    for (model, task), length in product(models, sorted(names)):
-        for limited in (
-            limit for limit in parsed if (limit.metric, model, task, length) not in known
-        ):
-            if limited.metric in EFFECTS and task.endswith(PLACES):
-                continue
-            is_measured = (model, task, length) in of_lengths
-            why = (
-                f"{limited.metric} is not known of it"
-                if is_measured
-                else "there are no questions of this length"
-            )
-            tested.append(
-                _refuse(limited, gaps.get((model, task), why), task, length, baseline, model)
-            )
-    return Gate(tuple(tested), level, strict, notes)
-
-
-def refuse(limits: Iterable[Limit], reason: str, *, strict: bool = False) -> Gate:
-    """Return an inconclusive gate, since there is nothing to test."""
-    return Gate(tuple(_refuse(limit, reason) for limit in limits), LEVEL, strict)
-
-
-def _refuse(
-    limit: Limit, reason: str, task: str = "", length: str = "", baseline: str = "", model: str = ""
-) -> TestedLimit:
-    return TestedLimit(
-        GateVerdict.UNDECIDED,
-        limit.text,
-        limit.metric,
-        task,
-        length,
-        baseline,
-        model,
-        reason=reason,
-    )
+    systems = dict.fromkeys([*(value.system for value in values), *gaps])
+    for (model, task), length in product(systems, lengths):
+        tested = metrics.get((model, task, length))
+        subject = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
+        reason = LimitReason.NO_QUESTIONS if tested is None else LimitReason.UNKNOWN
+        for limit in limits:
+            if limit.metric not in (tested or ()):
+                words = describe_limit(reason, limit.metric, subject)
+                yield limit.refuse(gaps.get((model, task), words), subject)
 
 
 def _name_sides(
-    values: Iterable[LimitedValue], limits: Iterable[Limit]
+    values: Sequence[LimitedValue], limits: Iterable[Limit]
 ) -> Iterator[tuple[str | bool, ...]]:
     """Yield the sides of values that are limited; two limits on one side share it."""
-    values = list(values)
     totals = {
         value.system: value.subject.queries for value in values if value.subject.length == ALL
     }
     for limit, value in product(limits, values):
         subject = value.subject
-        if subject.metric is limit.metric and value.interval_at:
+        if value.metric is limit.metric and value.interval_at:
             # A bucket that has all queries is tested as `all`.
             length = ALL if subject.queries == totals.get(value.system) else subject.length
-            yield *value.system, subject.metric, length, limit.above
+            yield *value.system, value.metric, length, limit.above
 
 
-def _test(limit: Limit, limited: LimitedValue, level: float, *, strict: bool) -> TestedLimit:
-    interval = limited.interval_at(level) if limited.interval_at else None
-    verdict, reason = limit.judge(limited, interval, strict=strict)
-    tested = Estimate(limited.value.value, interval) if limited.value else None
-    value: dict[str, Any] = {"change" if limited.subject.baseline else "b": tested}
-    return replace(limited.subject, verdict=verdict, limit=limit.text, reason=reason, **value)
-
-
-def gate_table(gate: Gate) -> Table:
-    """Return a table with a line for each tested limit, and the verdict above it."""
-    with_model = len({limit.model for limit in gate.limits if limit.model}) > 1
-    of_scores, level = gate.command == "report", format_number(100 * gate.level, ".4g")
-    left_out = ([] if with_model else ["Model"]) + (
-        ["Baseline score", "Change", "Compared"] if of_scores else []
-    )
-    models = list(dict.fromkeys(limit.model for limit in gate.limits))
+def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, command: str) -> Table:
+    """Tabulate a line for each tested limit, below the verdict."""
+    is_of_scores = command == "report"
+    models = list(dict.fromkeys(limit.model for limit in limits))
     names = dict(zip(models, drop_organizations(models), strict=True))
     rows = [
         {
             "Verdict": Label(limit.verdict.value, VERDICT_TONES[limit.verdict]),
-            "Model": names[limit.model] if of_scores else limit.model,
+            "Model": names[limit.model] if is_of_scores else limit.model,
             "Limit": limit.limit,
             "Task": limit.task or MISSING,
             "Length": limit.length or MISSING,
             "Queries": format_count(limit.queries),
-            "Baseline score": format_estimate(limit.a, FORMATS[limit.metric][0]),
-            "Score": format_estimate(limit.b, FORMATS[limit.metric][0]),
-            "Change": format_estimate(limit.change, FORMATS[limit.metric][1]),
+            "Baseline score": format_estimate(limit.a, FORMATS[limit.metric]),
+            "Score": format_estimate(limit.b, FORMATS[limit.metric]),
+            "Change": format_estimate(limit.change, format_points),
             "Reason": limit.reason,
             "Compared": limit.compared or MISSING,
         }
-        for limit in gate.limits
+        for limit in limits
     ]
-    reasons = dict.fromkeys((limit.verdict.value, limit.reason) for limit in gate.limits)
-    notes = []
-    if of_scores and len(reasons) == len(dict(reasons)):
-        # What all rows share stands below them.
-        shared = [
-            name for name in ("Task", "Length", "Queries") if len({row[name] for row in rows}) == 1
-        ]
-        said = [f"{name}: {rows[0][name]}." for name in shared]
-        notes = [
-            " ".join(
-                [*said, *(f"{verdict.capitalize()}: {reason}." for verdict, reason in reasons)]
-            )
-        ]
-        left_out += [*shared, "Reason"]
-    headings = [heading for heading in rows[0] if heading not in left_out]
-    scores = (
-        f"Score: with its {level}% interval. A model whose true scores are at their limits fails "
-        "in at most 5% of all cases."
-    )
-    changes = (
-        f"Change: model minus baseline, with its {level}% interval. Two equal models fail in at "
+    omitted = ["Baseline score", "Change", "Compared"] if is_of_scores else []
+    if len([model for model in models if model]) < 2:
+        omitted.append("Model")
+    percent = format_number(100 * level, ".4g")
+    note = (
+        f"Change: model minus baseline, with its {percent}% interval. Two equal models fail in at "
         "most 5% of all cases."
     )
+    if is_of_scores:
+        note = (
+            f"Score: with its {percent}% interval. A model whose true scores are at their limits "
+            "fails in at most 5% of all cases."
+        )
+    headings = [heading for heading in rows[0] if heading not in omitted]
     return Table(
         build_columns(headings, ["Queries", "Baseline score", "Score", "Change"]),
         tuple(tuple(row[heading] for heading in headings) for row in rows),
-        title=gate.title,
-        notes=(*notes, scores if of_scores else changes),
+        title=title,
+        notes=(note,),
         keys=2,
     )
 
@@ -525,34 +506,36 @@ def write_junit(gate: Gate, file: Path) -> None:
     """Write a gate as JUnit XML: a test case for each tested limit; an inconclusive one is an
     error.
     """
-    count = {
-        verdict: sum(limit.verdict is verdict for limit in gate.limits) for verdict in GateVerdict
-    }
-    failures, errors = str(count[GateVerdict.FAILS]), str(count[GateVerdict.UNDECIDED])
+    verdicts = [limit.verdict for limit in gate.limits]
     suite = ElementTree.Element(
         "testsuite",
         name=f"posir {gate.command}",
-        tests=str(len(gate.limits)),
-        failures=failures,
-        errors=errors,
+        tests=str(len(verdicts)),
+        failures=str(verdicts.count(GateVerdict.FAILS)),
+        errors=str(verdicts.count(GateVerdict.UNDECIDED)),
     )
+    tags = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
     for limit in gate.limits:
-        parts = ((limit.task, limit.model), (limit.limit, limit.length))
-        class_name, name = (escape_controls(", ".join(filter(None, part))) for part in parts)
-        case = ElementTree.SubElement(suite, "testcase", classname=class_name, name=name)
+        class_name = ", ".join(filter(None, (limit.task, limit.model)))
+        name = ", ".join(filter(None, (limit.limit, limit.length)))
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=escape_controls(class_name),
+            name=escape_controls(name),
+        )
         reason = escape_controls(limit.reason)
-        element = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}.get(limit.verdict)
-        explanation = ElementTree.SubElement(
-            case, element or "system-out", {"message": reason} if element else {}
-        )
-        word, value, format_ = (
-            ("score", limit.b, 0) if gate.command == "report" else ("change", limit.change, 1)
-        )
-        explanation.text = (
-            f"{word} {format_estimate(value, FORMATS[limit.metric][format_])}: {reason}"
-        )
-        if limit.answer:
-            explanation.text += f". {escape_controls(limit.answer)}"
+        tag = tags.get(limit.verdict)
+        if tag:
+            explanation = ElementTree.SubElement(case, tag, {"message": reason})
+        else:
+            explanation = ElementTree.SubElement(case, "system-out")
+        if gate.command == "report":
+            value = f"score {format_estimate(limit.b, FORMATS[limit.metric])}"
+        else:
+            value = f"change {format_estimate(limit.change, format_points)}"
+        answer = f". {escape_controls(limit.answer)}" if limit.answer else ""
+        explanation.text = f"{value}: {reason}{answer}"
     try:
         with atomic_write(file) as temporary:
             ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)

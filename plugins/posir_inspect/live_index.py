@@ -26,7 +26,8 @@ from posir_score.collecting import AskedQuery, CollectionSettings, Journal, Quer
 from posir_score.excerpts import THIRDS, lacks_words
 from posir_score.hits import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
-from posir_significance.decision import DEFAULT_MARGINS, MetricChange, decide_change
+from posir_significance.changes import ChangeRow, Metric, decide_change
+from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.intervals import LEVEL, estimate_mean
 from posir_significance.messages import describe_recall_change
 from posir_significance.regression import Regression
@@ -262,7 +263,7 @@ class RecallChange:
     wording: str
     of: str
     parts: tuple[str, str]
-    change: MetricChange
+    change: ChangeRow
     """`better` if recall is higher in the first of the parts."""
     documents: int
 
@@ -318,7 +319,7 @@ def summarize_recall(
                 regression = Regression.fit(gains, columns, documents, documents)
                 difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
                 number = len(np.unique(documents))
-                change = decide_change(difference, MARGIN, number, 1, LEVEL)
+                change = decide_change(Metric.RECALL, difference, MARGIN, number, 1, LEVEL)
                 changes.append(RecallChange(wording, of, pair, change, number))
     return tuple(rows), tuple(changes)
 

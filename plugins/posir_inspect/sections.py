@@ -13,7 +13,7 @@ from posir_inspect.window import MINI, WindowReading
 from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.decision import CHANGE_LEVEL
+from posir_significance.changes import CHANGE_LEVEL
 from posir_significance.findings import GroupFindings, Quantity, Reason
 from posir_significance.messages import format_finding, format_level, label_state
 from posir_significance.strips import build_strip
@@ -411,7 +411,7 @@ def _draw_fading(inspection: Inspection, fading: Fading, name: str) -> Strip:
     return replace(
         strip,
         finding=finding,
-        words=(searched, *strip.words[:-1], finding.removesuffix(".")),
+        words=(searched, *strip.words[:-1], finding),
         facts=lambda: [*_list_facts(inspection, fading), (ADVICE, _advise(inspection))],
         scale=SCALE,
         code="" if codes else _write_command(inspection).partition("\n\n")[0],

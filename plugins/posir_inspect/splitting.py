@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.decision import Change, MetricChange, compare_groups
+from posir_significance.changes import ChangeRow, Metric, compare_groups
 from posir_significance.findings import ChangeState, Reason
 from posir_significance.intervals import MeanEstimate
 from posir_significance.messages import describe_change, format_difference, label_change
@@ -291,7 +291,7 @@ class ChunkRow:
     counts: ChunkCounts
     group: GroupAnalysis
     """The analysis, over the same questions for all rows."""
-    change: Change | None
+    change: ChangeRow | None
     """The change from whole texts; None for these."""
     whole: str = "whole texts"
     """Name of what is searched without chunks: `whole texts`, or `whole excerpts` of long ones."""
@@ -315,8 +315,7 @@ class ChunkRow:
         """Return its values by the names of the columns of an inspection; the change is at
         98.33%.
         """
-        metric = self.change.ndcg_at_10 if self.change else None
-        difference = metric and metric.difference
+        difference = self.change and self.change.estimate
         return {
             "chunk_size": self.size,
             "chunker": self.chunker,
@@ -324,15 +323,14 @@ class ChunkRow:
             "tokens": self.counts.tokens,
             "ndcg_at_10": self.ndcg_at_10,
             "change": difference if difference and difference.interval else None,
-            "change_state": metric and metric.state.value,
+            "change_state": self.change and self.change.state,
         }
 
     def describe_change(self) -> tuple[str, str]:
         """Return the state of the change from whole texts and the change, for cells."""
         if self.change is None:
             return "", MISSING
-        metric = self.change.ndcg_at_10
-        return label_change(metric), format_difference(metric) or MISSING
+        return label_change(self.change), format_difference(self.change) or MISSING
 
 
 def compare_divisions(
@@ -349,7 +347,7 @@ def compare_divisions(
     whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
     rows = [ChunkRow(None, None, searches[0].vectors, whole, groups[0], None, whole_name)]
     for search, group in zip(searches[1:], groups[1:], strict=True):
-        change = compare_groups(groups[0], group, paired=True)
+        change = compare_groups(groups[0], group, paired=True)[Metric.NDCG_AT_10]
         if division := search.division:
             counts = division.count(questions)
             known = (
@@ -387,9 +385,9 @@ class ChunkComparison:
         return (*self.answer, *self.doubts)
 
     @property
-    def change(self) -> MetricChange | None:
+    def change(self) -> ChangeRow | None:
         """Change of nDCG@10 from whole texts to the chosen row; None for these."""
-        return self.row.change.ndcg_at_10 if self.row.change else None
+        return self.row.change
 
     @property
     def decided(self) -> bool:
@@ -404,9 +402,7 @@ class ChunkComparison:
     @property
     def has_few_texts(self) -> bool:
         """Whether there are too few texts for any comparison."""
-        return all(
-            row.change.ndcg_at_10.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change
-        )
+        return all(row.change.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change)
 
     @property
     def title(self) -> str:
@@ -441,9 +437,7 @@ class ChunkComparison:
         best = max(self.rows, key=lambda row: row.ndcg_at_10.value)
         return (
             best
-            if best is not self.row
-            and best.change
-            and best.change.ndcg_at_10.state is ChangeState.BETTER
+            if best is not self.row and best.change and best.change.state is ChangeState.BETTER
             else None
         )
 
@@ -526,12 +520,12 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     """
     best = max(rows, key=lambda row: row.ndcg_at_10.value)
     changes = {
-        row: compare_groups(best.group, row.group, paired=True) for row in rows if row is not best
+        row: compare_groups(best.group, row.group, paired=True)[Metric.NDCG_AT_10]
+        for row in rows
+        if row is not best
     }
-    states = {row: change.ndcg_at_10.state for row, change in changes.items()}
-    better = [
-        row for row in rows if row.change and row.change.ndcg_at_10.state is ChangeState.BETTER
-    ]
+    states = {row: change.state for row, change in changes.items()}
+    better = [row for row in rows if row.change and row.change.state is ChangeState.BETTER]
     equivalent = (row for row, state in states.items() if state is ChangeState.EQUIVALENT)
     chosen = min(better or (best, *equivalent), key=lambda row: row.vectors)
     fewer = [
@@ -540,9 +534,9 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
         if state is ChangeState.INCONCLUSIVE and row.vectors < chosen.vectors
     ]
 
-    def describe(change: Change, a: ChunkRow, b: ChunkRow) -> str:
+    def describe(change: ChangeRow, a: ChunkRow, b: ChunkRow) -> str:
         names = f"search in {a.name}", f"search in {b.name}"
-        sentence = describe_change("ndcg_at_10", change.ndcg_at_10, *names)
+        sentence = describe_change(change, *names)
         return sentence[0].upper() + sentence[1:]
 
     whole = chosen.change
@@ -554,7 +548,7 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
             *answer,
         ]
     cheapest = min(fewer, key=lambda row: row.vectors, default=None)
-    said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.INCONCLUSIVE
+    said = cheapest is rows[0] and whole and whole.state is ChangeState.INCONCLUSIVE
     doubts = (describe(changes[cheapest], best, cheapest),) if cheapest and not said else ()
     none = f"No chunks find more than {rows[0].name}."
     return ChunkComparison(tuple(rows), chosen, tuple(answer or [none]), doubts, model)

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from posir_significance.decision import MetricChange
-from posir_significance.findings import ChangeState
-from posir_significance.messages import format_change, label_change, label_state
+from posir_compare.comparison import FORMATS
+from posir_significance.changes import ChangeRow, Metric
+from posir_significance.messages import format_change, group_by_state, label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import Option, public
-from posir_tasks.display.numbers import (
-    MISSING,
-    format_estimate,
-    format_number,
-    format_percent,
-    format_points,
-)
+from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.display.numbers import MISSING, format_estimate, format_number
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
 
 if TYPE_CHECKING:
-    from posir_mitigate.trials import MitigationOutcome
+    from posir_mitigate.trials import Trial
     from posir_tasks.search.chunked import TextModel
 
 #: Tried unless methods are named; those that do not work for a model are named below the table.
@@ -38,33 +31,27 @@ DEFAULT_METHODS = (
     "chunks(128,mean)",
     "late_chunks",
     "long_late_chunks",
-    "calibrated",
     "both_orders",
 )
 #: Tried of models behind an endpoint, too: with the same chunks, in context and without.
 ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
-#: Scores by title, by which outcomes and changes name them.
-SCORES = {"nDCG@10": "ndcg_at_10", "Position effect": "position_effect"}
+#: The scores that are compared, with their titles.
+SCORES = {Metric.NDCG_AT_10: "nDCG@10", Metric.POSITION_EFFECT: "Position effect"}
 BRIEF = (
     "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, "
-    "with 95% intervals for new "
-    "documents. Change: from the plain model, at 98.33%, so that those of a method hold together. "
-    "Vectors: per document. Time: "
-    "relative to the plain model."
+    "with 95% intervals for new documents. Change: from the plain model, at 98.33%, so that those "
+    "of a method hold together. Vectors: per document. Time: relative to the plain model."
 )
 LEGEND = (
     "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the "
-    "change is within the margin (2 "
-    "points of nDCG@10, 5 of the position effect). Chunks change the window, so the effect within "
-    "the window has its own state "
-    "for each method and no change. Intervals are not corrected for the number of methods. Time: "
-    "of encoding queries and "
+    "change is within the margin (2 points of nDCG@10, 5 of the position effect). Chunks change "
+    "the window, so the effect within the window has its own state for each method and no change. "
+    "Intervals are not corrected for the number of methods. Time: of encoding queries and "
     "documents and searching."
 )
 SOURCES = (
     "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv "
-    "2409.04701. calibrated: arXiv "
-    "2606.02737, as released in August 2026."
+    "2409.04701."
 )
 
 
@@ -170,10 +157,12 @@ def mitigate(
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     disable_progress_bars()
-    usual = (*DEFAULT_METHODS, *(ENDPOINT_METHODS if find_endpoint(str(model)) else ()))
-    methods = usual if method is None else [method] if isinstance(method, str) else method
+    methods = to_list(method) or [*DEFAULT_METHODS]
+    if method is None and find_endpoint(str(model)):
+        methods += ENDPOINT_METHODS
     parsed = list(dict.fromkeys(map(parse_reference, methods)))
-    task, folder = open_task(str(data)), Path(output)
+    task = open_task(str(data))
+    folder = Path(output)
     # A cached embedding would take no time.
     cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
@@ -189,68 +178,65 @@ def mitigate(
                 ModelReference(str(model), revision), parsed, task, batch_size, folder
             )
     finally:
-        os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}
+        if cached is not None:
+            os.environ[EMBEDDINGS_VARIABLE] = cached
     if not mitigated:
         raise PosirError("no method works for this model. " + " ".join(refused))
-    outcomes = compare_trials(plain, mitigated, task.metadata.name, folder)
-    return present_outcomes(str(plain.name), outcomes, refused)
+    trials = compare_trials(plain, mitigated, task.metadata.name, folder)
+    return present_trials(str(plain.name), trials, refused)
 
 
-def present_outcomes(
-    model: str, outcomes: Sequence[MitigationOutcome], not_tried: Sequence[str]
-) -> Result:
-    """Return the findings of the plain model and each method, and their table."""
-    from posir_mitigate.references import parse_reference
-
-    rows = [flatten_outcome(outcome) for outcome in outcomes]
+def present_trials(model: str, trials: Sequence[Trial], not_tried: Sequence[str]) -> Result:
+    """Present the plain model and each method as a table."""
+    rows = [trial.record() for trial in trials]
     deployed: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        if outcome.change:
-            deployed.setdefault(parse_reference(outcome.method).deployment, []).append(
-                outcome.method
-            )
+    for trial in trials:
+        if trial.changes:
+            deployed.setdefault(trial.deployment, []).append(trial.method)
     deployment = "; ".join(f"{', '.join(methods)}: {how}" for how, methods in deployed.items())
     return Result(
         title=f"Mitigations of {model}",
         rows=rows,
-        tables=[build_table(outcomes)],
+        tables=[build_table(trials)],
         values={"outcomes": rows, "not_tried": not_tried},
-        sentences=list(describe_changes(outcomes)),
-        notes=[BRIEF, *([f"Deployment. {deployment}."] if deployment else [])],
+        sentences=[
+            group_by_state(title, {trial.method: trial.changes[metric] for trial in trials[1:]})
+            for metric, title in SCORES.items()
+        ],
+        notes=[BRIEF, f"Deployment. {deployment}."],
         details=[LEGEND, SOURCES, *not_tried],
         warnings=[f"not tried: {reason}" for reason in not_tried],
     )
 
 
-def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
-    """Return a table with a line for each method."""
-    forms = dict(zip(SCORES.values(), (format_percent, format_points), strict=True))
-    rows = [
-        (
-            outcome.method,
-            *chain.from_iterable(
-                (
-                    format_estimate(getattr(outcome, key), form),
-                    format_change(getattr(outcome.change, key)) if outcome.change else MISSING,
-                )
-                for key, form in forms.items()
-            ),
-            label_state(outcome.findings),
-            format_number(outcome.vectors_per_document, ",.1f"),
-            format_ratio(outcome.time_ratio),
-        )
-        for outcome in outcomes
+def build_table(trials: Sequence[Trial]) -> Table:
+    """Build a table with a line for each method."""
+    columns = [Column("Method")]
+    for title in SCORES.values():
+        columns += [Column(title, "right", title), Column("Change", "right", title)]
+    columns += [
+        Column("Bias within the window"),
+        Column("Vectors", "right", "Cost"),
+        Column("Time", "right", "Cost"),
     ]
-    scored = (Column(heading, "right", score) for score in SCORES for heading in (score, "Change"))
-    return Table(
-        (
-            Column("Method"),
-            *scored,
-            Column("Bias within the window"),
-            *(Column(heading, "right", "Cost") for heading in ("Vectors", "Time")),
-        ),
-        tuple(rows),
-    )
+    rows = []
+    for trial in trials:
+        cells = [trial.method]
+        for metric in SCORES:
+            estimate = trial.find_estimate(metric)
+            cells.append(format_estimate(estimate, FORMATS[metric]))
+            cells.append(_format_change(trial.changes.get(metric)))
+        cells += [
+            label_state(trial.findings),
+            format_number(trial.vectors_per_document, ",.1f"),
+            format_ratio(trial.time_ratio),
+        ]
+        rows.append(tuple(cells))
+    return Table(tuple(columns), tuple(rows))
+
+
+def _format_change(change: ChangeRow | None) -> str:
+    return format_change(change) if change else MISSING
 
 
 def format_ratio(ratio: float | None) -> str:
@@ -258,39 +244,3 @@ def format_ratio(ratio: float | None) -> str:
     if ratio is None:
         return MISSING
     return "x <0.01" if ratio < 0.005 else f"x {format_number(ratio, ',.2f')}"
-
-
-def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
-    """Yield a sentence for each score, with the methods by the state of their change."""
-    for score, key in SCORES.items():
-        changes: list[tuple[str, MetricChange]] = [
-            (outcome.method, getattr(outcome.change, key)) for outcome in outcomes if outcome.change
-        ]
-        states = [
-            [(method, metric) for method, metric in changes if metric.state is state]
-            for state in ChangeState
-        ]
-        parts = [
-            f"{label_change(same[0][1])} with {', '.join(method for method, _ in same)}"
-            for same in states
-            if same
-        ]
-        yield f"{score}: {'; '.join(parts)}."
-
-
-def flatten_outcome(outcome: MitigationOutcome) -> dict[str, object]:
-    """Return an outcome as a row: its fields, and of the change of each score its state, difference
-    and interval.
-    """
-    row: dict[str, object] = {
-        name: value for name, value in vars(outcome).items() if name not in ("change", "findings")
-    }
-    row |= {"state": outcome.findings.state, "reason": outcome.findings.reason}
-    for key in SCORES.values():
-        metric: MetricChange | None = getattr(outcome.change, key, None)
-        row |= {
-            f"{key}_change": metric and metric.state,
-            f"{key}_difference": metric and metric.difference,
-            f"{key}_needed": metric and metric.needed and metric.needed.number,
-        }
-    return row

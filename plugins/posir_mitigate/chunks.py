@@ -131,8 +131,11 @@ class Chunks(DividingMethod):
     combination: Combination = Combination.MAX
     unit: ChunkUnit = ChunkUnit.TOKENS
 
-    def _describe_cost(self) -> str:
-        size, step = self.chunking.size, self.chunking.step
+    @property
+    def cost(self) -> str:
+        """The cost: vectors per document, and work against the plain model."""
+        size = self.chunking.size
+        step = self.chunking.step
         vectors = (
             f"a vector for every {step} {self.unit}"
             if self.combination is Combination.MAX
@@ -155,14 +158,14 @@ class Chunks(DividingMethod):
             "index the mean of the vectors of a document's chunks, behind any server of the model"
         )
 
-    def apply(self, base: MTEBModels) -> MTEBModels:
+    def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks; PosirError: no encoder, or chunks of tokens that
         exceed its window.
         """
         encoder = self.require_encoder(base)
         tokenizer = find_tokenizer(encoder)
         if self.unit is ChunkUnit.TOKENS and tokenizer and not tokenizer.locates_tokens:
-            raise self.refuse(
+            raise self.unsupported(
                 encoder,
                 "no fast tokenizer to count tokens with. Divide by sentences: "
                 f"{self.NAME}(sentences).",
@@ -208,15 +211,17 @@ class ContextChunks(DividingMethod):
         size = self.size or self.DEFAULT_SIZES[self.unit]
         return Chunking(size, self.stride or size, self.unit)
 
-    def _describe_cost(self) -> str:
+    @property
+    def cost(self) -> str:
+        """The cost: vectors per document, and work against the plain model."""
         return f"a vector for every {self.chunking.step} {self.unit}; encodes every document once"
 
-    def apply(self, base: MTEBModels) -> MTEBModels:
+    def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks in context; raise PosirError if its server does not
         do so.
         """
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
-            raise self.refuse(
+            raise self.unsupported(
                 base,
                 "needs a server and model that embed chunks in context, such as voyage-context-3. "
                 "Use chunks.",
@@ -239,10 +244,12 @@ class BothOrders(Mitigation):
     sentences: Annotated[int, Field(gt=0)] = 1
     """Sentences that stay together in their order."""
 
-    def _describe_cost(self) -> str:
+    @property
+    def cost(self) -> str:
+        """The cost: vectors per document, and work against the plain model."""
         return "one vector; encodes every document twice"
 
-    def apply(self, base: MTEBModels) -> MTEBModels:
+    def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the model that averages both orders; raise PosirError if the model is no
         encoder.
         """
@@ -281,36 +288,41 @@ class LateChunks(DividingMethod):
     stride: Annotated[int, Field(ge=0)] = 0
     unit: ChunkUnit = ChunkUnit.TOKENS
 
-    def _describe_cost(self) -> str:
+    @property
+    def cost(self) -> str:
+        """The cost: vectors per document, and work against the plain model."""
         return (
             f"a vector for every {self.chunking.step} {self.unit} within the window; encodes "
             "every document once"
         )
 
-    def apply(self, base: MTEBModels) -> MTEBModels:
+    def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer,
         or a window.
         """
-        parts, overlap = self.find_parts(base), getattr(self, "overlap", None)
+        parts = self.find_parts(base)
+        overlap = getattr(self, "overlap", None)
         if parts.pooling.pooling_mode != "mean":
-            raise self.refuse(
+            raise self.unsupported(
                 base,
                 f"needs mean pooling, but this model pools by {parts.pooling.pooling_mode}; use "
                 "chunks.",
             )
         if not parts.pooling.include_prompt:
-            raise self.refuse(
+            raise self.unsupported(
                 base, "this model leaves its prompt out of pooling, which chunks cannot."
             )
         if not getattr(parts.loaded.tokenizer, "is_fast", False):
-            raise self.refuse(
+            raise self.unsupported(
                 base, "needs a fast tokenizer, which says where in the text a token is."
             )
         if not parts.loaded.max_seq_length:
-            raise self.refuse(base, "needs a model with a known window; set its max_seq_length.")
+            raise self.unsupported(
+                base, "needs a model with a known window; set its max_seq_length."
+            )
         vectorizer = LateVectorizer(parts, self.chunking, overlap)
         if overlap is not None and overlap >= vectorizer.window:
-            raise self.refuse(
+            raise self.unsupported(
                 base,
                 f"the overlap is at most {vectorizer.window - 1}, less than the model's window.",
             )
@@ -329,7 +341,9 @@ class LongLateChunks(LateChunks):
     overlap: Annotated[int, Field(ge=0)] = 64
     """Tokens at the start of each later window that only serve as context."""
 
-    def _describe_cost(self) -> str:
+    @property
+    def cost(self) -> str:
+        """The cost: vectors per document, and work against the plain model."""
         vectors = f"a vector for every {self.chunking.step} {self.unit}"
         return f"{vectors}; encodes all of the document, and the overlaps of its windows again"
 
@@ -384,7 +398,8 @@ class LateVectorizer:
         encoding = self.parts.loaded.tokenizer(
             prompt + text, return_offsets_mapping=True, verbose=False, **limit
         )
-        ids, offsets = encoding["input_ids"], enumerate(encoding["offset_mapping"])
+        ids = encoding["input_ids"]
+        offsets = enumerate(encoding["offset_mapping"])
         # Special tokens have no characters; the prompt joins the first chunk.
         tokens = [
             (number, start) for number, (start, end) in offsets if end > max(start, len(prompt))

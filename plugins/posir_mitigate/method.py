@@ -52,12 +52,9 @@ class Mitigation(ABC):
         return {}
 
     @property
+    @abstractmethod
     def cost(self) -> str:
         """The cost: vectors per document, and work against the plain model."""
-        return self._describe_cost()
-
-    @abstractmethod
-    def _describe_cost(self) -> str: ...
 
     @property
     def deployment(self) -> str:
@@ -65,12 +62,12 @@ class Mitigation(ABC):
         return self.DEPLOYMENT
 
     @abstractmethod
-    def apply(self, base: MTEBModels) -> MTEBModels:
+    def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the mitigated model, which shares the weights of the plain one; raise PosirError
         if that does not work.
         """
 
-    def refuse(self, model: Any, reason: str) -> PosirError:
+    def unsupported(self, model: Any, reason: str) -> PosirError:
         """Return the error for a model for which the method does not work."""
         meta = getattr(model, "mteb_model_meta", None)
         return PosirError(f"{meta.name if meta else type(model).__name__}+{self}: {reason}")
@@ -82,7 +79,7 @@ class Mitigation(ABC):
         if isinstance(model, CrossEncoderProtocol | SearchProtocol) or not isinstance(
             model, EncoderProtocol
         ):
-            raise self.refuse(
+            raise self.unsupported(
                 model,
                 "needs a model with one vector per text, unlike rerankers, BM25 and multi-vector "
                 "models.",
@@ -95,17 +92,16 @@ class Mitigation(ABC):
         """
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-        encoder, loaded = self.require_encoder(model), getattr(model, "model", None)
-        known = isinstance(
-            model, SentenceTransformerEncoderWrapper | InstructSentenceTransformerModel
-        )
-        modules = list(loaded) if known and loaded is not None else []
+        encoder = self.require_encoder(model)
+        loaded = getattr(model, "model", None)
+        wrappers = (SentenceTransformerEncoderWrapper, InstructSentenceTransformerModel)
+        modules = list(loaded) if isinstance(model, wrappers) and loaded is not None else []
         if (
             len(modules) < 2
             or not isinstance(modules[0], Transformer)
             or not isinstance(modules[1], Pooling)
         ):
-            raise self.refuse(
+            raise self.unsupported(
                 model,
                 "works inside models of sentence-transformers that are loaded here, with a "
                 "transformer and pooling.",

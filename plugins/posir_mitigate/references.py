@@ -36,12 +36,11 @@ REFERENCE = re.compile(
 @cache
 def list_methods() -> dict[str, type[Mitigation]]:
     """Return all methods by name; PyTorch, which they import, takes seconds."""
-    from posir_mitigate.calibrated import Calibrated
     from posir_mitigate.chunks import BothOrders, Chunks, ContextChunks, LateChunks, LongLateChunks
 
     return {
         method.NAME: method
-        for method in (Chunks, LateChunks, LongLateChunks, ContextChunks, Calibrated, BothOrders)
+        for method in (Chunks, LateChunks, LongLateChunks, ContextChunks, BothOrders)
     }
 
 
@@ -68,7 +67,7 @@ def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
     """Return mteb's metadata of a model with a method."""
 
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
-        return method.apply(base.load_model(**options))
+        return method.wrap(base.load_model(**options))
 
     update: dict[str, Any] = {
         "name": f"{base.name}+{method}",
@@ -98,12 +97,14 @@ def parse_method(name: str, arguments: str) -> Mitigation:
         )
     method = methods[name]
     words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
-    names, values = [field.name for field in fields(method)], dict[str, str]()
+    names = [field.name for field in fields(method)]
+    values = dict[str, str]()
     for argument in filter(None, map(str.strip, arguments.split(","))):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
             free = (name for name in names if name not in {*words.values(), *values})
-            key, value = words.get(argument) or next(free, ""), argument
+            key = words.get(argument) or next(free, "")
+            value = argument
         if key not in names or key in values:
             raise PosirError(
                 f"'+{name}({arguments})': '{argument}' is not expected. "

@@ -4,13 +4,15 @@ method gains and costs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from posir_compare.comparison import ModelRun, Pair, collect_runs, find_common_results
+from posir_compare.comparison import compare_pairs
+from posir_compare.pairing import Pair
+from posir_compare.runs import ModelRun, collect_runs
 from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
 from posir_run.jobs import (
@@ -20,12 +22,13 @@ from posir_run.jobs import (
     find_missing_subsets,
     find_tasks,
 )
-from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.decision import Change, compare_groups, decide
+from posir_significance.analysis import analyze
+from posir_significance.changes import ChangeRow, Metric
+from posir_significance.decision import decide
 from posir_significance.findings import GroupFindings, Quantity
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable
-from posir_tasks.base.progress import progress, track
+from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.repository import is_hub_name
 from posir_tasks.datasets.dataset import Dataset
@@ -36,10 +39,12 @@ from posir_tasks.mteb.result_saving import process_saver
 from posir_tasks.results import NAN_PREFIX, read_all_results
 from posir_tasks.tasks.base import LayoutTask, PositionTask, build_task, register_task
 from posir_tasks.values.result_schema import average_vectors
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.scores import ALL, Estimate
 
 if TYPE_CHECKING:
+    from mteb.cache import ResultCache
     from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
     from mteb.types import EncodeKwargs
 
 
@@ -97,139 +102,151 @@ def run_trials(
     from mteb.cache import ResultCache
 
     check_writable(output_folder)
-    results, plain = ResultCache(output_folder), find_model(reference)
+    results = ResultCache(output_folder)
+    plain = find_model(reference)
     task.load_data()
-    encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
 
-    load_plain = cache(
-        partial(load_model, ModelReference(portable_name(plain), reference.revision))
-    )
-
-    def evaluate(meta: ModelMeta, method: Mitigation | None) -> None:
-        """Evaluate a model on the subsets of the task that have no result, and save each result as
-        it comes.
-        """
-        missing = [
-            subset
-            for subset in task.hf_subsets
-            if subset in find_missing_subsets(task, meta, results)
-        ]
-        if not missing:
-            return
-        with track(f"Evaluating {method or 'the plain model'}", len(missing)) as advance:
-            model = method.apply(load_plain()) if method else load_plain()
-            for subset in missing:
-                name, corpus = ModelReference(portable_name(meta)), corpus_name(task, subset)
-                result = evaluate_subset(
-                    model, EvaluationJob(name, task.metadata.name, subset, corpus), encode_kwargs
-                )
-                process_saver().add(
-                    results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs
-                )
-                advance()
+    @cache
+    def load_plain() -> MTEBModels:
+        return load_model(ModelReference(portable_name(plain), reference.revision))
 
     mitigated: dict[Mitigation, ModelMeta] = {}
     refused: list[str] = []
     with track("Evaluating the plain model and each method", 1 + len(methods)) as advance:
-        evaluate(plain, None)
+        _evaluate("the plain model", plain, load_plain, task, batch_size, results)
         for method in methods:
             advance()
             meta = describe_mitigated(plain, method)
+
+            def load(method: Mitigation = method) -> MTEBModels:
+                return method.wrap(load_plain())
+
             try:
-                evaluate(meta, method)
+                _evaluate(str(method), meta, load, task, batch_size, results)
                 mitigated[method] = meta
             except PosirError as error:
                 refused.append(str(error))
     return plain, mitigated, tuple(refused)
 
 
+def _evaluate(
+    title: str,
+    meta: ModelMeta,
+    load: Callable[[], MTEBModels],
+    task: PositionTask,
+    batch_size: int,
+    results: ResultCache,
+) -> None:
+    """Evaluate a model on the subsets of a task without a result, and save each result as it
+    comes.
+    """
+    missing = find_missing_subsets(task, meta, results)
+    if not missing:
+        return
+    encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
+    name = ModelReference(portable_name(meta))
+    with track(f"Evaluating {title}", len(missing)) as advance:
+        model = load()
+        for subset in task.hf_subsets:
+            if subset not in missing:
+                continue
+            job = EvaluationJob(name, task.metadata.name, subset, corpus_name(task, subset))
+            result = evaluate_subset(model, job, encode_kwargs)
+            process_saver().add(
+                results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs
+            )
+            advance()
+
+
 @dataclass(frozen=True)
-class MethodCost:
-    """The cost of a method: vectors, time, and a sentence on both."""
-
-    vectors_per_document: float
-    seconds: float
-    time_ratio: float | None
-    """Seconds as a multiple of those of the plain model; None if these are unknown."""
-    words: str
-
-
-@dataclass(frozen=True)
-class MitigationOutcome:
-    """Scores, change and cost of a method. Scores are None where undefined."""
+class Trial:
+    """A method with its findings, its changes from the plain model, and its cost."""
 
     method: str
     """`plain` for the model without any."""
-    queries: int
-    ndcg_at_10: Estimate | None
-    position_effect: Estimate | None
-    """The position effect in whole documents."""
     findings: GroupFindings
     """The findings of the method, whose window may differ from that of the plain model."""
-    change: Change | None
-    """The change from the plain model to the method, by the same questions; None for the plain
-    model.
-    """
     vectors_per_document: float
     seconds: float
     """Wall time of encoding queries and documents and of searching."""
     time_ratio: float | None
-    cost: str
+    """Seconds as a multiple of those of the plain model; None if these are unknown."""
+    cost: str = "one vector"
+    deployment: str = ""
+    changes: Mapping[Metric, ChangeRow] = field(default_factory=dict)
+    """The changes from the plain model; none for the plain model itself."""
+
+    def find_estimate(self, metric: Metric) -> Estimate | None:
+        """Return a score of the method; None where it is undefined."""
+        return self.findings[Quantity(metric.key)].estimate
+
+    def record(self) -> dict[str, Any]:
+        """Return the trial as a row of JSON and CSV."""
+        row: dict[str, Any] = {"method": self.method, "queries": self.findings.questions}
+        compared = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
+        row |= {metric.key: self.find_estimate(metric) for metric in compared}
+        row |= {
+            "vectors_per_document": self.vectors_per_document,
+            "seconds": self.seconds,
+            "time_ratio": self.time_ratio,
+            "cost": self.cost,
+            "state": self.findings.state,
+            "reason": self.findings.reason,
+        }
+        for metric in compared:
+            change = self.changes.get(metric)
+            row |= {
+                f"{metric.key}_change": change and change.state,
+                f"{metric.key}_difference": change and change.estimate,
+                f"{metric.key}_needed": change and change.needed and change.needed.number,
+            }
+        return row
 
 
 def compare_trials(
     plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
-) -> list[MitigationOutcome]:
+) -> list[Trial]:
     """Compare every mitigation with the plain model by the same questions; the plain model comes
     first.
     """
-    everything = collect_runs([read_all_results(folder)])
     runs = {
         run.results[0].model: run
-        for run in everything
-        if task in {result.task for result in run.results}
+        for run in collect_runs([read_all_results(folder)])
+        if task in run.tasks
     }
     plain = runs[str(plain_model.name)]
+    methods = {runs[str(meta.name)].label: method for method, meta in mitigated.items()}
+    pairs = [Pair(plain, runs[str(meta.name)], task) for meta in mitigated.values()]
+    comparison = compare_pairs(pairs, [ALL])
     seconds = measure_seconds(plain, task)
-    outcomes = list[MitigationOutcome]()
-    for method, meta in progress(list(mitigated.items()), "Comparing"):
-        run = runs[str(meta.name)]
-        common = find_common_results(Pair(plain, run, task))
-        a, b = analyze(common.a).overall, analyze(common.b).overall
-        if not outcomes:
-            outcomes.append(
-                _build_outcome("plain", a, None, MethodCost(1.0, seconds, 1.0, "one vector"))
-            )
-        taken = measure_seconds(run, task)
-        # One vector per document, unless the results say otherwise.
-        vectors = average_vectors(result.run for result in run.by_subset(task).values()) or 1.0
-        change = compare_groups(a, b, paired=common.are_paired)
-        cost = MethodCost(vectors, taken, taken / seconds if seconds else None, method.cost)
-        outcomes.append(_build_outcome(str(method), b, change, cost))
-    return outcomes
-
-
-def _build_outcome(
-    method: str, group: GroupAnalysis, change: Change | None, cost: MethodCost
-) -> MitigationOutcome:
-    findings = decide(group)
-    return MitigationOutcome(
-        method=method,
-        queries=group.queries,
-        ndcg_at_10=findings[Quantity.NDCG_AT_10].estimate,
-        position_effect=findings[Quantity.POSITION_EFFECT].estimate,
-        findings=findings,
-        change=change,
-        vectors_per_document=cost.vectors_per_document,
-        seconds=cost.seconds,
-        time_ratio=cost.time_ratio,
-        cost=cost.words,
-    )
+    findings = decide(analyze(comparison.common[0][1].a).overall)
+    trials = [Trial("plain", findings, 1.0, seconds, 1.0)]
+    for pair, common in comparison.common:
+        method = methods[pair.b.label]
+        method_seconds = measure_seconds(pair.b, task)
+        results = pair.b.by_subset(task).values()
+        trial = Trial(
+            method=str(method),
+            findings=decide(analyze(common.b).overall),
+            # One vector per document, unless the results say otherwise.
+            vectors_per_document=average_vectors(result.run for result in results) or 1.0,
+            seconds=method_seconds,
+            time_ratio=method_seconds / seconds if seconds else None,
+            cost=method.cost,
+            deployment=method.deployment,
+            changes={
+                row.metric: row
+                for row in comparison.rows
+                if (row.subject.model, row.subject.task) == (pair.b.label, task)
+            },
+        )
+        trials.append(trial)
+    return trials
 
 
 def measure_seconds(run: ModelRun, task: str) -> float:
-    """Return how long encoding queries and documents and searching took, in seconds; phases may
-    contain each other.
+    """Measure the seconds of encoding queries and documents and of searching; phases may contain
+    each other.
     """
     file = next(iter(run.by_subset(task).values())).file
     phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []
@@ -238,7 +255,8 @@ def measure_seconds(run: ModelRun, task: str) -> float:
         for phase in phases
         if phase["name"].startswith(SEARCH_PHASES)
     )
-    seconds, reached = 0.0, float("-inf")
+    seconds = 0.0
+    reached = float("-inf")
     for start, end in spans:
         seconds += max(0.0, end - max(start, reached))
         reached = max(reached, end)

@@ -124,7 +124,7 @@ class Results(Result, Sequence[SubsetResult]):
                     judged.scores, judged.estimates, judged.model, judged.full_task
                 )
         given = [limits] if isinstance(limits, str) else limits
-        return replace(check_limits(values, given, strict=strict, gaps=gaps), command="report")
+        return check_limits(values, given, strict=strict, gaps=gaps, command="report")
 
     def bins(self) -> Result:
         """Show nDCG@10 of every position bin: a row for each model, task and bin."""

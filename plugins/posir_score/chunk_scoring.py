@@ -25,7 +25,7 @@ from posir_score.excerpts import (
     score_division,
     score_retrieved,
 )
-from posir_significance.decision import compare_gains
+from posir_significance.changes import Metric, compare_gains
 from posir_significance.messages import describe_change
 from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
@@ -247,9 +247,9 @@ def score_splitters(
             advance()
     changes = [
         sentence
-        for key in (("recall", "iou") if len(divisions) > 1 else ())
+        for metric in ((Metric.RECALL, Metric.IOU) if len(divisions) > 1 else ())
         for sentence in describe_changes(
-            key, {name: values[key] for name, values in scores.items()}, data.clusters
+            metric, {name: values[metric.key] for name, values in scores.items()}, data.clusters
         )
     ]
     return ScoredChunkers(
@@ -267,15 +267,17 @@ def score_splitters(
     )
 
 
-def describe_changes(key: str, scores: dict[str, Floats], clusters: Integers) -> Iterator[str]:
+def describe_changes(
+    metric: Metric, scores: dict[str, Floats], clusters: Integers
+) -> Iterator[str]:
     """Yield the change of a score from the best splitter to each other one, over the same
     questions, as sentences.
     """
     best = max(scores, key=lambda name: float(scores[name].mean()))
     for name in scores:
         if name != best:
-            change = compare_gains(scores[name] - scores[best], clusters)
-            yield describe_change(key, change.ndcg_at_10, best, name)
+            change = compare_gains(metric, scores[name] - scores[best], clusters)
+            yield describe_change(change, best, name)
 
 
 @dataclass(frozen=True, eq=False)

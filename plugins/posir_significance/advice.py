@@ -38,8 +38,6 @@ class Advice:
     number: int | None = None
 
 
-#: The command that compares chunks with whole documents.
-CHUNK_COMMAND = "posir mitigate"
 #: Reasons for which nothing is tested, and what helps.
 REMEDIES = {
     Reason.WINDOW_UNKNOWN: NextStep.MEASURE_WINDOW,
@@ -80,31 +78,36 @@ def loses_by_truncation(findings: GroupFindings) -> bool:
 
 
 def build_commands(findings: GroupFindings, reference: CommandReference) -> tuple[str, ...]:
-    """Return commands for the next steps that have one, each of which can be pasted into a shell.
+    """Return commands for the next steps that have one, each of which can be pasted into a
+    shell.
+    """
+    commands = (write_command(advice, reference) for advice in advise(findings))
+    return tuple(command for command in commands if command)
+
+
+def write_command(advice: Advice, reference: CommandReference) -> str:
+    """Write the command for a next step; empty if there is none.
 
     Args:
-        findings: The findings.
+        advice: The step.
         reference: The model, the data and the settings of the run; there is no command for a model
             that none can load.
     """
-    model, task = reference.model, reference.data
+    model = reference.model
+    task = reference.data
     if not model:
-        return ()
-    commands = list[str]()
-    for advice in advise(findings):
-        match advice.step:
-            case NextStep.CHUNK if task:
-                commands.append(reference.write("posir", "mitigate", model, task))
-            case NextStep.MEASURE_WINDOW:
-                commands.append(reference.write("posir", "window", model))
-            case NextStep.RUN_AGAIN if task:
-                commands.append(reference.write("posir", "run", "-t", task, "-m", model))
-            case NextStep.MORE_QUESTIONS | NextStep.MORE_DOCUMENTS:
-                larger = find_larger_task(task, advice.number or 0)
-                commands += (
-                    [reference.write("posir", "run", "-t", larger, "-m", model)] if larger else []
-                )
-    return tuple(commands)
+        return ""
+    match advice.step:
+        case NextStep.CHUNK if task:
+            return reference.write("posir", "mitigate", model, task)
+        case NextStep.MEASURE_WINDOW:
+            return reference.write("posir", "window", model)
+        case NextStep.RUN_AGAIN if task:
+            return reference.write("posir", "run", "-t", task, "-m", model)
+        case NextStep.MORE_QUESTIONS | NextStep.MORE_DOCUMENTS:
+            larger = find_larger_task(task, advice.number or 0)
+            return reference.write("posir", "run", "-t", larger, "-m", model) if larger else ""
+    return ""
 
 
 def find_larger_task(task: str, number: int) -> str:
@@ -118,7 +121,7 @@ def find_larger_task(task: str, number: int) -> str:
 
 
 def count_questions(task: str) -> int:
-    """Return how many questions a built-in task has at most; 0 if that is unknown."""
-    stated = next((format_size(known.questions) for known in BUILTIN if known.name == task), "")
-    digits = "".join(character for character in stated if character.isdigit())
+    """Return the maximum number of questions of a built-in task; 0 if it is unknown."""
+    size = next((format_size(builtin.questions) for builtin in BUILTIN if builtin.name == task), "")
+    digits = "".join(character for character in size if character.isdigit())
     return int(digits) if digits else 0

@@ -101,7 +101,8 @@ class GroupAnalysis:
     @cached_property
     def ndcg_as_published(self) -> MeanEstimate | None:
         """Unweighted mean of the non-empty bins, as papers report length buckets."""
-        query, position = self.observations.query, self.observations.position
+        query = self.observations.query
+        position = self.observations.position
         counts = np.bincount(position, minlength=self.observations.bins)
         weights = 1 / ((counts > 0).sum() * counts[position]) if len(position) else np.zeros(0)
         return estimate_mean(
@@ -319,11 +320,13 @@ class ChanceScores:
         """Return the scores under the null; None without a positive gain."""
         if not observations.gains.any():
             return None
-        query, position = observations.query, observations.position
+        query = observations.query
+        position = observations.position
         filled, column, counts = np.unique(position, return_inverse=True, return_counts=True)
         cluster = np.unique(observations.clusters[query], return_inverse=True)[1]
         gains = observations.gains[query]
-        level, size = float(gains.mean()), len(filled)
+        level = float(gains.mean())
+        size = len(filled)
         deviations = (gains - level) / counts[column]
         rows = np.bincount(cluster * size + column, deviations, (cluster.max() + 1) * size).astype(
             np.float64
@@ -352,7 +355,8 @@ class ChanceScores:
         """Return the mean of the published PSI, and the ends of the central 90% of its draws."""
         drawn = compute_psi(np.clip(self.level + self.clusters.draw(NULL_DRAWS), 0, 1))
         drawn = drawn[~np.isnan(drawn)]
-        (low, high), mean = np.quantile(drawn, CHANCE_QUANTILES).tolist(), float(drawn.mean())
+        (low, high) = np.quantile(drawn, CHANCE_QUANTILES).tolist()
+        mean = float(drawn.mean())
         return Estimate(mean, (min(low, mean), max(high, mean)))
 
 

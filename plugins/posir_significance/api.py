@@ -15,8 +15,9 @@ from typing import Annotated
 
 from scipy.special import ndtri, stdtrit
 
+from posir_significance.changes import CHANGE_LEVEL, JUDGED_LEVEL
 from posir_significance.controlled import MIN_DOCUMENTS
-from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, JUDGED_LEVEL
+from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, State
 from posir_significance.intervals import LEVEL
 from posir_significance.messages import describe_plan, name_planned_state
@@ -32,7 +33,8 @@ POWER = 0.8
 DISPERSION = 0.8
 #: Variance of the position effect times the number of questions, in nDCG@10 squared: with several
 #: questions a document, and with one, measured with MiniLM on PosIR-Mini.
-VARIANCE, VARIANCE_OF_ONE = 0.056, 0.089
+VARIANCE = 0.056
+VARIANCE_OF_ONE = 0.089
 #: Questions a document from which the first of them holds.
 SEVERAL = 2.0
 #: Share of the variance of one model's effect that the difference of two models on the same
@@ -92,7 +94,7 @@ def required_sample(
     margin: float = DEFAULT_MARGINS.position_effect,
     models: int = 1,
 ) -> SampleSize:
-    """Return how many questions and documents lead to a state; at least the documents that any
+    """Compute the questions and documents that lead to a state; at least the documents that any
     state needs.
 
     An effect D is found if its interval excludes 0, so that z(level) + z(power) standard errors
@@ -134,8 +136,8 @@ def required_mean_sample(
     power: float = POWER,
     margin: float = DEFAULT_MARGINS.ndcg_at_10,
 ) -> SampleSize:
-    """Return how many questions and documents lead to a state of the change in mean nDCG@10 between
-    two models.
+    """Compute the questions and documents that lead to a state of the change in mean nDCG@10
+    between two models.
 
     Arguments as of `required_sample`; a difference of 0 is for the state of equivalence. The gains
     of two models have a correlation of 0.5. The variance of a mean grows with the questions of a

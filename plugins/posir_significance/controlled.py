@@ -29,7 +29,8 @@ from posir_tasks.values.scores import Estimate
 MIN_DOCUMENTS = 10
 THIRDS = 3
 #: Weights of the columns of `ControlledTest.design`: first third, rotated, last third.
-FIRST_MINUS_LAST, MIDDLE_MINUS_ENDS = (1.0, 0.0, -1.0), (-0.5, 0.0, -0.5)
+FIRST_MINUS_LAST = (1.0, 0.0, -1.0)
+MIDDLE_MINUS_ENDS = (-0.5, 0.0, -0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,12 +188,6 @@ class ControlledTest:
         unmoved = self.gains[self.versions == 0]
         level = float(unmoved.mean()) if len(unmoved) else 0.0
         return THIRDS * min(level, 1 - level)
-
-    @property
-    def unmoved_mean(self) -> float | None:
-        """Mean gain of the unrotated texts; None without rows."""
-        unmoved = self.gains[self.versions == 0]
-        return float(unmoved.mean()) if len(unmoved) else None
 
     @cached_property
     def levels(self) -> Floats | None:

@@ -15,15 +15,17 @@ def correct_p_values(
     """
     corrected = list(p_values)
     tests = [
-        (family, place, p_value)
-        for place, (family, p_value) in enumerate(zip(families, p_values, strict=True))
+        (family, index, p_value)
+        for index, (family, p_value) in enumerate(zip(families, p_values, strict=True))
     ]
     for family in dict.fromkeys(families):
-        known = {
-            place: p_value for own, place, p_value in tests if own == family and p_value is not None
+        members = {
+            index: p_value
+            for other, index, p_value in tests
+            if other == family and p_value is not None
         }
-        for place, p_value in zip(known, holm(list(known.values())), strict=True):
-            corrected[place] = p_value
+        for index, p_value in zip(members, holm(list(members.values())), strict=True):
+            corrected[index] = p_value
     return corrected
 
 
@@ -38,10 +40,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Returns:
         As many, each at least as large as given and at most 1.
     """
-    given = np.asarray(p_values, np.float64)
-    order = np.argsort(given)
-    adjusted = np.empty_like(given)
+    values = np.asarray(p_values, np.float64)
+    order = np.argsort(values)
+    adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(
-        1, np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
+        1, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
     )
     return list(map(float, adjusted))

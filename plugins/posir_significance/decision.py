@@ -1,4 +1,4 @@
-"""Verdicts: the findings on a group of questions, and the change from one system to another.
+"""Verdicts: the findings on a group of questions.
 
 A state follows from one interval and a margin, never from a p-value: a p-value above 0.05 is no
 evidence of absence. No part of a difference is assigned to a cause. docs/statistics.md has the rule
@@ -7,17 +7,15 @@ and its measured error rates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 
-import numpy as np
 from scipy.special import ndtri
 
 from posir_significance.analysis import Analysis, GroupAnalysis, analyze, analyze_places
 from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
 from posir_significance.findings import (
-    ChangeState,
     Finding,
     GroupFindings,
     Needed,
@@ -26,11 +24,9 @@ from posir_significance.findings import (
     Reason,
     State,
 )
-from posir_significance.intervals import LEVEL, estimate_difference, subtract_means
-from posir_significance.observations import Floats, Integers, subtract_observations
+from posir_significance.intervals import LEVEL
 from posir_significance.regression import Contrast
 from posir_tasks.base.errors import UsageError
-from posir_tasks.values.judgments import DOCUMENT, METRICS, JudgedScores
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import Difference, Estimate, ResultValues
 
@@ -40,10 +36,6 @@ POWER_ERRORS = 1.2816
 #: Level of the interval of the middle third against the ends, a second statement beside the
 #: verdict.
 MIDDLE_LEVEL = 0.99
-#: Level of each interval of a change: of three metrics together 95%.
-CHANGE_LEVEL = 1 - (1 - LEVEL) / 3
-#: The same of the metrics of judged queries.
-JUDGED_LEVEL = 1 - (1 - LEVEL) / len(METRICS)
 #: An effect of nothing.
 ZERO = Estimate(0.0, (0.0, 0.0))
 
@@ -98,7 +90,8 @@ def decide(
         margin: Smallest effect that matters, in nDCG@10, in (0, 1).
         level: Level of the intervals of effects: above 0.95 for rows that are read together.
     """
-    whole, within = group.whole, group.within
+    whole = group.whole
+    within = group.within
     is_blind = group.not_tested is Reason.ORDER_BLIND
     tested = within or whole
     facts = [
@@ -139,10 +132,11 @@ def _fact(value: float | None) -> Estimate | None:
 
 
 def _effect(quantity: Quantity, contrast: Contrast | None, level: float) -> Finding:
-    return Finding(quantity, _at_level(contrast, level), level)
+    return Finding(quantity, estimate_at(contrast, level), level)
 
 
-def _at_level(contrast: Difference | None, level: float) -> Estimate | None:
+def estimate_at(contrast: Difference | None, level: float) -> Estimate | None:
+    """Return the value of a contrast with its interval at a level; None if it is undefined."""
     if contrast is None or contrast.interval_at is None:
         return None
     return Estimate(contrast.value, contrast.interval_at(level))
@@ -157,14 +151,14 @@ def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) ->
         return Finding(quantity, ZERO, level, State.NO_BIAS, Reason.ORDER_BLIND, margin=margin)
     if group.within is None:
         return Finding(
-            quantity, None, level, State.NOT_TESTED, _explain_untested(group), margin=margin
+            quantity, None, level, State.NOT_TESTED, explain_untested(group), margin=margin
         )
     test = group.within
-    estimate = _at_level(test.effect, level)
+    estimate = estimate_at(test.effect, level)
     undecided = Finding(quantity, estimate, level, State.INCONCLUSIVE, margin=margin)
     if test.effect is None or estimate is None or test.documents_at_ends < MIN_DOCUMENTS:
         # More documents like these would not have evidence at both ends either.
-        needed = _need_documents(test) if test.documents_at_ends else None
+        needed = need_documents(test) if test.documents_at_ends else None
         return replace(undecided, reason=Reason.FEW_DOCUMENTS, needed=needed)
     if test.room_for_effect <= margin:
         return replace(undecided, reason=Reason.NO_ROOM)
@@ -191,8 +185,8 @@ def decide_state(estimate: Estimate, margin: float) -> State:
     return State.FAVORS_END if high < 0 else State.INCONCLUSIVE
 
 
-def _explain_untested(group: GroupAnalysis) -> Reason:
-    """Return why there is no test within the window."""
+def explain_untested(group: GroupAnalysis) -> Reason:
+    """Return the reason for which there is no test within the window."""
     if group.has_places:
         return Reason.SEVERAL_POSITIONS
     if group.not_tested is not None:
@@ -204,7 +198,8 @@ def _explain_untested(group: GroupAnalysis) -> Reason:
     )
 
 
-def _need_documents(test: ControlledTest) -> Needed:
+def need_documents(test: ControlledTest) -> Needed:
+    """Estimate how many documents are needed for enough of them with evidence at both ends."""
     times = MIN_DOCUMENTS / max(test.documents_at_ends, 1)
     return Needed(max(ceil(times * test.document_count), MIN_DOCUMENTS), NeededUnit.DOCUMENTS)
 
@@ -262,242 +257,3 @@ def level_of_lengths(analysis: Analysis) -> float:
         group.whole is not None and group.whole.effect is not None for group in analysis.lengths
     )
     return 1 - (1 - LEVEL) / max(rows, 1)
-
-
-@dataclass(frozen=True)
-class MetricChange:
-    """The change of one metric from system A to system B, with its simultaneous interval."""
-
-    state: ChangeState
-    reason: Reason | None
-    """Given if and only if it is inconclusive or not tested."""
-    margin: float
-    difference: Difference | None
-    """B - A, with its interval at the level of the change; None if undefined."""
-    needed: Needed | None = None
-    """About as much data would decide."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """The change from system A to system B in three metrics; the probability of any false
-    difference is at most 0.05.
-    """
-
-    documents: int
-    """Independent documents (articles, where known), or what else is counted; of unpaired results
-    the fewer.
-    """
-    ndcg_at_10: MetricChange
-    position_effect: MetricChange
-    """The change in whole documents. Better is nearer to 0."""
-    position_effect_in_window: MetricChange
-    """Better is nearer to 0."""
-    level: float = CHANGE_LEVEL
-    """Level of each interval."""
-    judged: Mapping[str, MetricChange] = field(default_factory=dict)
-    """The metrics of queries without positions, by key, in place of the three."""
-    counted: str = DOCUMENT
-    """The noun of `documents`."""
-
-    def find(self, key: str) -> MetricChange:
-        """Return the change of a metric by its key."""
-        if key in self.judged:
-            return self.judged[key]
-        change: MetricChange = getattr(self, key)
-        return change
-
-
-def compare_groups(
-    a: GroupAnalysis,
-    b: GroupAnalysis,
-    *,
-    paired: bool,
-    margins: Margins = DEFAULT_MARGINS,
-    level: float = CHANGE_LEVEL,
-) -> Change:
-    """Return the change from system A to system B over the same group of questions.
-
-    Args:
-        a: System A.
-        b: System B.
-        paired: Whether both have the same questions in the same order. Position effects need that.
-        margins: Smallest differences that matter.
-        level: Level of each interval, above `CHANGE_LEVEL` for rows that are read together.
-    """
-    if paired:
-        differences = subtract_observations(a.observations, b.observations)
-        ndcg = estimate_difference(differences.gains, differences.clusters, differences.shares)
-    else:
-        ndcg = subtract_means(a.ndcg, b.ndcg) if a.ndcg and b.ndcg else None
-    documents = min(a.documents, b.documents)
-    whole = _Pair.of_whole(a, b) if paired else _Pair(reason=Reason.OTHER_DATA)
-    within = _Pair.of_window(a, b) if paired else _Pair(reason=Reason.OTHER_DATA)
-    return Change(
-        documents=documents,
-        ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1, level),
-        position_effect=_compare_effects(whole, margins.position_effect, level),
-        position_effect_in_window=_compare_effects(within, margins.position_effect, level),
-        level=level,
-        counted=a.counted,
-    )
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """One test of two systems on the same rows, or why there is none."""
-
-    a: ControlledTest | None = None
-    b: ControlledTest | None = None
-    reason: Reason | None = None
-    is_blind: bool = False
-    """Whether word order plays no part in the scores of either."""
-
-    @classmethod
-    def of_whole(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
-        """Pair test W."""
-        return cls._build(
-            a, b, (a.whole, b.whole), same=a.versions == b.versions, otherwise=Reason.OTHER_DATA
-        )
-
-    @classmethod
-    def of_window(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
-        """Pair test R."""
-        same = a.window_versions == b.window_versions
-        return cls._build(a, b, (a.within, b.within), same=same, otherwise=Reason.WINDOW_DIFFERS)
-
-    @classmethod
-    def _build(
-        cls,
-        a: GroupAnalysis,
-        b: GroupAnalysis,
-        tests: tuple[ControlledTest | None, ControlledTest | None],
-        *,
-        same: bool,
-        otherwise: Reason,
-    ) -> _Pair:
-        first, second = tests
-        blind = [group.not_tested is Reason.ORDER_BLIND for group in (a, b)]
-        if all(blind):
-            return cls(is_blind=True)
-        # Where word order plays no part, every version has the rank of the text itself.
-        if blind[0] and second is not None:
-            return cls(second.without_effect(), second)
-        if blind[1] and first is not None:
-            return cls(first, first.without_effect())
-        if first is None or second is None:
-            return cls(reason=_explain_untested(a if first is None and not blind[0] else b))
-        if not same or not first.has_same_rows(second):
-            return cls(reason=otherwise)
-        return cls(first, second)
-
-
-def _compare_effects(pair: _Pair, margin: float, level: float) -> MetricChange:
-    """Return the change of a position effect; better is nearer to 0."""
-    if pair.is_blind:
-        return MetricChange(ChangeState.EQUIVALENT, None, margin, Difference(0.0, (0.0, 0.0)))
-    if pair.a is None or pair.b is None:
-        return MetricChange(ChangeState.NOT_TESTED, pair.reason, margin, None)
-    difference = pair.b.subtract(pair.a)
-    # The mean in place of the sum has the same sign, and is a gain.
-    mean = _at_level(pair.b.average(pair.a).effect, level)
-    low, high = mean.interval if mean and mean.interval else (0.0, 0.0)
-    # System B is nearer to 0 if and only if the difference B - A and the sum have opposite signs.
-    sign = int(high < 0) - int(low > 0)
-    few = difference.documents_at_ends < MIN_DOCUMENTS
-    change = decide_change(
-        difference.effect, margin, difference.question_count, sign, level, NeededUnit.QUESTIONS
-    )
-    if few and change.state is not ChangeState.NOT_TESTED:
-        needed = _need_documents(difference)
-        return replace(
-            change, state=ChangeState.INCONCLUSIVE, reason=Reason.FEW_DOCUMENTS, needed=needed
-        )
-    return change
-
-
-def compare_gains(
-    differences: Floats, clusters: Integers, margins: Margins = DEFAULT_MARGINS
-) -> Change:
-    """Return the change in nDCG@10 over questions whose evidence has no position; effects of
-    position are not tested.
-
-    `differences` are B - A by question, `clusters` their documents; shape (n,).
-    """
-    documents = len(np.unique(clusters))
-    ndcg = estimate_difference(differences, clusters)
-    untested = MetricChange(
-        ChangeState.NOT_TESTED, Reason.NOT_STORED, margins.position_effect, None
-    )
-    return Change(
-        documents, decide_change(ndcg, margins.ndcg_at_10, documents, 1), untested, untested
-    )
-
-
-def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Change:
-    """Return the change from system A to system B over the same judged queries in the same
-    clusters.
-
-    The intervals of all metrics hold at the same time.
-    """
-    level, documents = JUDGED_LEVEL, len(a.sizes)
-    changes = dict[str, MetricChange]()
-    for metric in METRICS:
-        (first, clusters), (second, _) = a.expand(metric), b.expand(metric)
-        difference = estimate_difference(second - first, clusters)
-        changes[metric] = decide_change(difference, getattr(margins, metric), documents, 1, level)
-    untested = MetricChange(
-        ChangeState.NOT_TESTED, Reason.SEVERAL_POSITIONS, margins.position_effect, None
-    )
-    return Change(documents, changes["ndcg_at_10"], untested, untested, level, changes, a.counted)
-
-
-def decide_change(
-    difference: Difference | None,
-    margin: float,
-    number: int,
-    sign: int,
-    level: float = CHANGE_LEVEL,
-    unit: NeededUnit = NeededUnit.DOCUMENTS,
-) -> MetricChange:
-    """Return the change of a metric.
-
-    Args:
-        difference: B - A; None if undefined.
-        margin: Smallest difference that matters.
-        number: Documents or questions that it rests on.
-        sign: 1 if B is better where the difference is positive, -1 if where it is negative, 0 if
-            that is open.
-        level: Level of the interval.
-        unit: What `number` counts; of documents, `MIN_DOCUMENTS` are needed.
-    """
-    if difference is None or difference.interval_at is None:
-        few = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
-        return MetricChange(ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS, margin, difference, few)
-    low, high = difference.interval_at(level)
-    shown = replace(difference, interval=(low, high))
-    if unit is NeededUnit.DOCUMENTS and number < MIN_DOCUMENTS:
-        few = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
-        return MetricChange(ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS, margin, shown, few)
-    if -margin < low and high < margin:
-        return MetricChange(ChangeState.EQUIVALENT, None, margin, shown)
-    if low <= 0 <= high:
-        # Half the width of the interval of a normal distribution has this many standard errors.
-        error = (high - low) / 2 / float(ndtri((1 + level) / 2))
-        needed = need_number(error, margin, level, number)
-        reason = Reason.WIDE_INTERVAL
-        return MetricChange(
-            ChangeState.INCONCLUSIVE,
-            reason,
-            margin,
-            shown,
-            Needed(needed, unit) if needed else None,
-        )
-    if not sign:
-        return MetricChange(ChangeState.INCONCLUSIVE, Reason.DIRECTION_UNKNOWN, margin, shown)
-    return MetricChange(
-        ChangeState.BETTER if sign * difference.value > 0 else ChangeState.WORSE,
-        None,
-        margin,
-        shown,
-    )

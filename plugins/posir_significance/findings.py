@@ -91,6 +91,21 @@ class Reason(StrEnum):
     """The systems were not tested on the same versions."""
 
 
+class LimitReason(StrEnum):
+    """The reason for the verdict on a limit."""
+
+    BEYOND = "beyond"
+    WITHIN = "within"
+    NOT_WHOLLY_WITHIN = "not_wholly_within"
+    OPEN = "open"
+    """The interval contains the limit."""
+    FEW_DOCUMENTS = "few_documents"
+    NOT_TESTED = "not_tested"
+    UNKNOWN = "unknown"
+    """The model has no such score."""
+    NO_QUESTIONS = "no_questions"
+
+
 class NeededUnit(StrEnum):
     """The unit in which the data that a state needs are counted."""
 

@@ -62,7 +62,8 @@ def add_errors(
     Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34,
     28-35).
     """
-    first, second = first**2, second**2
+    first = first**2
+    second = second**2
     return (first + second) ** 0.5, (first + second) ** 2 / (
         first**2 / first_degrees + second**2 / second_degrees
     )

@@ -7,7 +7,8 @@ unless they say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from posir_significance.advice import (
@@ -15,14 +16,15 @@ from posir_significance.advice import (
     NextStep,
     advise,
     find_larger_task,
-    loses_by_truncation,
 )
-from posir_significance.decision import Change, MetricChange
+from posir_significance.changes import ChangeRow, ChangeSubject, Metric
+from posir_significance.controlled import MIN_DOCUMENTS
 from posir_significance.findings import (
     LEVEL,
     ChangeState,
     Finding,
     GroupFindings,
+    LimitReason,
     Needed,
     Quantity,
     Reason,
@@ -32,7 +34,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.values.place_ranks import MAX_PLACES
-from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import CountedWith, ReadKind, ReadPart
 from posir_tasks.values.scores import Estimate, Interval
 
 #: States in a few words, for a cell or a title. {margin} is `5 points`.
@@ -206,19 +208,8 @@ CHANGES: dict[tuple[ChangeState, Reason | None], str] = {
 }
 #: How a change of a position effect that is shown is told.
 MORE_BIASED = "{b} favors the {end} by {size} points more than {a} {ends}, on the same versions."
-#: What a metric of a change is called in a sentence.
-METRICS = {
-    "ndcg_at_10": "nDCG@10",
-    "position_effect": "position effect",
-    "position_effect_in_window": "position effect within the window",
-    "mrr_at_10": "MRR@10",
-    "recall_at_10": "Recall@10",
-    "recall_at_100": "Recall@100",
-    "map_at_100": "MAP@100",
-    "recall": "recall",
-    "iou": "IoU",
-}
-WINDOW, DOCUMENT = "window", "document"
+WINDOW = "window"
+DOCUMENT = "document"
 
 
 def name_state(state: State, margin: float, reason: Reason | None = None) -> Label:
@@ -234,9 +225,7 @@ def label_state(findings: GroupFindings) -> Label:
 
 
 def describe_group(findings: GroupFindings) -> str:
-    """Return what is truncated, the verdict and, where the middle differs from the ends, that, as
-    sentences.
-    """
+    """Describe the truncation, the verdict and, if the middle differs from the ends, the middle."""
     parts = (describe_truncation(findings), describe_verdict(findings), describe_middle(findings))
     return " ".join(part for part in parts if part)
 
@@ -259,7 +248,7 @@ def describe_verdict(findings: GroupFindings) -> str:
 
 
 def _describe_missing(findings: GroupFindings) -> dict[str, str]:
-    """Return what a verdict lacks, for its template."""
+    """Return the values for the template of a verdict that lacks data."""
     needed = findings.verdict.needed
     without_number = ENDS_NEEDED if findings.verdict.reason is Reason.FEW_DOCUMENTS else MORE_NEEDED
     mean = findings.value(Quantity.NDCG_AT_10) or 0.0
@@ -280,14 +269,14 @@ def _describe_needed(findings: GroupFindings, needed: Needed) -> str:
 
 
 def _name_small_bias(verdict: Finding) -> str:
-    """Return that there is a bias below the margin, if the interval excludes 0."""
+    """Name a bias below the margin, if the interval excludes 0."""
     if not verdict.excludes_zero or verdict.estimate is None:
         return ""
     return f" (a small one to the {'start' if verdict.estimate.value > 0 else 'end'})"
 
 
 def _bound(interval: Interval | None) -> str:
-    """Return how large an effect is at most toward either end; each bound is one-sided at 97.5%."""
+    """Bound an effect toward either end; each bound is one-sided at 97.5%."""
     low, high = interval or (-1.0, 1.0)
     start, end = (numbers.format_percent(max(bound, 0.0)) for bound in (high, -low))
     return f"at most {start} points toward the start, at most {end} toward the end"
@@ -317,8 +306,8 @@ def describe_truncation(findings: GroupFindings) -> str:
 
 
 def describe_middle(findings: GroupFindings) -> str:
-    """Return that the middle of the window differs from its ends; empty unless an interval at 99%
-    excludes 0.
+    """Describe the middle of the window against its ends; empty unless an interval at 99% excludes
+    0.
     """
     middle = findings[Quantity.MIDDLE_MINUS_ENDS]
     if (
@@ -399,8 +388,8 @@ def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
 
 
 def phrase_finding(findings: GroupFindings) -> str:
-    """Return what is found of a model as a predicate: `truncates 59% of the evidence; within its
-    window inconclusive`.
+    """Describe a model by a predicate: `truncates 59% of the evidence; within its window
+    inconclusive`.
     """
     share = findings.value(Quantity.UNREAD_SHARE)
     state = STATES[findings.state].format(margin=format_margin(findings.margin))
@@ -468,71 +457,81 @@ def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
     yield "Next", describe_advice(findings)
 
 
-def label_change(change: MetricChange) -> Label:
-    """Return the state of a change in a few words: `better`, `equivalent within 2 points`."""
-    words = CHANGE_STATES[change.state].format(margin=format_margin(change.margin))
-    return Label(words, TONES.get(change.state, Tone.OPEN))
+def name_change(state: ChangeState, margin: float) -> Label:
+    """Name the state of a change in a few words: `better`, `equivalent within 2 points`."""
+    words = CHANGE_STATES[state].format(margin=format_margin(margin))
+    return Label(words, TONES.get(state, Tone.OPEN))
 
 
-def format_change(change: MetricChange, separator: str = ": ") -> Label:
-    """Return the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
+def label_change(change: ChangeRow) -> Label:
+    """Name the state of a change in a few words: `better`, `equivalent within 2 points`; empty for
+    a description.
+    """
+    return name_change(change.state, change.margin) if change.state else Label("")
+
+
+def format_change(change: ChangeRow, separator: str = ": ") -> Label:
+    """Format the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
+    difference = format_difference(change)
     label = label_change(change)
-    points = format_difference(change)
-    return Label(f"{label}{separator}{points}", label.tone) if points else label
+    return Label(f"{label}{separator}{difference}", label.tone) if difference else label
 
 
-def format_difference(change: MetricChange) -> str:
-    """Return the difference of a metric with its interval; empty where it is undefined."""
-    if change.difference is None or change.difference.interval is None:
+def format_difference(change: ChangeRow) -> str:
+    """Format the difference of a metric with its interval; empty where it is undefined."""
+    if change.estimate is None or change.estimate.interval is None:
         return ""
-    return numbers.format_estimate(change.difference, numbers.format_points)
+    return numbers.format_estimate(change.estimate, numbers.format_points)
 
 
-def describe_change(key: str, change: MetricChange, a: str, b: str) -> str:
-    """Return the change of the metric with a key from system `a` to system `b` as a sentence."""
-    metric = METRICS[key]
-    needed = (
-        f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide."
-        if change.needed
-        else ""
+def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
+    """Describe a change in a sentence, with other names for the two systems if given."""
+    assert change.state is not None
+    text = CHANGES[change.state, change.reason].format(
+        a=a or change.subject.baseline,
+        b=b or change.subject.model,
+        metric=change.metric,
+        margin=format_margin(change.margin),
+        points=format_difference(change),
+        needed=_describe_needed_change(change),
     )
-    values = {
-        "a": a,
-        "b": b,
-        "metric": metric,
-        "points": format_difference(change),
-        "needed": needed,
-    }
-    reason = (
-        change.reason
-        if change.state in (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
-        else None
-    )
-    text = CHANGES[change.state, reason].format(margin=format_margin(change.margin), **values)
-    return _capitalize(text) if reason else text
+    # Metrics begin these sentences; nDCG@10 is never capitalized.
+    return text if change.metric is Metric.NDCG_AT_10 else _capitalize(text)
 
 
-def describe_ndcg_change(change: Change, a: str, b: str) -> str:
-    """Return the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9, 38.4]`."""
-    metric = change.ndcg_at_10
-    if metric.state in (ChangeState.BETTER, ChangeState.WORSE) and metric.difference:
-        higher = "higher" if metric.difference.value > 0 else "lower"
-        return f"{b} scores {_absolute(metric.difference, f'points {higher} than {a}')}"
-    if metric.state is ChangeState.EQUIVALENT:
-        return f"{b} and {a} are {label_change(metric)} of nDCG@10"
+def _describe_needed_change(change: ChangeRow) -> str:
+    if change.needed is None:
+        return ""
+    return f" About {change.needed.number:,} {change.needed.unit} are needed to decide."
+
+
+def describe_ndcg_change(change: ChangeRow) -> str:
+    """Describe the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9,
+    38.4]`.
+    """
+    a = change.subject.baseline
+    b = change.subject.model
+    if change.state in (ChangeState.BETTER, ChangeState.WORSE) and change.estimate:
+        higher = "higher" if change.estimate.value > 0 else "lower"
+        return f"{b} scores {_absolute(change.estimate, f'points {higher} than {a}')}"
+    if change.state is ChangeState.EQUIVALENT:
+        return f"{b} and {a} are {label_change(change)} of nDCG@10"
     return f"nDCG@10 of {b} and {a}: inconclusive"
 
 
-def describe_effect_change(change: Change, a: str, b: str) -> str:
-    """Return how a better or worse position effect changes: `B favors the start by 6.7 points more
-    than A [4.2, 9.1], ...`.
+def describe_effect_change(change: ChangeRow) -> str:
+    """Describe how a better or worse position effect changes: `B favors the start by 6.7 points
+    more than A [4.2, 9.1], ...`.
     """
-    metric = change.position_effect
-    if metric.state not in (ChangeState.BETTER, ChangeState.WORSE) or not metric.difference:
+    if change.state not in (ChangeState.BETTER, ChangeState.WORSE) or not change.estimate:
         return ""
-    end = "start" if metric.difference.value > 0 else "end"
-    size = numbers.format_percent(abs(metric.difference.value))
-    return MORE_BIASED.format(a=a, b=b, end=end, size=size, ends=_format_ends(metric.difference))
+    return MORE_BIASED.format(
+        a=change.subject.baseline,
+        b=change.subject.model,
+        end="start" if change.estimate.value > 0 else "end",
+        size=numbers.format_percent(abs(change.estimate.value)),
+        ends=_format_ends(change.estimate),
+    )
 
 
 def _absolute(estimate: Estimate, words: str) -> str:
@@ -601,18 +600,6 @@ def _format_ends(estimate: Estimate) -> str:
     return f"[{numbers.format_percent(low)}, {numbers.format_percent(high)}]"
 
 
-def describe_window(read: ReadPart) -> str:
-    """Return where truncated evidence lies: beyond the window, or outside what is read of both
-    ends.
-    """
-    return "beyond the window" if read.part in (Part.FIRST, Part.CHUNKS) else "outside the window"
-
-
-def is_headline(findings: GroupFindings) -> bool:
-    """Tell whether there is more to say of a model than that nothing was tested."""
-    return findings.state is not State.NOT_TESTED or loses_by_truncation(findings)
-
-
 #: How a plan is told.
 PLAN = "{truth}, '{state}' has a probability of {power:g} on {questions} about {documents}."
 BELOW_MARGIN = (
@@ -623,8 +610,9 @@ BELOW_MARGIN = (
 
 def name_planned_state(state: State | ChangeState, margin: float) -> str:
     """Return a state of a model or of a change in a few words."""
-    names = STATES if isinstance(state, State) else CHANGE_STATES
-    return names[state].format(margin=format_margin(margin))  # type: ignore[index]
+    if isinstance(state, State):
+        return name_state(state, margin)
+    return name_change(state, margin)
 
 
 def describe_plan(
@@ -635,7 +623,7 @@ def describe_plan(
     power: float,
     margin: float,
 ) -> str:
-    """Return how many questions and documents lead to a state, in a sentence."""
+    """Describe the questions and documents that lead to a state."""
     name = name_planned_state(state, margin)
     if questions is None or documents is None:
         size = numbers.format_percent(effect)
@@ -676,9 +664,7 @@ def title_lengths(first: Estimate, last: Estimate) -> str:
 def describe_ranking(
     best: tuple[str, Estimate | None], worst: tuple[str, Estimate | None], models: int
 ) -> str:
-    """Return which of several models finds evidence best and which worst, given names and
-    nDCG@10.
-    """
+    """Name the best and the worst of several models, given names and nDCG@10."""
     scores = [
         numbers.format_percent(estimate.value if estimate else None)
         for _, estimate in (best, worst)
@@ -689,7 +675,7 @@ def describe_ranking(
 
 
 def count_truncating(truncating: int, models: int) -> str:
-    """Return how many models truncate evidence, as a title."""
+    """Count the models that truncate evidence, as a title."""
     if not truncating:
         return f"None of {models} models truncates evidence"
     return (
@@ -698,7 +684,7 @@ def count_truncating(truncating: int, models: int) -> str:
 
 
 def count_truncation(shares: Sequence[float], results: int) -> str:
-    """Return how many results have truncated evidence, given the shares above 0, sorted."""
+    """Count the results with truncated evidence, given the shares above 0, sorted."""
     if not shares:
         return f"No evidence is truncated in {pluralize(results, 'result')}."
     ends = " to ".join(dict.fromkeys(map(format_evidence_share, (shares[0], shares[-1]))))
@@ -706,13 +692,13 @@ def count_truncation(shares: Sequence[float], results: int) -> str:
 
 
 def count_states(counts: Mapping[str, int]) -> str:
-    """Return how many results have each state."""
+    """Count the results with each state."""
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     return f"Bias within the window: {', '.join(f'{count:,} {state}' for state, count in ordered)}."
 
 
 def describe_false_alarms(decided: int) -> str:
-    """Return how many of so many results are expected to favor an end by chance."""
+    """Describe the number of results that are expected to favor an end by chance."""
     by_chance = numbers.format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
     return (
         f"If none of {decided:,} had any bias, about {by_chance} would be expected to favor an "
@@ -730,8 +716,8 @@ def name_common_state(state: str) -> str:
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:
-    """Return that there are too few documents, or what else is counted, and how many are needed;
-    empty if there are enough.
+    """Describe that there are too few documents, or what else is counted; empty if there are
+    enough.
     """
     if not needed:
         return ""
@@ -752,26 +738,174 @@ RECALL: dict[ChangeState, str] = {
 }
 
 
-def describe_recall_change(of: str, parts: tuple[str, str], change: MetricChange) -> str:
-    """Return how recall, of documents or of chunks, differs between two parts of the documents, as
-    a sentence.
+def describe_recall_change(of: str, parts: tuple[str, str], change: ChangeRow) -> str:
+    """Describe how recall, of documents or of chunks, differs between two parts of the documents,
+    in a sentence.
     """
-    needed = (
-        f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide."
-        if change.needed
-        else ""
-    )
     points = format_difference(change)
     if change.state is ChangeState.INCONCLUSIVE and points:
         points = f", {points}"
-    values = {
-        "of": _capitalize(of),
-        "first": parts[0],
-        "last": parts[1],
-        "points": points,
-        "needed": needed,
-    }
-    return RECALL[change.state].format(margin=format_margin(change.margin), **values)
+    assert change.state is not None
+    return RECALL[change.state].format(
+        of=_capitalize(of),
+        first=parts[0],
+        last=parts[1],
+        margin=format_margin(change.margin),
+        points=points,
+        needed=_describe_needed_change(change),
+    )
+
+
+# Comparisons, trainings and mitigations.
+
+
+def group_by_state(title: str, changes: Mapping[str, ChangeRow]) -> str:
+    """Name systems by the state of their change: `nDCG@10: better with a, b; worse with c.`"""
+    parts = []
+    for state in ChangeState:
+        names = [name for name, change in changes.items() if change.state is state]
+        if names:
+            label = label_change(changes[names[0]])
+            parts.append(f"{label} with {', '.join(names)}")
+    return f"{title}: {'; '.join(parts)}."
+
+
+#: Why a limit has its verdict.
+LIMIT_REASONS = {
+    LimitReason.BEYOND: "the whole interval is beyond the limit",
+    LimitReason.WITHIN: "the whole interval is within the limit",
+    LimitReason.NOT_WHOLLY_WITHIN: "the interval is not wholly within the limit",
+    LimitReason.OPEN: "the interval contains the limit: more documents are needed to decide",
+    LimitReason.NOT_TESTED: "{value} was not tested on these questions",
+    LimitReason.UNKNOWN: "{metric} is not known of it",
+    LimitReason.NO_QUESTIONS: "there are no questions of this length",
+}
+
+
+def describe_limit(
+    reason: LimitReason,
+    metric: Metric,
+    subject: ChangeSubject,
+    documents: int | None = None,
+    needed: Needed | None = None,
+) -> str:
+    """Describe the reason for the verdict on a limit, given the number of documents if they are too
+    few, and how many are needed.
+    """
+    if reason is LimitReason.FEW_DOCUMENTS:
+        required = needed.number if needed else MIN_DOCUMENTS
+        return describe_few(required, documents or 0, subject.counted)
+    value = f"the change of {metric}" if subject.baseline else metric.value
+    return LIMIT_REASONS[reason].format(metric=metric, value=value)
+
+
+def count_states_of_changes(changes: Iterable[ChangeRow]) -> str:
+    """Count the changes with each state: `2 better, 1 inconclusive`."""
+    counts = Counter(label_change(change) for change in changes)
+    return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+
+
+def title_models(changes: Sequence[ChangeRow], baseline: str, models: int) -> str:
+    """Title the changes of models in one metric; without changes, their number."""
+    title = f"{pluralize(models, 'model')} against {baseline}"
+    return (
+        f"{title} in {changes[0].metric}: {count_states_of_changes(changes)}" if changes else title
+    )
+
+
+def count_changes(changes: Sequence[ChangeRow]) -> str:
+    """Count the changes over all lengths in one metric with each state."""
+    pairs = pluralize(len(changes), "pair")
+    states = count_states_of_changes(changes)
+    return f"Change in {changes[0].metric} over all lengths, {pairs}: {states}."
+
+
+def describe_chance_changes(pairs: int) -> str:
+    """Describe the number of pairs that are expected to differ by chance."""
+    by_chance = f"{pairs * (1 - LEVEL):.1f}".removesuffix(".0")
+    return (
+        f"If none of them differed, about {by_chance} would be expected to be called better or "
+        "worse by chance."
+    )
+
+
+def describe_windows(change: ChangeRow) -> str:
+    """Return the parts of a text that baseline and model read; empty if they are the same."""
+    first, second = change.subject.reads
+    if first == second:
+        return ""
+    subject = change.subject
+    return f"{subject.model} reads {second.phrase}, {subject.baseline} {first.phrase}."
+
+
+def describe_pair(changes: Sequence[ChangeRow]) -> list[str]:
+    """Describe what the title of a page of one pair leaves open: the position effect, both windows,
+    and the data.
+    """
+    subject = changes[0].subject
+    if subject.is_judged:
+        documents = pluralize(subject.documents, subject.counted)
+        return [f"{subject.task}: {pluralize(subject.queries, 'question')} on {documents}."]
+    effects = [change for change in changes if change.metric is Metric.POSITION_EFFECT]
+    sentences = [
+        *map(describe_effect_change, effects[:1]),
+        describe_windows(changes[0]),
+        describe_questions(subject.task, subject.queries, subject.documents),
+        "Points are of nDCG@10 (100: always ranked first).",
+    ]
+    return [sentence for sentence in sentences if sentence]
+
+
+COLLAPSE = (
+    "The cosine of unrelated texts has risen from {a} to {b}: the embeddings are collapsing. "
+    "Embeddings that are all alike do not depend on position, which is no cure."
+)
+
+
+def describe_training(change: ChangeRow) -> str:
+    """Describe a change by training in a sentence."""
+    text = describe_change(change, "the base model", "the trained model")
+    # A sentence without a reason begins with a model.
+    return text if change.reason else _capitalize(text)
+
+
+def describe_trainings(task: str, changes: Sequence[ChangeRow]) -> str:
+    """Describe the changes by training on held-out articles, or on the data of a forgetting
+    check.
+    """
+    check = [f"Forgetting check {task}:"] if task else []
+    return " ".join([*check, *map(describe_training, changes)])
+
+
+def title_training(change: ChangeRow) -> str:
+    """Name a score and its data."""
+    task = change.subject.task
+    return f"forgetting check {task}, {change.metric}" if task else change.metric.value
+
+
+def warn_of_collapse(before: Estimate, after: Estimate) -> str:
+    """Warn of embeddings that are all alike."""
+    scores = (numbers.format_number(score.value, ".2f") for score in (before, after))
+    return COLLAPSE.format(**dict(zip("ab", scores, strict=True)))
+
+
+def warn_of_loss(change: ChangeRow) -> str:
+    """Warn of a score that is worse after training."""
+    return f"{title_training(change)}: worse than the base model's."
+
+
+def describe_mean_change(change: ChangeRow, mean: Estimate, seeds: int) -> str:
+    """Describe the mean change over several seeds."""
+    points = numbers.format_estimate(mean, numbers.format_points)
+    return f"Over {seeds} seeds, {title_training(change)} changes by {points}."
+
+
+def describe_model_window(label: str, findings: GroupFindings) -> str:
+    """Describe the window of a model and what is truncated."""
+    if findings.read.kind is ReadKind.UNKNOWN:
+        return f"The window of {label} is unknown; `posir window MODEL` measures it."
+    sentence = describe_truncation(findings)
+    return f"{label}: {sentence}" if sentence else ""
 
 
 # Report.

@@ -107,7 +107,8 @@ class Observations:
 
     def select(self, queries: NDArray[np.bool_]) -> Observations:
         """Return the observations of these queries alone. `queries` is a mask of shape (n,)."""
-        rows, members = np.cumsum(queries) - 1, queries[self.query]
+        rows = np.cumsum(queries) - 1
+        members = queries[self.query]
         selected = {
             name: column[queries] for name in QUERY_COLUMNS if len(column := getattr(self, name))
         }

@@ -89,7 +89,8 @@ class Regression:
         # Half a success more, so that a mean of 0 or 1 has a variance.
         level = (np.abs(gains).sum() + 0.5) / (len(gains) + 1)
         pseudo = max(level * (1 - level), 0.0) / max(len(gains) - len(sizes), 1)
-        x, y = x[used], center(gains)[used]
+        x = x[used]
+        y = center(gains)[used]
         inverse, _ = pseudoinverse(x.T @ x)
         coefficients: Floats = inverse @ (x.T @ y)
         residuals = y - x @ coefficients

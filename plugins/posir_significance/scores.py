@@ -35,7 +35,7 @@ def _find_index(group: QueryGroup) -> int:
 
 
 def _read_estimate(quantity: Quantity) -> Callable[[QueryGroup], ScoreValue]:
-    """Return how a quantity is computed, with its interval at the level of the group."""
+    """Return the function that computes a quantity with its interval, at the level of the group."""
     return lambda group: _decide(group)[quantity].estimate
 
 
@@ -88,14 +88,13 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     # Rounded, so that scores which differ only by the order of summation are ties.
     scores = mean_gain(counts, NDCG_AT_10).round(12)
     filled = ~np.isnan(scores)
-    scores, middle = scores[filled], bin_midpoints(len(counts))[filled]
+    scores = scores[filled]
+    middle = bin_midpoints(len(counts))[filled]
     if len(scores) < 2 or np.ptp(scores) == 0:
         return {"slope": 0.0} if len(scores) > 1 else {}
-    line, ranks, pairs = (
-        linregress(middle, scores),
-        spearmanr(middle, scores),
-        kendalltau(middle, scores),
-    )
+    line = linregress(middle, scores)
+    ranks = spearmanr(middle, scores)
+    pairs = kendalltau(middle, scores)
     values = {"slope": line.slope, "r_squared": line.rvalue**2, "pearson": line.rvalue}
     values |= {"spearman": ranks.statistic, "kendall": pairs.statistic}
     if len(scores) >= MIN_BINS:

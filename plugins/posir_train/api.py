@@ -91,9 +91,8 @@ def train(
         "per_article": per_article,
         "guard": [str(check) for check in to_list(guard)],
     }
-    loaded = load_settings(
-        TrainingSettings, Path(config) if config is not None else None, settings, options
-    )
+    file = None if config is None else Path(config)
+    loaded = load_settings(TrainingSettings, file, settings, options)
     if find_spec("accelerate") is None:
         raise PosirError("`posir train` needs accelerate: pip install 'accelerate>=1.1'")
     folder = Path(output)
@@ -187,35 +186,30 @@ def compose(
     """
     from posir_tasks.datasets.opening import open_data
     from posir_tasks.text.tokenizer import load_tokenizer
-    from posir_train import examples
+    from posir_train import composing, examples
 
     options = {"kind": kind, "tokens": tokens, "positions": positions}
-    loaded = load_settings(
-        ComposeSettings, Path(config) if config is not None else None, settings, options
-    )
-    targets = examples.list_targets(
-        language, domain, Path(output), 1 if loaded.weights else len(Position)
-    )
+    file = None if config is None else Path(config)
+    loaded = load_settings(ComposeSettings, file, settings, options)
+    count = 1 if loaded.weights else len(Position)
+    targets = examples.list_targets(language, domain, Path(output), count)
     tokenizer = load_tokenizer(loaded.tokenizer)
     dataset = open_data(data, language=language).with_questions("posir compose")
-    sources = examples.tokenize_examples(
-        examples.pool_corpora(examples.read_examples(dataset)), tokenizer
-    )
+    pooled = examples.pool_corpora(examples.read_examples(dataset))
+    sources = examples.tokenize_examples(pooled, tokenizer)
     chosen = sources
     match loaded.kind:
         case "windows":
-            compose: examples.Composer = partial(examples.compose_window, tokens=loaded.tokens)
+            compose: composing.Composer = partial(composing.compose_window, tokens=loaded.tokens)
         case "mosaics":
-            compose = examples.build_mosaic_composer(
+            compose = composing.build_mosaic_composer(
                 sources, loaded.tokens, loaded.groups, loaded.seed
             )
         case "moved":
-            compose, chosen = (
-                partial(examples.compose_moved, language=language),
-                examples.choose_one_each(sources),
-            )
+            compose = partial(composing.compose_moved, language=language)
+            chosen = composing.choose_one_each(sources)
     shares = loaded.weights.shares if loaded.weights else None
-    corpora, skipped = examples.compose_examples(chosen, compose, loaded.seed, shares)
+    corpora, skipped = composing.compose_examples(chosen, compose, loaded.seed, shares)
     skipped += Counter({"another question about its document": len(sources) - len(chosen)})
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
     if not corpora[0]:
@@ -223,7 +217,8 @@ def compose(
             f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer "
             "documents."
         )
-    rows, lines = [], []
+    rows = []
+    lines = []
     for target, composed in zip(targets, corpora, strict=True):
         examples.write_examples(composed, (), target, tokenizer)
         rows.append({"folder": str(target.folder), "questions": len(composed)})
@@ -231,6 +226,4 @@ def compose(
     if skipped:
         lines.append(f"skipped: {pluralize(skipped.total(), 'question')} ({reasons})")
     values = {"corpora": rows, "skipped": dict(skipped)}
-    return Result(
-        title=f"Documents composed of {data}", rows=rows, tables=(), values=values, footer=lines
-    )
+    return Result(title=f"Documents composed of {data}", rows=rows, values=values, footer=lines)

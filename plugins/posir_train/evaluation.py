@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import random
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import numpy as np
 from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from mteb.timing import TimingStack
@@ -23,28 +23,19 @@ from numpy.typing import NDArray
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
-from posir_report.cells import pool_lengths
-from posir_report.summary import is_sparse
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide
 from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
+from posir_significance.strips import build_strip
 from posir_tasks.base.errors import PosirError, ScoreError
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.datasets.dataset import Dataset, Subset
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.display.charts import (
-    COLORS,
-    NULL,
-    build_chart,
-    build_positions,
-    curve,
-    null_band,
-    with_percentages,
-)
+from posir_tasks.display.strip import draw_strips, render_png
 from posir_tasks.display.tables import format_csv
 from posir_tasks.models.dispatch import search_and_rank
 from posir_tasks.models.embeddings.context import EncodingContext
@@ -97,30 +88,34 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
     """Rank the documents of every corpus for its questions, as `mteb run` does: no document is left
     out.
     """
-    wrapped, size = _wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
-    values, samples = [], []
-    articles: list[str] = []
+    wrapped = _wrap_model(model)
+    size = math.ceil(COSINE_SAMPLE / len(dataset.subsets))
+    values = list[ResultValues]()
+    vectors = list[NDArray[np.float32]]()
+    articles = list[str]()
     for subset in dataset.subsets:
         data = subset.read()
         values.append(rank_subset(wrapped, dataset, subset, data, batch_size, read_sample_size()))
         rows = random.Random(0).sample(range(len(data.corpus)), min(size, len(data.corpus)))
-        article_of = dict(
-            zip(
-                data.evidence.document_ids,
-                data.evidence.clusters or data.evidence.document_ids,
-                strict=True,
-            )
-        )
-        articles += [
-            article_of.get(name) or name for name in (data.corpus["id"][row] for row in rows)
-        ]
+        documents = data.corpus.select(rows)
+        articles += _name_articles(documents["id"], data.evidence)
         context = build_request(dataset, subset, data, batch_size).context
-        encoded = context.encode(wrapped, data.corpus.select(rows), PromptType.document)
-        samples.append(unit_vectors(np.asarray(encoded, np.float32)))
-    vectors, names = np.concatenate(samples), np.array(articles)
-    unrelated = names[:, None] != names[None, :]
-    cosine = float((vectors @ vectors.T)[unrelated].mean()) if unrelated.any() else float("nan")
-    return Measurement(pool(values), cosine)
+        encoded = context.encode(wrapped, documents, PromptType.document)
+        vectors.append(unit_vectors(np.asarray(encoded, np.float32)))
+    return Measurement(pool(values), _average_cosine(np.concatenate(vectors), np.array(articles)))
+
+
+def _name_articles(documents: Iterable[str], evidence: Evidence) -> list[str]:
+    """Return the article of each document; its own name if it has none."""
+    articles = evidence.clusters or evidence.document_ids
+    by_document = dict(zip(evidence.document_ids, articles, strict=True))
+    return [by_document.get(name) or name for name in documents]
+
+
+def _average_cosine(vectors: NDArray[np.float32], articles: NDArray[np.str_]) -> float:
+    """Return the mean cosine of unit vectors of different articles; NaN if there are no two."""
+    unrelated = articles[:, None] != articles[None, :]
+    return float((vectors @ vectors.T)[unrelated].mean()) if unrelated.any() else float("nan")
 
 
 def rank_subset(
@@ -203,23 +198,13 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
     return observations.gains[rows], observations.clusters[rows]
 
 
-def _draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
-    """Return a picture of nDCG@10 over position at all lengths, shape (height, width, 3)."""
+def _draw_picture(values: ResultValues, name: str) -> NDArray[np.uint8]:
+    """Draw nDCG@10 by position of the evidence, shape (height, width, 3)."""
     from PIL import Image
 
-    profile = ranks.profile
-    cells = pool_lengths(ranks, merged=is_sparse(profile.axes, profile.counts.sum(axis=(0, 2))))
-    positions = build_positions(profile.axes)
-    base = with_percentages(build_chart([cell.columns() for cell in cells]))
-    layers = [
-        null_band(base, NULL, positions),
-        *curve(base, positions, alt.ColorValue(COLORS[0]), "rule"),
-    ]
-    picture = io.BytesIO()
-    alt.layer(*layers).properties(width=480, height=240, background="white").save(
-        picture, format="png"
-    )
-    return np.asarray(Image.open(picture).convert("RGB"))
+    group = analyze(values).overall
+    picture = render_png(draw_strips([build_strip(decide(group), group, name)]))
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
 
 
 #: Name of the score that `posir train` compares checkpoints by, which sentence-transformers'
@@ -293,11 +278,9 @@ class PositionEvaluator(BaseEvaluator):
         self.rotated = rotated
         self.baseline = baseline
         self.csv_file = f"Position_evaluation{f'_{name}' if name else ''}_results.csv"
-        keys = [
-            *(key for name in ESTIMATES for key in _name_ends(name)),
-            *THIRDS,
-            *([CRITERION] if baseline else []),
-        ]
+        keys = [key for name in ESTIMATES for key in _name_ends(name)]
+        keys += THIRDS
+        keys += [CRITERION] if baseline else []
         if primary_metric not in keys:
             raise PosirError(
                 f"primary_metric '{primary_metric}': no such score. Choose from {', '.join(keys)}."
@@ -324,38 +307,38 @@ class PositionEvaluator(BaseEvaluator):
         Raises:
             ScoreError: The model returns NaN.
         """
-        wrapped, dataset = _wrap_model(model), self.dataset
+        wrapped = _wrap_model(model)
         is_last = steps < 0
         sample_size = self.rotated or (read_sample_size() if is_last else 0)
         self.values[steps] = pool(
-            rank_subset(wrapped, dataset, subset, data, self.batch_size, sample_size)
+            rank_subset(wrapped, self.dataset, subset, data, self.batch_size, sample_size)
             for subset, data in self._data
         )
         scores = compute_scores(self.values[steps], self.baseline)
-        logger.info(
-            "Position evaluation on %s: %s",
-            self.dataset.name,
-            {key: round(scores[key], 4) for key in ESTIMATES},
-        )
+        rounded = {key: round(scores[key], 4) for key in ESTIMATES}
+        logger.info("Position evaluation on %s: %s", self.dataset.name, rounded)
         if output_path is not None and self.write_csv:
-            row, folder = {"epoch": epoch, "steps": steps, **scores}, Path(output_path)
-            folder.mkdir(parents=True, exist_ok=True)
-            headings, _, values = format_csv(row, [row.values()], "\n").partition("\n")
-            with (folder / self.csv_file).open("a", encoding="utf-8", newline="") as opened:
-                opened.write(values if opened.tell() else f"{headings}\n{values}")
+            self._append_row(Path(output_path), {"epoch": epoch, "steps": steps, **scores})
         metrics: dict[str, float] = self.prefix_name_to_metrics(scores, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
 
+    def _append_row(self, folder: Path, row: Mapping[str, float]) -> None:
+        """Append a row to the CSV file, with headings if it is new."""
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / self.csv_file
+        lines = format_csv(row, [row.values()], "\n").splitlines(keepends=True)
+        is_new = not file.exists() or not file.stat().st_size
+        with file.open("a", encoding="utf-8", newline="") as opened:
+            opened.write("".join(lines if is_new else lines[1:]))
+
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card has of the settings."""
+        """Return the settings for a model card."""
         return {"data": self.dataset.name, "batch_size": self.batch_size}
 
 
 class PositionCurveCallback(TrainerCallback):
-    """Draws the curve of each evaluation: nDCG@10 over position, with 95% intervals and the band of
-    no position effect.
-    """
+    """Draws the picture of each evaluation: nDCG@10 by position of the evidence."""
 
     def __init__(self, evaluator: PositionEvaluator, writer: SummaryWriter | None = None) -> None:
         """Remember the evaluator of the trainer.
@@ -369,7 +352,8 @@ class PositionCurveCallback(TrainerCallback):
         """
         if writer is None and find_spec("tensorboard") is None:
             raise PosirError("PositionCurveCallback needs TensorBoard: pip install tensorboard")
-        self._evaluator, self._writer = evaluator, writer
+        self._evaluator = evaluator
+        self._writer = writer
 
     def on_evaluate(
         self,
@@ -390,9 +374,8 @@ class PositionCurveCallback(TrainerCallback):
             # Beside the folders of the trainer's own logs.
             self._writer = SummaryWriter(str(Path(args.output_dir or "") / "runs" / "position"))
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
-        self._writer.add_image(
-            tag, _draw_picture(values.ranks), state.global_step, dataformats="HWC"
-        )
+        picture = _draw_picture(values, f"step {state.global_step}")
+        self._writer.add_image(tag, picture, state.global_step, dataformats="HWC")
 
 
 def _name_ends(name: str) -> tuple[str, str, str]:
@@ -408,14 +391,19 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
         estimate = findings[Quantity(name)].estimate
         scores |= flatten(name, estimate) if estimate else dict.fromkeys(_name_ends(name))
     for key, position in zip(THIRDS, Position, strict=True):
-        gains = select_third(group.observations, position)[0]
+        gains, _ = select_third(group.observations, position)
         scores[key] = gains.mean() if len(gains) else None
     if baseline:
-        paired = subtract_observations(analyze(baseline).overall.observations, group.observations)
-        change = estimate_difference(paired.gains, paired.clusters)
-        lost = change is not None and change.high is not None and change.high < 0
+        before = analyze(baseline).overall.observations
         effect = findings.value(Quantity.POSITION_EFFECT)
-        scores[CRITERION] = (
-            change.value - 1 if change and lost else 0.0 if effect is None else 1 - abs(effect)
-        )
+        scores[CRITERION] = _rate_checkpoint(before, group.observations, effect)
     return {key: float("nan") if value is None else float(value) for key, value in scores.items()}
+
+
+def _rate_checkpoint(before: Observations, after: Observations, effect: float | None) -> float:
+    """Return the criterion that checkpoints are compared by; see `PositionEvaluator`."""
+    paired = subtract_observations(before, after)
+    change = estimate_difference(paired.gains, paired.clusters)
+    if change is not None and change.high is not None and change.high < 0:
+        return change.value - 1
+    return 0.0 if effect is None else 1 - abs(effect)

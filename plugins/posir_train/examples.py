@@ -1,26 +1,16 @@
 """Training data: questions with the span of their evidence, and the corpus that they are searched
 in.
-
-Documents are composed so that the evidence is at a chosen place; spans stay true. Natural windows
-are cut from longer documents, so that the answer lies in one third of the window. Where evidence is
-moved within its document, the position alone differs. Mosaics put the passage with the answer
-between passages of other articles, which exaggerates effects: a model learns to tell unrelated
-passages apart.
 """
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -36,10 +26,8 @@ from posir_tasks.datasets.dataset import Dataset, Subset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.catalog import PREFIX
 from posir_tasks.text.languages import LANGUAGES, name_languages
-from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, TokenSpans
-from posir_tasks.text.words import find_words, is_unspaced
 from posir_tasks.values.document_keys import link_documents
 from posir_tasks.values.evidence import Evidence
 from posir_train.settings import Position, find_position
@@ -47,14 +35,6 @@ from posir_train.settings import Position, find_position
 #: Characters before and after the evidence by which another text with the same passage is
 #: recognized.
 CONTEXT = 32
-#: Places of a window that are tried before a question is skipped.
-TRIES = 20
-#: Between the passages of a mosaic.
-SEPARATOR = "\n\n"
-#: Reasons to skip a question.
-TOO_LONG = "answer longer than a third of a window"
-NO_ROOM = "no window with the answer in the third"
-NOT_MOVED = "sentences with the answer cannot be moved into the third"
 
 
 @dataclass(frozen=True)
@@ -95,15 +75,21 @@ class Example:
         """The text of the evidence."""
         return self.document.text[self.start : self.end]
 
+    def conflicts_with(self, other: Example) -> bool:
+        """Tell whether the document of one example answers the question of the other."""
+        if self.question == other.question:
+            return True
+        if self.document.article != other.document.article:
+            return False
+        return self.is_answered_by(other.document.text) or other.is_answered_by(self.document.text)
+
     def is_answered_by(self, text: str) -> bool:
-        """Return whether another text has the passage with the evidence, or a part of it that an
-        end of the text cuts off.
+        """Tell whether another text has the passage with the evidence, or a part of it that an end
+        of the text cuts off.
         """
-        own = self.document.text
-        before, after = (
-            own[max(0, self.start - CONTEXT) : self.start],
-            own[self.end : self.end + CONTEXT],
-        )
+        document = self.document.text
+        before = document[max(0, self.start - CONTEXT) : self.start]
+        after = document[self.end : self.end + CONTEXT]
         if not (before.strip() or after.strip()):
             return self.evidence in text
         return _continues(text, before, self.evidence) or _continues(
@@ -134,11 +120,11 @@ class Examples:
     def select(self, examples: Iterable[Example]) -> Examples:
         """Return some of the examples; the corpus stays complete."""
         chosen = tuple(examples)
-        asked = {example.document for example in chosen}
+        used = {example.document for example in chosen}
         return replace(
             self,
             examples=chosen,
-            others=tuple(document for document in self.corpus if document not in asked),
+            others=tuple(document for document in self.corpus if document not in used),
         )
 
     @cached_property
@@ -166,18 +152,17 @@ def read_examples(dataset: Dataset) -> Examples:
     if not examples:
         raise PosirError(
             f"{dataset.name}: the evidence of its questions is missing. Training needs the span "
-            "of each answer: give a task or "
-            "folder in the PosIR layout, or SQuAD-format JSON."
+            "of each answer: give a task or folder in the PosIR layout, or SQuAD-format JSON."
         )
     others = tuple(document for part in parts for document in part.others)
-    return Examples(
-        dataset.name, combine_revisions([part.revision for part in parts]), tuple(examples), others
-    )
+    revision = combine_revisions([part.revision for part in parts])
+    return Examples(dataset.name, revision, tuple(examples), others)
 
 
 def _read_subset(subset: Subset) -> Examples:
     data = subset.read()
-    evidence, corpus = data.evidence, f"{subset.language}/{subset.domain}"
+    evidence = data.evidence
+    corpus = f"{subset.language}/{subset.domain}"
     if not data.has_spans:
         return Examples(corpus, data.revision, ())
     if subset.query_language != subset.corpus_language:
@@ -186,27 +171,24 @@ def _read_subset(subset: Subset) -> Examples:
             "language."
         )
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    tokens = evidence.tokens.tolist() or [0] * len(evidence)
-    documents = {
-        name: TrainingDocument(name, texts[name], corpus, article, length)
-        for name, article, length in zip(
-            evidence.document_ids, name_articles(subset, evidence), tokens, strict=True
-        )
-    }
-    rows = zip(
-        evidence.query_ids,
-        data.queries["text"],
-        evidence.document_ids,
-        data.place_spans(),
-        strict=True,
-    )
-    examples = tuple(Example(name, text, documents[of], *span) for name, text, of, span in rows)
+    lengths = evidence.tokens.tolist() or [0] * len(evidence)
+    articles = name_articles(subset, evidence)
+    questions = data.queries["text"]
+    spans = data.place_spans()
+    documents: dict[str, TrainingDocument] = {}
+    examples = []
+    for row, name in enumerate(evidence.document_ids):
+        document = TrainingDocument(name, texts[name], corpus, articles[row], lengths[row])
+        documents[name] = document
+        start, end = spans[row]
+        query = evidence.query_ids[row]
+        examples.append(Example(query, questions[row], document, start, end))
     others = tuple(
         TrainingDocument(name, text, corpus, f"{corpus}/{name}")
         for name, text in texts.items()
         if name not in documents
     )
-    return Examples(corpus, data.revision, examples, others)
+    return Examples(corpus, data.revision, tuple(examples), others)
 
 
 def name_articles(subset: Subset, evidence: Evidence) -> list[str]:
@@ -267,24 +249,23 @@ def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples,
     """Return examples to train on, and those about a share of the articles, by a hash; both have
     the whole corpus.
     """
-    count = round(share * len(data.articles))
-    if min(count, len(data.articles) - count) < 2:
+    articles = len(data.articles)
+    count = round(share * articles)
+    if min(count, articles - count) < 2:
         raise PosirError(
-            f"{data.name}: its questions are about {len(data.articles)} separate document(s) or "
-            "article(s); of these, "
-            f"held_out {share:g} leaves {len(data.articles) - count} to train on and {count} to "
-            "measure with, and both need "
-            "at least 2. Give more data, or another held_out."
+            f"{data.name}: its questions are about {articles} separate document(s) or "
+            f"article(s); of these, held_out {share:g} leaves {articles - count} to train on and "
+            f"{count} to measure with, and both need at least 2. Give more data, or another "
+            "held_out."
         )
     ordered = sorted(
         data.articles,
         key=lambda name: blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest(),
     )
     held_out = set(ordered[:count])
-    rest = [example for example in data.examples if example.document.article not in held_out]
-    return data.select(rest), data.select(
-        example for example in data.examples if example.document.article in held_out
-    )
+    trained = [example for example in data.examples if example.document.article not in held_out]
+    measured = [example for example in data.examples if example.document.article in held_out]
+    return data.select(trained), data.select(measured)
 
 
 def write_examples(
@@ -301,23 +282,18 @@ def write_examples(
     """
     documents = list(dict.fromkeys(example.document for example in examples))
     uncounted = [document for document in documents if not document.tokens]
-    counted = dict(
-        zip(
-            uncounted,
-            map(len, tokenizer.find_tokens([document.text for document in uncounted])),
-            strict=True,
-        )
-    )
+    located = tokenizer.find_tokens([document.text for document in uncounted])
+    tokens = {document.id: document.tokens for document in documents}
+    for document, spans in zip(uncounted, located, strict=True):
+        tokens[document.id] = max(1, len(spans))
     data = PositionData.from_questions(
-        {document.id: document.text for document in chain(documents, others)},
+        {document.id: document.text for document in (*documents, *others)},
         {
             item.id: (item.question, item.document.id, Span(item.start, item.end))
             for item in examples
         },
         titles={document.id: document.article for document in documents},
-        tokens={
-            document.id: document.tokens or max(1, counted[document]) for document in documents
-        },
+        tokens=tokens,
     )
     write_domain(data, target.folder)
 
@@ -389,207 +365,8 @@ def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExa
     tokens = dict(zip(texts, tokenizer.find_tokens(texts), strict=True))
     located = []
     for example in data.examples:
-        own = tokens[example.document.text]
-        first = int(np.searchsorted(own[:, 1], example.start, side="right"))
-        last = int(np.searchsorted(own[:, 0], example.end, side="left"))
-        located.append(TokenizedExample(example, own, first, max(last, first + 1)))
+        spans = tokens[example.document.text]
+        first = int(np.searchsorted(spans[:, 1], example.start, side="right"))
+        last = int(np.searchsorted(spans[:, 0], example.end, side="left"))
+        located.append(TokenizedExample(example, spans, first, max(last, first + 1)))
     return located
-
-
-#: Returns a question with its evidence at a position, or why there is none.
-Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Example | str]
-
-
-def compose_window(
-    source: TokenizedExample, position: Position, rng: random.Random, *, tokens: int
-) -> Example | str:
-    """Return the question with a natural window of at most so many tokens, cut at word borders,
-    whose third at the position has the whole evidence, or why there is none.
-    """
-    third, total = tokens / len(Position), len(source.tokens)
-    if source.last - source.first > third:
-        return TOO_LONG
-    lowest = max(0, int(np.ceil(source.last - (position + 1) * third)))
-    highest = min(total - tokens, source.first - int(np.ceil(position * third)))
-    starts = range(lowest, highest + 1)
-    for start in rng.sample(starts, min(TRIES, len(starts))):
-        low, high = source.tokens[start][0], source.tokens[start + tokens - 1][1]
-        window = _cut_window(source.example, int(low), int(high))
-        if window is None:
-            continue
-        spans = (
-            (window.start, window.end),
-            (window.start, window.start + 1),
-            (window.end - 1, window.end),
-        )
-        if {find_position(*span, len(window.document.text)) for span in spans} == {position}:
-            return window
-    return NO_ROOM
-
-
-def _cut_window(example: Example, low: int, high: int) -> Example | None:
-    """Return an example with the words of its document between two characters; None if that cuts
-    its evidence off.
-    """
-    text = example.document.text
-    # Words that an end divides are left out.
-    while (
-        0 < low < len(text)
-        and not text[low - 1].isspace()
-        and not text[low].isspace()
-        and low < example.start
-    ):
-        low += 1
-    while (
-        high < len(text)
-        and not text[high].isspace()
-        and not text[high - 1].isspace()
-        and high > example.end
-    ):
-        high -= 1
-    window = text[low:high]
-    low += len(window) - len(window.lstrip())
-    high -= len(window) - len(window.rstrip())
-    if not low <= example.start < example.end <= high:
-        return None
-    document = TrainingDocument(
-        f"{example.document.id}:{low}-{high}",
-        text[low:high],
-        example.document.corpus,
-        example.document.article,
-    )
-    return Example(example.id, example.question, document, example.start - low, example.end - low)
-
-
-def compose_mosaic(
-    source: TokenizedExample,
-    position: Position,
-    rng: random.Random,
-    *,
-    tokens: int,
-    fillers: Mapping[str, Sequence[tuple[str, str]]],
-    groups: Mapping[str, str],
-) -> Example | str:
-    """Return the question with a mosaic of three passages of equal length, one with the evidence,
-    or why there is none.
-
-    The others are of other articles of the same group; `fillers` has article and text of the
-    passages of each group.
-    """
-    size, document = tokens // len(Position), source.example.document
-    if source.last - source.first > size:
-        return TOO_LONG
-    start = rng.randint(
-        max(0, source.last - size), max(0, min(source.first, len(source.tokens) - size))
-    )
-    end = min(start + size, len(source.tokens)) - 1
-    passage = _cut_window(source.example, int(source.tokens[start][0]), int(source.tokens[end][1]))
-    if passage is None:
-        return "answer not in one passage"
-    group = groups[document.article]
-    others = [text for article, text in fillers[group] if article != document.article]
-    if len(others) < len(Position) - 1:
-        return "too few passages of other articles"
-    parts = rng.sample(others, len(Position) - 1)
-    parts.insert(position, passage.document.text)
-    shift = sum(len(part) + len(SEPARATOR) for part in parts[:position])
-    name = f"{passage.document.id}:{position.title}:{rng.getrandbits(32):08x}"
-    mosaic = TrainingDocument(name, SEPARATOR.join(parts), document.corpus, group)
-    composed = Example(
-        source.example.id,
-        source.example.question,
-        mosaic,
-        passage.start + shift,
-        passage.end + shift,
-    )
-    return composed if composed.position == position else NO_ROOM
-
-
-def compose_moved(
-    source: TokenizedExample, position: Position, _: random.Random, *, language: str
-) -> Example | str:
-    """Return the question with the sentences of its evidence before, among or behind the others, or
-    why there is none.
-    """
-    example, text = source.example, source.example.document.text
-    sentences = find_sentences(text, language)
-    own = [span for span in sentences if span.start < example.end and example.start < span.end]
-    others = [span.of(text) for span in sentences if span not in own]
-    if not own or len(others) < len(Position) - 1:
-        return NOT_MOVED
-    space = "" if is_unspaced(text) else " "
-    ends = [len(space.join(others[:number])) for number in range(len(others) + 1)]
-    place = int(np.abs(np.array(ends) - ends[-1] * position / (len(Position) - 1)).argmin())
-    parts = [*others[:place], text[own[0].start : own[-1].end], *others[place:]]
-    shift = (ends[place] + len(space) if place else 0) - own[0].start
-    name = f"{example.document.id}:{position.title}"
-    document = replace(example.document, id=name, text=space.join(parts), tokens=0)
-    moved = Example(
-        example.id, example.question, document, example.start + shift, example.end + shift
-    )
-    return moved if moved.position == position else NOT_MOVED
-
-
-def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:
-    """Return the first question about each document: several copies of a document would answer each
-    other's questions.
-    """
-    return list({source.example.document: source for source in reversed(sources)}.values())[::-1]
-
-
-def build_mosaic_composer(
-    sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int
-) -> Composer:
-    """Divide the articles into groups, and their documents into passages that fill mosaics of the
-    same group.
-
-    Training and held-out data are divided by group, so that no passage is in both.
-    """
-    articles = sorted({source.example.document.article for source in sources})
-    random.Random(seed).shuffle(articles)
-    group_of = {article: f"group {number % groups + 1}" for number, article in enumerate(articles)}
-    fillers: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for document, spans in {source.example.document: source.tokens for source in sources}.items():
-        for text in _divide(document.text, spans, tokens // len(Position)):
-            fillers[group_of[document.article]].append((document.article, text))
-    return partial(compose_mosaic, tokens=tokens, fillers=fillers, groups=group_of)
-
-
-def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
-    """Yield consecutive passages of about so many tokens, at word borders; the short rest is left
-    out.
-    """
-    words = [start for start, _ in find_words(text)]
-    for first in range(0, len(tokens) - size + 1, size):
-        ends = tokens[[first, first + size - 1], 0]
-        low, high = (words[max(0, word - 1)] for word in np.searchsorted(words, ends, side="right"))
-        yield text[low:high].rstrip()
-
-
-def compose_examples(
-    sources: Sequence[TokenizedExample],
-    compose: Composer,
-    seed: int,
-    shares: Sequence[float] | None = None,
-) -> tuple[list[list[Example]], Counter[str]]:
-    """Compose every question once with its evidence at a random position, drawn by shares, or
-    without them at each position.
-
-    These are corpora of a Latin square: each has every question once, and each position equally
-    often; over the corpora a question has all positions. Questions that cannot be composed with
-    some position are skipped, and counted by reason.
-    """
-    corpora: list[list[Example]] = [[] for _ in (Position if shares is None else (None,))]
-    skipped: Counter[str] = Counter()
-    for source in progress(sources, "Composing"):
-        rng = random.Random(f"{seed}\0{source.example.document.id}\0{source.example.id}")
-        positions = list(Position) if shares is None else rng.choices(list(Position), shares)
-        outcomes = [compose(source, position, rng) for position in positions]
-        composed = [outcome for outcome in outcomes if isinstance(outcome, Example)]
-        if len(composed) < len(outcomes):
-            skipped[next(outcome for outcome in outcomes if isinstance(outcome, str))] += 1
-            continue
-        number = len(corpora[0])
-        for corpus, examples in enumerate(corpora):
-            examples.append(composed[(number + corpus) % len(composed)])
-    return corpora, skipped

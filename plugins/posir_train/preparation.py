@@ -1,20 +1,13 @@
 """Preparation of a training: the model with its pooling and window, and the examples in the columns
-and batches of a loss.
-
-'Built-in or learned?' (arXiv 2605.26578, sections 3.1.4, 3.2.2 and 4.2): five length bins by
-characters; as many questions in each bin for every position as the scarcest cell of position and
-length has, 8,189 there; so the same total for begin, middle, end and uniform positions; every batch
-from one bin. Here the shares of the positions are free.
+of a loss.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain, cycle, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +15,6 @@ import numpy as np
 import torch
 from datasets import Dataset
 from huggingface_hub import ModelCard
-from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor
 
 from posir_tasks.base.errors import PosirError
@@ -39,6 +31,7 @@ from posir_tasks.models.window import find_capacity
 from posir_tasks.text.interventions import find_parts
 from posir_tasks.text.tokenizer import ModelTokenizer, Tokenizer, TokenSpans
 from posir_tasks.text.words import count_words
+from posir_train.batches import BatchPlan, draw_examples
 from posir_train.examples import (
     Example,
     Examples,
@@ -49,8 +42,6 @@ from posir_train.examples import (
 from posir_train.settings import (
     Objective,
     Position,
-    PositionWeights,
-    QuestionBudget,
     TrainingSettings,
     display_name,
 )
@@ -58,18 +49,10 @@ from posir_train.settings import (
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Fewest words of a negative.
-FEWEST_WORDS = 5
+#: Minimum number of words of a negative.
+MIN_WORDS = 5
 #: Examples scored at a time.
 BLOCK = 64
-#: Last length in characters of each length bin but the longest (Built-in or Learned, section
-#: 3.1.1): its bins are 256 to 512, 512 to 1,024 and so on up to 8,192. Shorter and longer
-#: documents, which it does not have, are in the first and the last.
-CHARACTER_BOUNDS = (512, 1024, 2048, 4096)
-#: By how much leaving the scarcest length bins out must increase the number of questions.
-WORTH_LEAVING_OUT = 2
-#: How often the examples are drawn again to fill the batches of an epoch.
-PASSES = 3
 
 
 def load_base(settings: TrainingSettings) -> SentenceTransformer:
@@ -111,17 +94,17 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
 
 
 def find_base(folder: Path) -> str:
-    """Return what the model in a folder was made from, by its card; if that does not say, the
-    model's own name.
+    """Read the base model of the model in a folder from its card; without one, return the model's
+    own name.
     """
     try:
-        stated = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.base_model
-    except (
-        Exception
-    ):  # there is no card, or a mistake in it, which is no reason not to train the model
-        stated = None
-    named = stated[0] if isinstance(stated, list) and stated else stated
-    return named if isinstance(named, str) and named else name_folder(folder)
+        base = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.base_model
+    except Exception:
+        # There is no card, or a mistake in it, which is no reason not to train the model.
+        base = None
+    if isinstance(base, list) and base:
+        base = base[0]
+    return base if isinstance(base, str) and base else name_folder(folder)
 
 
 @dataclass(frozen=True)
@@ -152,7 +135,7 @@ class ModelReader:
         return cls(tokenizer, model.max_seq_length, find_capacity(model), extra)
 
     def reads_evidence(self, source: TokenizedExample) -> bool:
-        """Return whether the window has all of the evidence."""
+        """Tell whether all of the evidence is within the window."""
         return self.window is None or source.last + self.extra <= self.window
 
     def refuse_beyond(self, sources: Sequence[TokenizedExample], name: str) -> None:
@@ -192,24 +175,24 @@ def build_pairs(
     rng = random.Random(seed)
 
     def sample(text: str, tokens: TokenSpans) -> str:
+        """Return a half of the tokens of a text, from a random start."""
         count = len(tokens)
-        start = int(count * rng.uniform(0, 0.5)) if count > 1 else 0
-        return (
-            text[int(tokens[start][0]) : int(tokens[start + count // 2 - 1][1])]
-            if count > 1
-            else text
-        )
+        if count < 2:
+            return text
+        start = int(count * rng.uniform(0, 0.5))
+        first, _ = tokens[start]
+        _, last = tokens[start + count // 2 - 1]
+        return text[int(first) : int(last)]
 
-    tokens = tokenizer.find_tokens(texts)
-    first, second = zip(
-        *([sample(*text) for _ in range(2)] for text in zip(texts, tokens, strict=True)),
-        strict=True,
-    )
+    firsts = list[str]()
+    seconds = list[str]()
+    for text, tokens in zip(texts, tokenizer.find_tokens(texts), strict=True):
+        firsts.append(sample(text, tokens))
+        seconds.append(sample(text, tokens))
     negative = 0 if objective == "pads-published" else -1
     labels = [1] * len(texts) + [negative] * len(texts)
-    return Dataset.from_dict(
-        {"first": first * 2, "second": [*second, *second[1:], second[0]], "label": labels}
-    )
+    shifted = [*seconds[1:], seconds[0]]
+    return Dataset.from_dict({"first": firsts * 2, "second": seconds + shifted, "label": labels})
 
 
 class PadsLoss(torch.nn.Module):
@@ -236,7 +219,9 @@ def cut_negatives(example: Example) -> tuple[str, str] | None:
     They are the two other thirds, by words. Where the evidence is in several thirds, they are what
     is before and after it, or two halves of the longer one if the other has almost no words.
     """
-    text, start, end = example.document.text, example.start, example.end
+    text = example.document.text
+    start = example.start
+    end = example.end
     parts = [
         text[slice(*span)]
         for span in find_parts(text, len(Position))
@@ -244,12 +229,10 @@ def cut_negatives(example: Example) -> tuple[str, str] | None:
     ]
     if len(parts) != len(Position) - 1:
         parts = [text[:start].strip(), text[end:].strip()]
-    if any(count_words(part) < FEWEST_WORDS for part in parts):
+    if any(count_words(part) < MIN_WORDS for part in parts):
         longer = max(parts, key=len)
         parts = [longer[slice(*span)] for span in find_parts(longer, 2)]
-    return (
-        (parts[0], parts[1]) if all(count_words(part) >= FEWEST_WORDS for part in parts) else None
-    )
+    return (parts[0], parts[1]) if all(count_words(part) >= MIN_WORDS for part in parts) else None
 
 
 def filter_by_margin(
@@ -266,265 +249,26 @@ def filter_by_margin(
     thirds = {example: find_parts(example.document.text, len(Position)) for example in examples}
     usable = [example for example in examples if len(thirds[example]) == len(Position)]
     pairs = [
-        [(row.question, row.document.text[slice(*span)]) for span in thirds[row]] for row in usable
+        (example.question, span.of(example.document.text))
+        for example in usable
+        for span in thirds[example]
     ]
-    batches = [list(chain(*pairs[start : start + BLOCK])) for start in range(0, len(pairs), BLOCK)]
-    scored: list[list[Scores]] = [[] for _ in rerankers]
+    size = BLOCK * len(Position)
+    batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    scores = np.zeros((len(rerankers), len(usable), len(Position)))
     with track("Filtering by margin (questions)", len(usable) * len(rerankers)) as advance:
-        for own, reranker in zip(scored, rerankers, strict=True):
-            for _, scores in reranker.score_batches(batches):
-                own.append(scores)
-                advance(len(scores) // len(Position))
-    scores = np.array([np.concatenate(own) for own in scored if own]).reshape(
-        len(rerankers), -1, len(Position)
-    )
+        for number, reranker in enumerate(rerankers):
+            scored = list[Scores]()
+            for _, batch_scores in reranker.score_batches(batches):
+                scored.append(batch_scores)
+                advance(len(batch_scores) // len(Position))
+            if scored:
+                scores[number] = np.concatenate(scored).reshape(-1, len(Position))
     return [
-        row
-        for number, row in enumerate(usable)
-        if compute_margin(scores[:, number], row.position) >= margin
+        example
+        for number, example in enumerate(usable)
+        if compute_margin(scores[:, number], example.position) >= margin
     ]
-
-
-#: Rows of the training data by position.
-ByPosition = tuple[list[int], ...]
-
-
-def draw_examples(
-    examples: Sequence[Example],
-    lengths: Sequence[int],
-    weights: PositionWeights,
-    budget: QuestionBudget | int,
-    seed: int,
-) -> dict[int, list[int]]:
-    """Draw the questions that are trained on, once for all epochs; return their rows by length bin.
-
-    The positions have their shares in each bin. The lengths of documents are in characters. The
-    budget is for each length bin; with a number, bins with fewer at some position are left out.
-    """
-    rows: dict[int, ByPosition] = defaultdict(lambda: tuple([] for _ in Position))
-    for row, (example, bin_) in enumerate(
-        zip(examples, np.searchsorted(CHARACTER_BOUNDS, lengths).tolist(), strict=True)
-    ):
-        rows[bin_][example.position].append(row)
-    counts = (
-        f"{position.title} {sum(len(cells[position]) for cells in rows.values()):,}"
-        for position in Position
-    )
-    counted, rng = ", ".join(counts), np.random.default_rng(seed)
-    sizes = _choose_sizes(dict(sorted(rows.items())), weights, budget)
-    if not sizes:
-        raise PosirError(
-            f"positions {weights.name}: {_describe_shortage(rows, weights, budget, counted)}"
-        )
-    # Rounding errors must not cost an example.
-    drawn = {
-        bin_: [
-            int(row)
-            for position in weights.needed
-            for row in rng.permutation(rows[bin_][position])[
-                : max(1, int(size * weights.shares[position] + 1e-6))
-            ]
-        ]
-        for bin_, size in sizes.items()
-    }
-    articles = {examples[row].document.article for chosen in drawn.values() for row in chosen}
-    if len(articles) < 2:
-        raise PosirError(
-            f"positions {weights.name}: all questions are about one document or article, "
-            f"{articles.pop()} ({counted}). "
-            "In-batch negatives need at least two; give more data, or place evidence with `posir "
-            "compose`."
-        )
-    return drawn
-
-
-def _choose_sizes(
-    rows: Mapping[int, ByPosition], weights: PositionWeights, budget: QuestionBudget | int
-) -> dict[int, float]:
-    """Return the number of questions to draw from each length bin, for all positions together."""
-    complete = {
-        bin_: cells
-        for bin_, cells in rows.items()
-        if all(cells[position] for position in weights.needed)
-    }
-    needed, shares = weights.needed, weights.shares
-    if budget == "most":
-        return {
-            bin_: min(len(cells[place]) / shares[place] for place in needed)
-            for bin_, cells in complete.items()
-        }
-    # All positions count, so that training on another one has as many questions.
-    comparable = {bin_: min(map(len, cells)) for bin_, cells in complete.items() if all(cells)}
-    smallest = comparable or {
-        bin_: min(len(cells[place]) for place in needed) for bin_, cells in complete.items()
-    }
-    if not smallest:
-        return {}
-    size = choose_size(list(smallest.values())) if isinstance(budget, str) else budget
-    return {bin_: size for bin_, count in smallest.items() if count >= size}
-
-
-def choose_size(smallest: Sequence[int]) -> int:
-    """Return how many questions to draw from every length bin, given those of the scarcest position
-    in each.
-
-    It is the smallest number, as in the paper, unless leaving bins out at least doubles the number
-    of all questions: a handful of long documents must not cost the rest.
-    """
-    totals = {size: size * sum(count >= size for count in smallest) for size in sorted(smallest)}
-    chosen = min(totals)
-    for size, total in totals.items():
-        if total >= WORTH_LEAVING_OUT * totals[chosen]:
-            chosen = size
-    return chosen
-
-
-def _describe_shortage(
-    rows: Mapping[int, ByPosition],
-    weights: PositionWeights,
-    budget: QuestionBudget | int,
-    counted: str,
-) -> str:
-    complete = [
-        cells for cells in rows.values() if all(cells[position] for position in weights.needed)
-    ]
-    if complete:
-        most = max(min(map(len, cells)) for cells in complete)
-        return (
-            f"no length bin has {budget:,} questions at every position; the most is {most:,} "
-            f"({counted}). Set a lower budget."
-        )
-    empty = [
-        position.title
-        for position in weights.needed
-        if not any(cells[position] for cells in rows.values())
-    ]
-    reason = (
-        f"no question has its evidence at {' or '.join(empty)}"
-        if empty
-        else "no length has all positions"
-    )
-    return f"{reason} ({counted}). Choose other positions, or place evidence with `posir compose`."
-
-
-@dataclass(frozen=True)
-class BatchPlan:
-    """The plan by which the batches of an epoch are formed."""
-
-    examples: tuple[Example, ...]
-    rows: Mapping[int, list[int]]
-    """The examples that are trained on, by length bin; see `draw_examples`."""
-    weights: PositionWeights
-    per_article: int
-    """Most questions about one article in a row: the other parts of an article are hard
-    negatives.
-    """
-
-    def form_batches(self, size: int, seed: int, epoch: int) -> list[list[int]]:
-        """Return the batches of an epoch: rows of the training data. The same arguments give the
-        same batches.
-
-        They are full if enough questions can be in one batch, of which none is answered by the
-        document of another.
-        """
-        rng = np.random.default_rng((seed, epoch))
-        chosen = []
-        for rows in self.rows.values():
-            full = len(rows) // size
-            batches = list(self._fill(rows, size, rng))
-            for _ in range(PASSES):
-                if sum(len(batch) == size for batch in batches) >= full:
-                    break
-                batches += self._fill(rows, size, rng)
-            # The largest first, until they have as many rows as the full batches would.
-            batches.sort(key=len, reverse=True)
-            sizes = np.cumsum([0, *map(len, batches)])
-            chosen += batches[: np.searchsorted(sizes, max(full, 1) * size)]
-        if not chosen:
-            raise PosirError(
-                "no two questions can be in one batch, since the document of each answers the "
-                "others. Give more documents."
-            )
-        return [chosen[place] for place in rng.permutation(len(chosen))]
-
-    def _fill(
-        self, rows: Sequence[int], size: int, rng: np.random.Generator
-    ) -> Iterator[list[int]]:
-        """Yield batches of rows in which no document answers two questions; some are smaller if
-        they cannot be filled.
-
-        The positions have their shares in every batch, up to rounding, so that even a short
-        training is balanced.
-        """
-        articles: dict[str, tuple[list[int], ...]] = defaultdict(
-            lambda: tuple([] for _ in Position)
-        )
-        for row in rng.permutation(rows).tolist():
-            example = self.examples[row]
-            articles[example.document.article][example.position].append(row)
-        groups = []
-        for cells in articles.values():
-            # A few of one article, of all positions in turn.
-            own = [row for turn in zip_longest(*cells) for row in turn if row is not None]
-            groups += [
-                own[start : start + self.per_article]
-                for start in range(0, len(own), self.per_article)
-            ]
-        waiting = deque(row for place in rng.permutation(len(groups)) for row in groups[place])
-        filled: Counter[Position] = Counter()
-        while waiting:
-            room = self.weights.apportion(filled, size)
-            batch: list[int] = []
-            postponed: list[int] = []
-            while waiting and len(batch) < size:
-                row = waiting.popleft()
-                position = self.examples[row].position
-                if room[position] and not self._conflicts(row, batch):
-                    batch.append(row)
-                    room[position] -= 1
-                else:
-                    postponed.append(row)
-            waiting.extendleft(reversed(postponed))
-            if not batch:
-                return
-            if len(batch) > 1:
-                filled.update(self.examples[row].position for row in batch)
-                yield batch
-
-    def _conflicts(self, row: int, batch: Iterable[int]) -> bool:
-        """Return whether a row's document answers a question of a batch, or one of its documents
-        the row's question.
-        """
-        example = self.examples[row]
-        return any(
-            example.question == other.question
-            or (
-                example.document.article == other.document.article
-                and (
-                    example.is_answered_by(other.document.text)
-                    or other.is_answered_by(example.document.text)
-                )
-            )
-            for other in (self.examples[place] for place in batch)
-        )
-
-
-class PositionBatchSampler(DefaultBatchSampler):
-    """The batches of a plan, as sentence-transformers' trainer takes them."""
-
-    def __init__(self, dataset: Dataset, plan: BatchPlan, batch_size: int, seed: int) -> None:
-        super().__init__(dataset, batch_size=batch_size, drop_last=False, seed=seed)
-        self._form = lru_cache(maxsize=2)(lambda epoch: plan.form_batches(batch_size, seed, epoch))
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """Yield the batches of the epoch that was set last, as many as of the first: a run is
-        continued by counting them.
-        """
-        return islice(cycle(self._form(self.epoch)), len(self))
-
-    def __len__(self) -> int:
-        """Return the number of batches of an epoch."""
-        return len(self._form(0))
 
 
 @dataclass(frozen=True)
@@ -551,38 +295,34 @@ def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader
     sources = tokenize_examples(data, reader.tokens)
     if not settings.drop_beyond:
         reader.refuse_beyond(sources, data.name)
-    training_examples, held_out = split_by_article(data, settings.held_out, settings.division)
+    training, held_out = split_by_article(data, settings.held_out, settings.division)
     readable = {source.example for source in sources if reader.reads_evidence(source)}
     # What is measured keeps the evidence beyond the window: the model fails on it, and the report
     # says so.
-    read = [example for example in training_examples.examples if example in readable]
-    beyond = len(training_examples.examples) - len(read)
-    notes = (
-        [f"left out: {pluralize(beyond, 'question')} with evidence beyond the window"]
-        if beyond
-        else []
-    )
-    return _form_pairs(settings, data.name, read, held_out, notes)
+    examples = [example for example in training.examples if example in readable]
+    notes = []
+    if beyond := len(training.examples) - len(examples):
+        notes.append(f"left out: {pluralize(beyond, 'question')} with evidence beyond the window")
+    return _form_pairs(settings, data.name, examples, held_out, notes)
 
 
 def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
-    if settings.texts is not None:
-        passages = [
-            passage
-            for passage in open_data(settings.texts).read_texts()
-            if isinstance(passage, Passage)
-        ]
-        texts, articles, held_out = {passage.text for passage in passages}, frozenset[str](), data
-    else:
+    articles = frozenset[str]()
+    if settings.texts is None:
         _, held_out = split_by_article(data, settings.held_out, settings.division)
         documents = [
             document for document in data.corpus if document.article not in held_out.articles
         ]
+        source = data.name
         texts = {document.text for document in documents}
         articles = frozenset(document.article for document in documents)
+    else:
+        held_out = data
+        source = display_name(settings.texts)
+        passages = open_data(settings.texts).read_texts()
+        texts = {passage.text for passage in passages if isinstance(passage, Passage)}
     kept = sorted(text for text in texts if text.strip())
     dataset = build_pairs(kept, reader.tokens, settings.objective, settings.seed)
-    source = data.name if settings.texts is None else display_name(settings.texts)
     description = f"{source}: {pluralize(len(dataset), 'pair')} of {pluralize(len(kept), 'text')}"
     return PreparedData(dataset, None, description, articles, (), held_out)
 
@@ -594,47 +334,49 @@ def _form_pairs(
     held_out: Examples,
     notes: list[str],
 ) -> PreparedData:
-    total = len(examples)
+    """Form the columns of the loss; add notes on what is left out."""
     if settings.rerankers:
+        total = len(examples)
         rerankers = [ModelReranker(ModelReference(name), "eng-Latn") for name in settings.rerankers]
         examples = filter_by_margin(examples, rerankers, settings.margin)
-        removed = pluralize(total - len(examples), "question")
-        notes.append(f"left out: {removed} with a margin below {settings.margin:g}")
-    negatives: dict[str, list[str]] = {}
+        count = pluralize(total - len(examples), "question")
+        notes.append(f"left out: {count} with a margin below {settings.margin:g}")
+    columns: dict[str, list[str]] = {}
     if settings.hard_negatives:
-        parts_of = {example: parts for example in examples if (parts := cut_negatives(example))}
-        if len(parts_of) < len(examples):
+        parts = {example: cut_negatives(example) for example in examples}
+        negatives = {example: texts for example, texts in parts.items() if texts}
+        if removed := len(examples) - len(negatives):
             notes.append(
-                f"left out: {pluralize(len(examples) - len(parts_of), 'question')} whose document "
-                "has no other parts"
+                f"left out: {pluralize(removed, 'question')} whose document has no other parts"
             )
-        examples = list(parts_of)
-        negatives = {
-            f"negative_{number + 1}": [parts[number] for parts in parts_of.values()]
-            for number in range(2)
-        }
-    lengths = [len(example.document.text) for example in examples]
+        examples = list(negatives)
+        columns["negative_1"] = [first for first, _ in negatives.values()]
+        columns["negative_2"] = [second for _, second in negatives.values()]
+    texts = [example.document.text for example in examples]
+    lengths = list(map(len, texts))
     rows = draw_examples(examples, lengths, settings.weights, settings.budget, settings.seed)
     drawn = [examples[row] for chosen in rows.values() for row in chosen]
     if len(drawn) < len(examples):
         notes.append(
             f"drawn: {len(drawn):,} of {pluralize(len(examples), 'question')}, from "
-            f"{pluralize(len(rows), 'length bin')} "
-            f"(budget {settings.budget})"
+            f"{pluralize(len(rows), 'length bin')} (budget {settings.budget})"
         )
-    columns = {
-        "anchor": [example.question for example in examples],
-        "positive": [example.document.text for example in examples],
-        **negatives,
-    }
-    plan = BatchPlan(tuple(examples), rows, settings.weights, settings.per_article)
-    articles = frozenset(example.document.article for example in drawn)
-    counts = Counter(example.position for example in drawn)
-    counted = ", ".join(f"{position.title} {counts[position]:,}" for position in Position)
-    description = (
-        f"{name}: {pluralize(len(drawn), 'question')} about {pluralize(len(articles), 'article')} "
-        f"({counted})"
-    )
+    questions = [example.question for example in examples]
     return PreparedData(
-        Dataset.from_dict(columns), plan, description, articles, tuple(notes), held_out
+        Dataset.from_dict({"anchor": questions, "positive": texts, **columns}),
+        BatchPlan(tuple(examples), rows, settings.weights, settings.per_article),
+        _describe_questions(name, drawn),
+        frozenset(example.document.article for example in drawn),
+        tuple(notes),
+        held_out,
+    )
+
+
+def _describe_questions(name: str, examples: Sequence[Example]) -> str:
+    articles = {example.document.article for example in examples}
+    counts = Counter(example.position for example in examples)
+    counted = ", ".join(f"{position.title} {counts[position]:,}" for position in Position)
+    return (
+        f"{name}: {pluralize(len(examples), 'question')} about "
+        f"{pluralize(len(articles), 'article')} ({counted})"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,15 @@ import numpy as np
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from scipy.stats import sem, t
 
-from posir_report.summary import TaskSummary
-from posir_report.tables import truncation_notes
-from posir_significance.analysis import analyze
-from posir_significance.decision import Change, MetricChange, compare_gains, compare_groups, decide
-from posir_significance.findings import ChangeState, GroupFindings, Quantity
+from posir_compare.comparison import FORMATS, compare_pairs
+from posir_compare.pairing import Pair
+from posir_compare.runs import ModelRun
+from posir_significance import messages
+from posir_significance.analysis import GroupAnalysis, analyze
+from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_gains
+from posir_significance.decision import decide
+from posir_significance.findings import ChangeState
 from posir_significance.intervals import estimate_difference, estimate_mean
-from posir_significance.messages import METRICS as METRIC_NAMES
-from posir_significance.messages import describe_change, label_change
 from posir_significance.observations import Observations, subtract_observations
 from posir_significance.strips import build_strip
 from posir_tasks.base.errors import PosirError
@@ -35,20 +36,24 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import (
     format_estimate,
-    format_number,
-    format_percent,
     format_points,
     format_psi,
     format_psi_difference,
 )
-from posir_tasks.display.presentation import Presentable, Result, to_paragraphs
-from posir_tasks.display.strip import Picture, Strip, draw_strips
-from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
-from posir_tasks.plugin_api import score_result
+from posir_tasks.display.presentation import Result
+from posir_tasks.display.strip import Picture, draw_strips
+from posir_tasks.display.tables import (
+    DisplaySection,
+    Table,
+    build_columns,
+    escape_prose,
+    to_markdown,
+)
+from posir_tasks.results import SubsetResult
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.retrieval_task import find_retrieval_task
 from posir_tasks.values.ranks import score_each_query
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.scores import ALL, Difference, Estimate
 from posir_train.evaluation import Measurement, measure, select_third
 from posir_train.examples import list_tasks, name_articles
 from posir_train.preparation import load_base
@@ -65,197 +70,163 @@ from posir_train.training import TrainedModel
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-NDCG = METRIC_NAMES["ndcg_at_10"]
-EFFECTS = (METRIC_NAMES["position_effect"], METRIC_NAMES["position_effect_in_window"])
-COSINE = "cosine of unrelated texts"
-#: The fields of a `Change` by score.
-METRICS = {
-    METRIC_NAMES[key]: key for key in ("ndcg_at_10", "position_effect", "position_effect_in_window")
+#: nDCG@10 of the evidence at each position.
+THIRDS = {
+    Position.BEGIN: Metric.NDCG_AT_10_BEGIN,
+    Position.MIDDLE: Metric.NDCG_AT_10_MIDDLE,
+    Position.END: Metric.NDCG_AT_10_END,
 }
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 BRIEF = (
     "On held-out articles. nDCG@10 and position effects (the same evidence in the first third "
-    "minus in the last) x 100. "
-    "Intervals: 95% for new articles; of a difference with a change, 95% for the three together."
+    "minus in the last) x 100. Intervals: 95% for new articles; of a difference with a change, "
+    "95% for the three together."
 )
 LEGEND = (
     "Searched in the whole corpus; differences are paired by query, position effects by rotated "
-    "version. Better: a higher "
-    "nDCG@10, a position effect nearer to 0; equivalent: within a margin. nDCG@10 of the "
-    "positions has an interval only: "
-    "different questions. Cosine of unrelated texts: mean over documents of different articles; "
-    "near 1, all texts are alike."
+    "version. Better: a higher nDCG@10, a position effect nearer to 0; equivalent: within a "
+    "margin. nDCG@10 of the positions has an interval only: different questions. Cosine of "
+    "unrelated texts: mean over documents of different articles; near 1, all texts are alike."
+)
+SEEDS_NOTE = (
+    "After - before on the same held-out articles. Of a seed: the interval is for new articles. "
+    "Over seeds: the mean, and its interval for new seeds on these articles, by Student's t."
 )
 TRAINED = "The trained model"
 #: How a trained model is deployed; what was trained is in its weights alone.
 DEPLOYMENT = (
     "Deployment: the folder is an ordinary model of sentence-transformers, for "
-    "`SentenceTransformer(FOLDER)` and servers of "
-    "such models; encode all documents anew, since the vectors of the base model do not fit its "
-    "queries."
+    "`SentenceTransformer(FOLDER)` and servers of such models; encode all documents anew, since "
+    "the vectors of the base model do not fit its queries."
 )
-CARD_FILE, HEADING = "README.md", "## Position of the evidence"
+CARD_FILE = "README.md"
+HEADING = "## Position of the evidence"
 
 
-@dataclass(frozen=True)
-class TrainingChange:
-    """A score of the base model and of the trained model on the same questions."""
+def compare_measurements(
+    before: Measurement, after: Measurement, task: str = ""
+) -> list[ChangeRow]:
+    """Compare the base model and the trained one on the same questions, as `posir compare` does;
+    nDCG@10 by position and the cosine are descriptions.
 
-    score: str
-    before: Estimate | None
-    after: Estimate | None
-    difference: Estimate | None
-    """Its interval has the level of the change, if the score has one; else 95%."""
-    metric: MetricChange | None = None
-    """The change of nDCG@10 or of a position effect; None for other scores."""
-    sentence: str = ""
-    """The change as a sentence; empty if it has no state."""
-    forgetting_check: str | None = None
-    """The data of a forgetting check; None for held-out articles."""
-
-    @property
-    def title(self) -> str:
-        """The score and its data."""
-        return (
-            self.score
-            if self.forgetting_check is None
-            else f"forgetting check {self.forgetting_check}, {self.score}"
-        )
-
-    @property
-    def label(self) -> str:
-        """The state of the change in a few words; empty if it has none."""
-        return label_change(self.metric) if self.metric else ""
-
-    def record(self) -> dict[str, Any]:
-        """Return the change as a row of JSON and CSV, with the names and values of a `Change`."""
-        metric = self.metric
-        row: dict[str, Any] = {"score": self.score, "forgetting_check": self.forgetting_check}
-        row |= {name: getattr(self, name) for name in ("before", "after", "difference")}
-        row |= {name: metric and getattr(metric, name) for name in ("state", "reason", "margin")}
-        return row | {"needed": metric and metric.needed and metric.needed.number}
-
-
-def compare_measurements(before: Measurement, after: Measurement) -> list[TrainingChange]:
-    """Return all changes on the same questions: nDCG@10, over all and by position, position effects
-    and the cosine.
+    Args:
+        before: The base model.
+        after: The trained model.
+        task: The data of a forgetting check; empty for held-out articles.
     """
-    first, other = (analyze(measured.values).overall for measured in (before, after))
-    findings = [decide(group) for group in (first, other)]
-    change = compare_groups(first, other, paired=True)
-    observed = [Observations.from_ranks(measured.values.ranks) for measured in (before, after)]
-    paired, thirds = subtract_observations(*observed), []
-    for position in Position:
-        first_mean, other_mean = (
-            estimate_mean(*select_third(observations, position)) for observations in observed
+    pair = Pair(_as_run("before", before, task), _as_run("after", after, task), task)
+    ndcg, *effects = compare_pairs([pair], [ALL]).rows
+    first, second = (Observations.from_ranks(measured.values.ranks) for measured in (before, after))
+    paired = subtract_observations(first, second)
+    thirds = [
+        ChangeRow(
+            metric,
+            None,
+            estimate=estimate_difference(*select_third(paired, position)),
+            a=estimate_mean(*select_third(first, position)),
+            b=estimate_mean(*select_third(second, position)),
+            subject=ndcg.subject,
         )
-        difference = estimate_difference(*select_third(paired, position))
-        thirds.append(
-            TrainingChange(f"{NDCG}, {position.title}", first_mean, other_mean, difference)
-        )
-    cosines = (
-        before.unrelated_cosine,
-        after.unrelated_cosine,
-        after.unrelated_cosine - before.unrelated_cosine,
-    )
-    # Without two articles there are no unrelated texts.
-    cosine_before, cosine_after, risen = (
-        Estimate(value) if np.isfinite(cosines[-1]) else None for value in cosines
-    )
-    return [
-        _build_change(NDCG, first.ndcg, other.ndcg, change),
-        *thirds,
-        *(_build_effect_change(name, findings, change) for name in EFFECTS),
-        TrainingChange(COSINE, cosine_before, cosine_after, risen),
+        for position, metric in THIRDS.items()
     ]
+    cosine = ChangeRow(Metric.UNRELATED_COSINE, None, subject=ndcg.subject)
+    risen = after.unrelated_cosine - before.unrelated_cosine
+    # Without two articles there are no unrelated texts.
+    if np.isfinite(risen):
+        a = Estimate(before.unrelated_cosine)
+        b = Estimate(after.unrelated_cosine)
+        cosine = replace(cosine, a=a, b=b, estimate=Difference(risen))
+    return [ndcg, *thirds, *effects, cosine]
 
 
-def _build_effect_change(
-    name: str, findings: Sequence[GroupFindings], change: Change
-) -> TrainingChange:
-    quantity = Quantity(METRICS[name])
-    before, after = (result[quantity].estimate for result in findings)
-    return _build_change(name, before, after, change)
+def _as_run(label: str, measured: Measurement, task: str) -> ModelRun:
+    """Return a measurement as a run with one result."""
+    result = SubsetResult(label, "", task, "", measured.values, {}, Path(label))
+    return ModelRun(label, (result,))
 
 
-def _build_change(
-    score: str,
-    before: Estimate | None,
-    after: Estimate | None,
-    change: Change,
-    forgetting_check: str | None = None,
-) -> TrainingChange:
-    metric: MetricChange = getattr(change, METRICS[score])
-    sentence = describe_change(METRICS[score], metric, "the base model", "the trained model")
-    sentence = sentence[0].upper() + sentence[1:]
-    return TrainingChange(
-        score, before, after, metric.difference, metric, sentence, forgetting_check
+def record_change(change: ChangeRow) -> dict[str, Any]:
+    """Return a change as a row of JSON and CSV."""
+    return {
+        "score": change.metric,
+        "forgetting_check": change.subject.task or None,
+        "before": change.a,
+        "after": change.b,
+        "difference": change.estimate,
+        "state": change.state,
+        "reason": change.reason,
+        "margin": change.margin if change.state else None,
+        "needed": change.needed and change.needed.number,
+    }
+
+
+def describe_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
+    """Describe the window of each model and what is truncated."""
+    sentences = (
+        messages.describe_model_window(label, decide(_analyze(measured)))
+        for label, measured in zip(labels, (before, after), strict=True)
     )
+    return [sentence for sentence in sentences if sentence]
 
 
-def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:
-    """Return a measurement as `posir report` takes results."""
-    return TaskSummary(label, "", "", ("",), (), "", measured.values, score_result(measured.values))
+def _analyze(measured: Measurement) -> GroupAnalysis:
+    return analyze(measured.values).overall
 
 
-def list_truncation(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
-    """Return sentences on the evidence beyond the window of each model, by its label, as `posir
-    report` has them.
-    """
-    return list(truncation_notes(labels, list(map(summarize_measurement, labels, (before, after)))))
-
-
-def find_warnings(changes: Sequence[TrainingChange]) -> list[str]:
-    """Return what must be known before the changes are believed."""
+def find_warnings(changes: Sequence[ChangeRow]) -> list[str]:
+    """Warn of collapsed embeddings, and of lower nDCG@10."""
     collapses = [
-        f"The {change.title} has risen from {format_number(change.before.value, '.2f')} to "
-        f"{format_number(change.after.value, '.2f')}: the embeddings are "
-        "collapsing. Embeddings that are all alike do not depend on position, which is no cure."
+        messages.warn_of_collapse(change.a, change.b)
         for change in changes
-        if change.score == COSINE
-        and change.before
-        and change.after
-        and change.after.value - change.before.value > COLLAPSE
+        if change.metric is Metric.UNRELATED_COSINE and change.a and change.b
+        if change.b.value - change.a.value > COLLAPSE
     ]
     losses = [
-        f"{change.title}: worse than the base model's."
+        messages.warn_of_loss(change)
         for change in changes
-        if change.score == NDCG and change.metric and change.metric.state is ChangeState.WORSE
+        if change.metric is Metric.NDCG_AT_10 and change.state is ChangeState.WORSE
     ]
     return [*collapses, *losses]
 
 
-def describe_changes(changes: Sequence[TrainingChange]) -> Iterator[str]:
-    """Yield a paragraph for the held-out articles and for each forgetting check: how nDCG@10 and
+def describe_changes(changes: Sequence[ChangeRow]) -> list[str]:
+    """Return a paragraph for the held-out articles and for each forgetting check: how nDCG@10 and
     position effects change.
     """
-    for name in dict.fromkeys(change.forgetting_check for change in changes):
-        own = (
-            change for change in changes if change.forgetting_check == name and change.difference
-        )
-        if sentences := [change.sentence for change in own if change.sentence]:
-            yield " ".join(sentences if name is None else [f"Forgetting check {name}:", *sentences])
+    paragraphs = []
+    for task in dict.fromkeys(change.subject.task for change in changes):
+        decided = [
+            change
+            for change in changes
+            if change.subject.task == task and change.state and change.estimate
+        ]
+        if decided:
+            paragraphs.append(messages.describe_trainings(task, decided))
+    return paragraphs
 
 
-def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[str]) -> Table:
-    """Return the table of a report."""
+def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
+    """Tabulate the scores before and after training."""
     rows = []
     for change in changes:
-        indexed = change.score == COSINE
-        score, difference = (
-            (format_psi, format_psi_difference) if indexed else (format_percent, format_points)
+        is_cosine = change.metric is Metric.UNRELATED_COSINE
+        format_score = format_psi if is_cosine else FORMATS[change.metric]
+        row = (
+            messages.title_training(change),
+            format_estimate(change.a, format_score),
+            format_estimate(change.b, format_score),
+            format_estimate(change.estimate, _find_format(change.metric)),
+            messages.label_change(change),
         )
-        scores = (change.before, change.after)
-        own = (
-            format_estimate(value, format_points if change.score in EFFECTS else score)
-            for value in scores
-        )
-        rows.append(
-            (change.title, *own, format_estimate(change.difference, difference), change.label)
-        )
+        rows.append(row)
     headings = ("Score", "Before", "After", "After - before", "Change")
-    return Table(build_columns(headings, headings[1:4]), tuple(rows), title, tuple(notes))
+    return Table(build_columns(headings, headings[1:4]), tuple(rows), title)
+
+
+def _find_format(metric: Metric) -> Callable[[float | None], str]:
+    """Return the format of a difference."""
+    return format_psi_difference if metric is Metric.UNRELATED_COSINE else format_points
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
@@ -280,7 +251,7 @@ def check_forgetting(
     models: tuple[SentenceTransformer, SentenceTransformer],
     labels: tuple[str, str],
     trained_on: Collection[str],
-) -> tuple[list[TrainingChange], list[str]]:
+) -> tuple[list[ChangeRow], list[str]]:
     """Compare the base model and the trained one, by their labels, on the data of a forgetting
     check.
 
@@ -291,22 +262,21 @@ def check_forgetting(
     """
     if isinstance(data, AbsTaskRetrieval):
         name = data.metadata.name
-        change = compare_queries(name, *(_measure_queries(data, model) for model in models))
-        return [change], [
-            f"Forgetting check {name}: a task of mteb, whose queries count as independent."
-        ]
-    before, after = (measure(model, data) for model in models)
+        before, after = (_measure_queries(data, model) for model in models)
+        note = f"Forgetting check {name}: a task of mteb, whose queries count as independent."
+        return [compare_queries(name, before, after)], [note]
+    first, second = (measure(model, data) for model in models)
     named = [name_articles(subset, subset.read().evidence) for subset in data.subsets]
     articles = {name for names in named for name in names}
-    counts = pluralize(sum(map(len, named)), "question"), pluralize(len(articles), "article")
+    questions = pluralize(sum(map(len, named)), "question")
     common = len(articles.intersection(trained_on))
     warning = f" {common} of these were trained on." if common else ""
-    notes = [f"{counts[0]} about {counts[1]}.{warning}", *list_truncation(before, after, labels)]
+    notes = [
+        f"{questions} about {pluralize(len(articles), 'article')}.{warning}",
+        *describe_windows(first, second, labels),
+    ]
     return (
-        [
-            replace(change, forgetting_check=data.name)
-            for change in compare_measurements(before, after)
-        ],
+        compare_measurements(first, second, data.name),
         [f"Forgetting check {data.name}: {note}" for note in notes],
     )
 
@@ -342,38 +312,41 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
 
 def compare_queries(
     name: str, before: Mapping[str, float], after: Mapping[str, float]
-) -> TrainingChange:
-    """Return the change of nDCG@10 of a task, paired by query; queries count as independent."""
+) -> ChangeRow:
+    """Compare nDCG@10 of a task, paired by query; queries count as independent."""
     queries = sorted(before)
-    values = [np.array([scores[query] for query in queries]) for scores in (before, after)]
+    first = np.array([before[query] for query in queries])
+    second = np.array([after[query] for query in queries])
     clusters = np.arange(len(queries))
-    first, second = (estimate_mean(scores, clusters) for scores in values)
-    return _build_change(NDCG, first, second, compare_gains(values[1] - values[0], clusters), name)
+    return replace(
+        compare_gains(Metric.NDCG_AT_10, second - first, clusters),
+        a=estimate_mean(first, clusters),
+        b=estimate_mean(second, clusters),
+        subject=ChangeSubject(task=name),
+    )
 
 
 def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
-    """Return what a model was trained on and measured with, in sentences."""
-    training, held_out = trained.data, trained.data.held_out
+    """Describe what a model was trained on and measured with."""
+    held_out = trained.data.held_out
     tasks = " ".join(f"-t {name}" for name in list_tasks(trained.held_out))
-    shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
-    sampled = (
-        f"Positions in batches: {settings.positions} (begin, middle, end: {shares}), balanced "
-        "within length bins; "
-        f"{settings.loss}, scale {settings.scale:g}."
-        if settings.objective == "retrieval"
-        else f"Objective: {settings.objective}; positions of the evidence play no part in it."
-    )
+    sampled = f"Objective: {settings.objective}; positions of the evidence play no part in it."
+    if settings.objective == "retrieval":
+        shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
+        sampled = (
+            f"Positions in batches: {settings.positions} (begin, middle, end: {shares}), balanced "
+            f"within length bins; {settings.loss}, scale {settings.scale:g}."
+        )
+    questions = pluralize(len(held_out.examples), "question")
+    articles = pluralize(len(held_out.articles), "article")
+    documents = pluralize(len(held_out.corpus), "document")
     return [
-        f"Trained on {training.description}. {sampled} Batches of {settings.batch_size}, learning "
-        "rate "
-        f"{settings.learning_rate:g}, seed {settings.seed}; the weights are those of step "
-        f"{trained.steps:,}.",
-        f"Measured with {pluralize(len(held_out.examples), 'question')} about "
-        f"{pluralize(len(held_out.articles), 'article')} "
-        "that were not trained on, searched in the whole corpus of "
-        f"{pluralize(len(held_out.corpus), 'document')}. They are in "
-        f"`{HELD_OUT}` in this folder, where `POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` "
-        "repeats the figures.",
+        f"Trained on {trained.data.description}. {sampled} Batches of {settings.batch_size}, "
+        f"learning rate {settings.learning_rate:g}, seed {settings.seed}; the weights are those "
+        f"of step {trained.steps:,}.",
+        f"Measured with {questions} about {articles} that were not trained on, searched in the "
+        f"whole corpus of {documents}. They are in `{HELD_OUT}` in this folder, where "
+        f"`POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` repeats the figures.",
     ]
 
 
@@ -389,73 +362,15 @@ def add_to_card(folder: Path, report: str, base: str | None) -> None:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TrainingReport(Presentable):
+class TrainingReport(Result):
     """Scores before and after training, and the folder of the trained model."""
 
-    title: str = ""
-    settings: Mapping[str, Any]
-    """Everything that the trained model depends on, as JSON values."""
     folder: Path
     """The trained model, with its report in `training/`."""
-    steps: int
-    """The step whose weights the model has."""
-    changes: tuple[TrainingChange, ...]
+    changes: tuple[ChangeRow, ...]
     """Each score of the base model and of the trained model, on held-out articles first, then on
     the data of `guard`.
     """
-    notes: tuple[str, ...]
-    """Warnings first, then what was left out, and what was trained on and measured with."""
-    commands: tuple[str, ...]
-    """Commands of a shell that repeat the figures of held-out articles."""
-    measured: tuple[TaskSummary, TaskSummary]
-    """The base model and the trained one on held-out articles."""
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The table of changes."""
-        return (build_table(self.changes, self.title, self.notes),)
-
-    @property
-    def pictures(self) -> tuple[Strip, ...]:
-        """The pictures of the answer before and after training."""
-        named = zip(("before", "after"), self.measured, strict=True)
-        return tuple(
-            build_strip(summary.findings[0], analyze(summary.values).overall, name)
-            for name, summary in named
-        )
-
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the findings, then the tables."""
-        findings = to_paragraphs(describe_changes(self.changes))
-        return (
-            *findings,
-            DisplaySection(tables=self.tables, strips=self.pictures),
-            DisplaySection(sentences=(DEPLOYMENT,)),
-        )
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row for each score and data."""
-        return [change.record() for change in self.changes]
-
-    def document(self) -> dict[str, Any]:
-        """Return settings, notes and changes."""
-        return {"settings": self.settings, "notes": self.notes, "changes": self.records()}
-
-    def closing(self) -> tuple[str, ...]:
-        """Return the folder of the model, and the commands that repeat the figures."""
-        opening = (
-            f"{self.folder}: the trained model, of step {self.steps:,}. To repeat the figures "
-            "with mteb:"
-        )
-        return (opening, "\n".join(self.commands))
-
-    def legend(self) -> tuple[str, ...]:
-        """Return what the columns mean."""
-        return (BRIEF,)
-
-    def explanation(self) -> tuple[str, ...]:
-        """Return what every column means."""
-        return (LEGEND,)
 
 
 def build_report(
@@ -467,102 +382,131 @@ def build_report(
     """Compare the trained model with the base model on held-out articles and on the data of
     forgetting checks.
     """
-    labels, articles = (display_name(settings.model), TRAINED), trained.data.articles
+    labels = (display_name(settings.model), TRAINED)
     changes = compare_measurements(trained.before, trained.after)
     forgetting_notes: list[str] = []
     if forgetting_checks:
         models = load_base(settings), trained.model
         for data in progress(forgetting_checks, "Forgetting checks"):
-            changed, said = check_forgetting(data, models, labels, articles)
-            changes += changed
-            forgetting_notes += said
-    truncated = list_truncation(trained.before, trained.after, labels)
-    retrieval = settings.objective == "retrieval"
-    results, tasks = (
-        folder / WORK / "results",
-        [part for name in list_tasks(trained.held_out) for part in ("-t", name)],
+            checked, remarks = check_forgetting(data, models, labels, trained.data.articles)
+            changes += checked
+            forgetting_notes += remarks
+    windows = describe_windows(trained.before, trained.after, labels)
+    notes = (
+        *find_warnings(changes),
+        *(f"Held-out articles: {note}" for note in windows),
+        *forgetting_notes,
+        *trained.data.notes,
+        *describe(settings, trained),
     )
+    is_retrieval = settings.objective == "retrieval"
+    method = f"on {settings.positions}" if is_retrieval else f"with {settings.objective}"
+    return present_training(
+        f"{labels[0]}, trained {method}",
+        folder,
+        changes,
+        notes,
+        measured=(trained.before, trained.after),
+        settings=settings.to_json(),
+        footer=f"{folder}: the trained model, of step {trained.steps:,}. To repeat the figures "
+        "with mteb:",
+        commands=_write_commands(settings, folder, trained.held_out),
+    )
+
+
+def present_training(
+    title: str,
+    folder: Path,
+    changes: Sequence[ChangeRow],
+    notes: Sequence[str],
+    *,
+    measured: tuple[Measurement, Measurement],
+    settings: Mapping[str, Any],
+    footer: str,
+    commands: Sequence[str],
+) -> TrainingReport:
+    """Present a training: sentences, the table, and the pictures before and after."""
+    strips = []
+    for name, measurement in zip(("before", "after"), measured, strict=True):
+        group = _analyze(measurement)
+        strips.append(build_strip(decide(group), group, name))
+    rows = [record_change(change) for change in changes]
+    table = build_table(changes, title)
+    return TrainingReport(
+        title=title,
+        rows=rows,
+        values={"settings": settings, "notes": notes, "changes": rows},
+        sentences=describe_changes(changes),
+        parts=[
+            DisplaySection(tables=(table,), strips=tuple(strips)),
+            DisplaySection(sentences=(DEPLOYMENT,)),
+        ],
+        notes=[*notes, BRIEF],
+        details=[LEGEND],
+        footer=[footer],
+        commands=commands,
+        folder=folder,
+        changes=tuple(changes),
+    )
+
+
+def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset) -> list[str]:
+    """Write the commands that repeat the figures of held-out articles."""
+    results = str(folder / WORK / "results")
+    tasks = [part for name in list_tasks(held_out) for part in ("-t", name)]
     # mteb knows no other pooling, window or prompt of the base model.
     altered = settings.model_dump(
         include={"revision", "pooling", "window", "query_prompt"}, exclude_none=True
     )
-    base = [] if altered else [settings.model]
+    models = [str(folder)] if altered else [settings.model, str(folder)]
+    variable = f"POSIR_DATA={shlex.quote(str(folder / HELD_OUT))}"
     runs = [
-        f"POSIR_DATA={shlex.quote(str(folder / HELD_OUT))} "
-        + shlex.join(["mteb", "run", *tasks, "-m", model, "--output-folder", str(results)])
-        for model in [*base, str(folder)]
+        f"{variable} {shlex.join(['mteb', 'run', *tasks, '-m', model, '--output-folder', results])}"
+        for model in models
     ]
-    return TrainingReport(
-        title=f"{labels[0]}, trained "
-        f"{f'on {settings.positions}' if retrieval else f'with {settings.objective}'}",
-        settings=settings.to_json(),
-        folder=folder,
-        steps=trained.steps,
-        changes=tuple(changes),
-        notes=(
-            *find_warnings(changes),
-            *(f"Held-out articles: {note}" for note in truncated),
-            *forgetting_notes,
-            *trained.data.notes,
-            *describe(settings, trained),
-        ),
-        commands=(*runs, shlex.join(["posir", "compare" if base else "report", str(results)])),
-        measured=(
-            summarize_measurement(labels[0], trained.before),
-            summarize_measurement(TRAINED, trained.after),
-        ),
-    )
+    return [*runs, shlex.join(["posir", "report" if altered else "compare", results])]
 
 
 def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
-    """Return the changes by trainings that differ in their seed alone, and their means with 95%
-    intervals for new seeds.
+    """Compare trainings that differ in their seed alone: the changes by each, and their means with
+    95% intervals for new seeds.
     """
-    rows, cells, sentences = [], [], []
+    rows = []
+    cells = []
+    sentences = []
     for changes in zip(*(report.changes for report in reports.values()), strict=True):
-        first, form = (
-            changes[0],
-            format_psi_difference if changes[0].score == COSINE else format_points,
-        )
-        values = [change.difference.value for change in changes if change.difference]
-        mean = None
-        if len(values) == len(changes):
-            half = float(t.ppf(0.975, len(values) - 1) * sem(values))
-            mean = Estimate(
-                float(np.mean(values)),
-                (float(np.mean(values)) - half, float(np.mean(values)) + half),
-            )
-            sentences += (
-                [
-                    f"Over {len(values)} seeds, {first.title} changes by "
-                    f"{format_estimate(mean, form)}."
-                ]
-                if first.metric
-                else []
-            )
-        own = {
-            f"seed_{seed}": change.difference for seed, change in zip(reports, changes, strict=True)
+        first = changes[0]
+        differences = [change.estimate for change in changes]
+        values = [difference.value for difference in differences if difference]
+        mean = _average(values) if len(values) == len(changes) else None
+        if mean and first.state:
+            sentences.append(messages.describe_mean_change(first, mean, len(values)))
+        by_seed = {
+            f"seed_{seed}": difference
+            for seed, difference in zip(reports, differences, strict=True)
         }
-        rows.append(
-            {"score": first.score, "forgetting_check": first.forgetting_check, "mean": mean, **own}
-        )
-        cells.append(
-            (first.title, *(format_estimate(change, form) for change in (*own.values(), mean)))
-        )
+        check = first.subject.task or None
+        rows.append({"score": first.metric, "forgetting_check": check, "mean": mean, **by_seed})
+        format_value = _find_format(first.metric)
+        estimates = [*differences, mean]
+        formatted = (format_estimate(estimate, format_value) for estimate in estimates)
+        cells.append((messages.title_training(first), *formatted))
     headings = ("Score", *(f"Seed {seed}" for seed in reports), "Over seeds")
-    table = Table(build_columns(headings, headings[1:]), tuple(cells))
-    note = (
-        "After - before on the same held-out articles. Of a seed: the interval is for new "
-        "articles. Over seeds: the mean, and "
-        "its interval for new seeds on these articles, by Student's t."
-    )
-    title, folders = (
-        next(iter(reports.values())).title,
-        [str(report.folder) for report in reports.values()],
-    )
     return Result(
-        title=title, rows=rows, tables=[table], sentences=sentences, notes=[note], footer=folders
+        title=next(iter(reports.values())).title,
+        rows=rows,
+        tables=[Table(build_columns(headings, headings[1:]), tuple(cells))],
+        sentences=sentences,
+        notes=[SEEDS_NOTE],
+        footer=[str(report.folder) for report in reports.values()],
     )
+
+
+def _average(values: Sequence[float]) -> Estimate:
+    """Return the mean with its 95% interval by Student's t."""
+    mean = float(np.mean(values))
+    half = float(t.ppf(0.975, len(values) - 1) * sem(values))
+    return Estimate(mean, (mean - half, mean + half))
 
 
 def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
@@ -570,15 +514,17 @@ def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     after training.
     """
     work_folder = report.folder / WORK
-    sentences = list(describe_changes(report.changes))
-    markdown = "\n\n".join([*sentences, *map(to_markdown, report.tables)])
-    for name, text in {
+    files = {
         "report.json": report.to_json(),
-        "report.md": markdown,
+        "report.md": report.to_markdown(),
         "report.html": report.to_html(),
-    }.items():
+    }
+    for name, text in files.items():
         write_text(work_folder / name, text)
-    Picture(draw_strips(report.pictures)).save(work_folder / "curve.png")
-    image = f"![{' '.join(strip.description for strip in report.pictures)}]({WORK}/curve.png)"
-    card = "\n\n".join([*sentences, image, *map(to_markdown, report.tables), DEPLOYMENT])
+    strips = report.strips()
+    Picture(draw_strips(strips)).save(work_folder / "curve.png")
+    image = f"![{' '.join(strip.description for strip in strips)}]({WORK}/curve.png)"
+    table = to_markdown(build_table(report.changes, report.title))
+    notes = map(escape_prose, report.notes)
+    card = "\n\n".join([*report.sentences, image, table, DEPLOYMENT, *notes])
     add_to_card(report.folder, card, model.model_card_data.base_model)

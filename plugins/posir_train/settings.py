@@ -70,14 +70,14 @@ class PositionWeights:
         """Divide places among the positions: with those already filled, they have their shares
         (Webster's method).
         """
-        given = dict.fromkeys(Position, 0)
+        added = dict.fromkeys(Position, 0)
         for _ in range(places):
-            counts = {
-                position: filled.get(position, 0) + given[position] + 0.5
+            quotients = {
+                position: (filled.get(position, 0) + added[position] + 0.5) / self.shares[position]
                 for position in self.needed
             }
-            given[min(counts, key=lambda position: counts[position] / self.shares[position])] += 1
-        return given
+            added[min(quotients, key=quotients.__getitem__)] += 1
+        return added
 
     @property
     def needed(self) -> tuple[Position, ...]:
@@ -100,15 +100,13 @@ def open_dataset(name: str) -> Dataset:
     return open_data(name).with_questions("posir train")
 
 
-#: In the folder of a trained model: what is kept of its training, the checkpoints, the held-out
-#: questions and the corpus as a folder for `POSIR_DATA`, and the settings in which a continued run
-#: must agree.
-WORK, CHECKPOINTS, HELD_OUT, RECORD = (
-    "training",
-    "training/checkpoints",
-    "training/held-out",
-    "training/run.json",
-)
+#: In the folder of a trained model: what is kept of its training.
+WORK = "training"
+CHECKPOINTS = "training/checkpoints"
+#: The held-out questions and the corpus, as a folder for `POSIR_DATA`.
+HELD_OUT = "training/held-out"
+#: The settings in which a continued run must agree.
+RECORD = "training/run.json"
 #: Value of `positions` for a corpus of each position.
 EACH = "each"
 #: Settings of the published code of PADS, with Adam and, as here, three epochs and a learning rate
@@ -259,8 +257,8 @@ class TrainingSettings(Section):
         return self.select or ("balanced" if self.positions == "uniform" else "last")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the trained model depends on as plain JSON; of paths, which name a user's
-        folders, the last name.
+        """Return the settings that the trained model depends on as plain JSON; paths are reduced to
+        their last name.
         """
         names = {"model": display_name(self.model), "data": display_name(self.data)}
         names |= {"texts": display_name(self.texts)} if self.texts is not None else {}

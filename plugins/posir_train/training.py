@@ -43,13 +43,12 @@ from posir_tasks.base.untrusted import read_json
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.folder import digest_folder, is_model_folder
+from posir_train.batches import BatchPlan, PositionBatchSampler
 from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, measure
 from posir_train.examples import Examples, write_dataset
 from posir_train.preparation import (
-    BatchPlan,
     ModelReader,
     PadsLoss,
-    PositionBatchSampler,
     PreparedData,
     load_base,
     prepare_data,
@@ -175,7 +174,7 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
 
 
 def _is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Return whether an error is one of a full disk; PyTorch and safetensors do not keep the
+    """Tell whether an error is one of a full disk; PyTorch and safetensors do not keep the
     system's error number.
     """
     if isinstance(error, OSError) and error.errno is not None:
@@ -216,7 +215,8 @@ def train_model(
     of the same settings.
     """
     _check_run(settings, output, data, resume=resume)
-    work_folder, checkpoints = output / WORK, output / CHECKPOINTS
+    work_folder = output / WORK
+    checkpoints = output / CHECKPOINTS
     # None of the libraries' own bars, and of their messages errors only.
     disable_progress_bars()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -295,15 +295,18 @@ def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resu
             unfinished = " Continue it with --resume, or choose" if file.exists() else " Choose"
             raise PosirError(f"{output}: not empty.{unfinished} another --output.")
     elif file.exists():
-        stated, known = _record_settings(settings, data), read_json(file)
+        requested = _record_settings(settings, data)
+        recorded = read_json(file)
         changed = sorted(
-            name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name)
+            name
+            for name in requested.keys() | recorded.keys()
+            if requested.get(name) != recorded.get(name)
         )
         if changed:
             raise PosirError(
                 f"{output}: cannot be continued, since it was started with other values of "
-                f"{', '.join(changed)}. "
-                "Give the same settings and data, or choose another --output."
+                f"{', '.join(changed)}. Give the same settings and data, or choose another "
+                "--output."
             )
     elif any(not is_unfinished(path) for path in output.rglob("*") if not path.is_dir()):
         raise PosirError(

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from posir_compare.api import compare
-from posir_compare.comparison import Metric
+from posir_significance.changes import Metric
 from posir_significance.messages import format_change
 from tests.support.commands import BIN, CLEAN, run_process
 from tests.support.comparison import write_run
@@ -72,9 +72,7 @@ def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
     compared = compare(
         [Path(folder) for folder in folders.values()], lengths="all", task="PosIR-English"
     )
-    states = [
-        format_change(row.metric_change) for row in compared.rows if row.metric is Metric.NDCG
-    ]
+    states = [format_change(row) for row in compared.rows if row.metric is Metric.NDCG_AT_10]
     assert [state for state in states if f"| {state} |" not in summary] == []
     suite = ElementTree.parse(tmp_path / "reports" / "gate.xml").getroot()
     assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]

@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from posir_compare.comparison import Metric, compare_pairs
+from posir_compare.comparison import compare_pairs
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board import views
@@ -47,7 +47,8 @@ from posir_report.cells import build_curve_cells
 from posir_report.columns import known_columns
 from posir_report.summary import MERGED_BINS, VERDICT_COLUMNS, build_rows, summarize
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.decision import DEFAULT_MARGINS, decide_change
+from posir_significance.changes import Metric, decide_change
+from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Reason, State
 from posir_significance.intervals import estimate_mean, student_difference
 from posir_significance.messages import label_change
@@ -449,7 +450,12 @@ def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
             error, freedom = differences.errors[row, column], differences.freedom[row, column]
             difference = student_difference(differences.values[row, column], error, freedom)
             change = decide_change(
-                difference, DEFAULT_MARGINS.ndcg_at_10, int(freedom) + 1, 1, level
+                Metric.NDCG_AT_10,
+                difference,
+                DEFAULT_MARGINS.ndcg_at_10,
+                int(freedom) + 1,
+                1,
+                level,
             )
             assert states[row, column] == change.state
             assert differences.half_widths()[row, column] == pytest.approx(
@@ -499,24 +505,26 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     rows = [
         row
         for row in compare_pairs(pair_runs(tmp_path)).rows
-        if row.metric is Metric.NDCG and row.model == "org/b"
+        if row.metric is Metric.NDCG_AT_10 and row.subject.model == "org/b"
     ]
     a, b = map(paired["models"].index, (0, 1))
     assert len(rows) == 4
     for row in rows:
-        value, half = (paired["lengths"][row.length][name][b][a] for name in ("value", "half"))
-        assert [value, value - half, value + half] == pytest.approx(
-            [row.difference.value, *row.difference.interval], abs=2e-6
+        value, half = (
+            paired["lengths"][row.subject.length][name][b][a] for name in ("value", "half")
         )
-        assert paired["lengths"][row.length]["state"][b][a] == label_change(row.metric_change)
-    (compared,) = [row for row in rows if row.length == "all"]
+        assert [value, value - half, value + half] == pytest.approx(
+            [row.estimate.value, *row.estimate.interval], abs=2e-6
+        )
+        assert paired["lengths"][row.subject.length]["state"][b][a] == label_change(row)
+    (compared,) = [row for row in rows if row.subject.length == "all"]
     columns = views.build_task_view("PosIR-English", records[:2]).columns("all")
     *_, best, before, second, after = columns["lead"]
     ends = after.split("]")[0].split("[")[1]
     assert (best, second) == ("b", "a")
-    assert before.endswith(f", {100 * compared.difference.value:.1f} points ahead of ")
+    assert before.endswith(f", {100 * compared.estimate.value:.1f} points ahead of ")
     assert list(map(float, ends.split(",\xa0"))) == pytest.approx(
-        [100 * end for end in compared.difference.interval], abs=0.1
+        [100 * end for end in compared.estimate.interval], abs=0.1
     )
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from posir_compare.comparison import ModelRun, Pair, build_pairs, collect_runs
+from posir_compare.pairing import Pair, build_pairs
+from posir_compare.runs import ModelRun, collect_runs
 from posir_tasks.results import read_all_results
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
+from posir_significance.changes import CHANGE_LEVEL
 from posir_significance.controlled import MIN_DOCUMENTS
-from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS
+from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState
 from posir_significance.intervals import ALPHA
 from posir_significance.observations import Observations

@@ -29,14 +29,14 @@ from posir_leaderboard.board.records import (
 )
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
-from posir_significance.decision import DEFAULT_MARGINS, MetricChange
+from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, GroupFindings, Quantity, State
 from posir_significance.messages import (
     count_states,
     count_truncating,
     describe_models,
-    label_change,
     label_state,
+    name_change,
 )
 from posir_tasks.base.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
@@ -61,10 +61,9 @@ UNDECIDED = {State.INCONCLUSIVE, State.NOT_TESTED}
 #: Dimension of groups whose tasks are different datasets.
 DATASET = "Dataset"
 #: The changes of nDCG@10 in words, by state.
-CHANGES = {
-    state.value: label_change(MetricChange(state, None, DEFAULT_MARGINS.ndcg_at_10, None))
-    for state in ChangeState
-} | {"": None}
+CHANGES = {state.value: name_change(state, DEFAULT_MARGINS.ndcg_at_10) for state in ChangeState} | {
+    "": None
+}
 
 
 @dataclass(frozen=True)

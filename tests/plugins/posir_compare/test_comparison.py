@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posir_compare.comparison import Metric, compare_pair, compare_pairs, find_common_results
+from posir_compare.comparison import compare_pair, compare_pairs
+from posir_compare.pairing import find_common_results
+from posir_significance.changes import Metric
 from posir_significance.findings import ChangeState, Reason
 from posir_tasks.plugin_api import score_result
 from posir_tasks.values.scores import scores_to_json
@@ -27,27 +29,31 @@ def test_the_intervals_of_lengths_hold_at_the_same_time(tmp_path):
     evidence = replace(draw_evidence(115, 3), tokens=tokens)
     for model, seed in (("org/a", 1), ("org/b", 2)):
         write_run(tmp_path, model, seed, domains={"sports": evidence})
-    rows = [row for row in compare_pairs(pair_runs(tmp_path)).rows if row.metric is Metric.NDCG]
-    assert [row.length for row in rows] == ["all", "Q1", "Q2", "Q4"]
+    rows = [
+        row for row in compare_pairs(pair_runs(tmp_path)).rows if row.metric is Metric.NDCG_AT_10
+    ]
+    assert [row.subject.length for row in rows] == ["all", "Q1", "Q2", "Q4"]
     levels = [1 - 0.05 / 3, *[1 - 0.05 / 9] * 3]
-    assert [row.change.level for row in rows] == pytest.approx(levels)
+    assert [row.level for row in rows] == pytest.approx(levels)
     (alone,) = (
-        row for row in compare_pairs(pair_runs(tmp_path), ["Q4"]).rows if row.metric is Metric.NDCG
+        row
+        for row in compare_pairs(pair_runs(tmp_path), ["Q4"]).rows
+        if row.metric is Metric.NDCG_AT_10
     )
-    assert alone.change.level == pytest.approx(1 - 0.05 / 3)
-    assert alone.difference.low > rows[-1].difference.low
+    assert alone.level == pytest.approx(1 - 0.05 / 3)
+    assert alone.estimate.low > rows[-1].estimate.low
 
 
-def test_every_value_lies_within_its_interval_which_gives_the_state(folder):
+def test_states_follow_from_intervals(folder):
     for row in compare_pair(only_pair(folder), find_common_results(only_pair(folder))):
         for value, low, high in (
             (row.a.value, row.a.low, row.a.high),
             (row.b.value, row.b.low, row.b.high),
-            (row.difference.value, row.difference.low, row.difference.high),
+            (row.estimate.value, row.estimate.low, row.estimate.high),
         ):
             assert low <= value <= high
-        outside = row.difference.low > 0 or row.difference.high < 0
-        assert outside or row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
+        outside = row.estimate.low > 0 or row.estimate.high < 0
+        assert outside or row.state not in (ChangeState.BETTER, ChangeState.WORSE)
 
 
 def test_rows_have_the_scores_of_the_models(folder):
@@ -55,30 +61,34 @@ def test_rows_have_the_scores_of_the_models(folder):
     scored = score_result(common.b)
     scores = {name: scores_to_json(group, scored.declared) for name, group in scored.groups.items()}
     rows = compare_pair(only_pair(folder), common)
-    assert {row.metric for row in rows} == {Metric.NDCG, Metric.POSITION_EFFECT, Metric.IN_WINDOW}
+    assert {row.metric for row in rows} == {
+        Metric.NDCG_AT_10,
+        Metric.POSITION_EFFECT,
+        Metric.POSITION_EFFECT_IN_WINDOW,
+    }
     for row in rows:
-        assert row.b.value == scores[row.length.lower()][row.metric.key]
-        assert row.queries == scores[row.length.lower()]["queries"]
+        assert row.b.value == scores[row.subject.length.lower()][row.metric.key]
+        assert row.subject.queries == scores[row.subject.length.lower()]["queries"]
 
 
 def test_a_model_does_not_differ_from_itself(tmp_path):
     write_run(tmp_path, "org/a", 1, hit_rates=FALLING)
     write_run(tmp_path, "org/b", 1, hit_rates=FALLING)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
-        assert row.difference.value == pytest.approx(0, abs=1e-12)
-        assert row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
-        assert row.difference.high < 0.02
+        assert row.estimate.value == pytest.approx(0, abs=1e-12)
+        assert row.state not in (ChangeState.BETTER, ChangeState.WORSE)
+        assert row.estimate.high < 0.02
 
 
-def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tmp_path):
+def test_pairing_narrows_the_interval_of_like_models(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1)
     write_run(tmp_path / "old", "org/b", 1, by_document=False)
     unpaired, paired = (
         compare_pair(pair, find_common_results(pair))[0] for pair in pair_runs(tmp_path)
     )
-    assert (paired.method, unpaired.method) == ("paired by query", "unpaired")
-    assert paired.difference.high < 0.5 * unpaired.difference.high
+    assert (paired.subject.method, unpaired.subject.method) == ("paired by query", "unpaired")
+    assert paired.estimate.high < 0.5 * unpaired.estimate.high
 
 
 def test_two_folders_and_one_folder_give_the_same(tmp_path):
@@ -90,23 +100,23 @@ def test_two_folders_and_one_folder_give_the_same(tmp_path):
         for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"])
     )
     assert first == second
-    assert [row.length for row in first.rows if row.metric is Metric.IN_WINDOW] == [
+    assert [
+        row.subject.length for row in first.rows if row.metric is Metric.POSITION_EFFECT_IN_WINDOW
+    ] == [
         "all",
         "Q1",
         "Q2",
         "Q3",
         "Q4",
     ]
-    assert {row.method for row in first.rows} == {"paired by query"}
+    assert {row.subject.method for row in first.rows} == {"paired by query"}
     turned = compare_pairs(pair_runs(tmp_path / "b", tmp_path / "a"))
-    assert [row.difference.value for row in turned.rows] == pytest.approx(
-        [-row.difference.value for row in first.rows]
+    assert [row.estimate.value for row in turned.rows] == pytest.approx(
+        [-row.estimate.value for row in first.rows]
     )
     opposite = {ChangeState.BETTER: ChangeState.WORSE, ChangeState.WORSE: ChangeState.BETTER}
-    states = [row.metric_change.state for row in first.rows]
-    assert [row.metric_change.state for row in turned.rows] == [
-        opposite.get(state, state) for state in states
-    ]
+    states = [row.state for row in first.rows]
+    assert [row.state for row in turned.rows] == [opposite.get(state, state) for state in states]
 
 
 def test_models_that_find_nothing_do_not_differ(tmp_path, monkeypatch):
@@ -116,17 +126,17 @@ def test_models_that_find_nothing_do_not_differ(tmp_path, monkeypatch):
     for model in ("org/a", "org/b"):
         write_run(tmp_path, model, 1, hit_rates=(0, 0, 0))
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
-        assert row.difference.value == 0
-        assert row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
+        assert row.estimate.value == 0
+        assert row.state not in (ChangeState.BETTER, ChangeState.WORSE)
 
 
 def test_effects_are_not_tested_without_rotated_versions_of_both(tmp_path):
     write_run(tmp_path, "org/a", 1, hit_rates=EVEN)
     write_run(tmp_path, "org/b", 5)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
-        if row.metric is not Metric.NDCG:
-            assert (row.metric_change.state, row.metric_change.reason) == (
+        if row.metric is not Metric.NDCG_AT_10:
+            assert (row.state, row.reason) == (
                 ChangeState.NOT_TESTED,
                 Reason.NOT_STORED,
             )
-            assert row.difference is None
+            assert row.estimate is None

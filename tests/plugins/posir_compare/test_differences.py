@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posir_compare.comparison import find_common_results
+from posir_compare.pairing import find_common_results
 from posir_significance.analysis import analyze
-from posir_significance.decision import compare_groups
+from posir_significance.changes import Metric, compare_groups
 from posir_tasks.values.scores import ResultValues
 from tests.support.comparison import only_pair, write_run
 from tests.support.simulation import separate_documents
@@ -23,14 +23,14 @@ def common(tmp_path):
 def test_paired_differences_are_those_of_the_models_scores(common):
     for first, second in zip(analyze(common.a).groups, analyze(common.b).groups, strict=True):
         change = compare_groups(first, second, paired=True)
-        assert change.ndcg_at_10.difference.value == pytest.approx(
+        assert change[Metric.NDCG_AT_10].estimate.value == pytest.approx(
             second.ndcg.value - first.ndcg.value
         )
         for of_metric, tests in (
-            (change.position_effect, (first.whole, second.whole)),
-            (change.position_effect_in_window, (first.within, second.within)),
+            (change[Metric.POSITION_EFFECT], (first.whole, second.whole)),
+            (change[Metric.POSITION_EFFECT_IN_WINDOW], (first.within, second.within)),
         ):
-            assert of_metric.difference.value == pytest.approx(
+            assert of_metric.estimate.value == pytest.approx(
                 tests[1].effect.value - tests[0].effect.value
             )
 
@@ -39,6 +39,8 @@ def test_unpaired_intervals_are_wider_than_those_of_the_models(common):
     unpaired = replace(common, a=ResultValues(separate_documents(common.a.profile)))
     assert not unpaired.are_paired
     first, second = analyze(unpaired.a).overall, analyze(unpaired.b).overall
-    low, high = compare_groups(first, second, paired=False).ndcg_at_10.difference.interval_at(0.95)
+    low, high = compare_groups(first, second, paired=False)[Metric.NDCG_AT_10].estimate.interval_at(
+        0.95
+    )
     errors = first.ndcg.standard_error, second.ndcg.standard_error
     assert (high - low) / 2 == pytest.approx(1.97 * np.hypot(*errors), rel=0.02)

@@ -13,8 +13,9 @@ from scipy.special import stdtrit
 
 import posir
 from posir_compare import gate as gates
-from posir_compare.comparison import Metric, ModelComparison, compare_pairs
-from posir_compare.gate import GateVerdict, LimitedValue, parse_limit
+from posir_compare.comparison import ModelComparison, compare_pairs
+from posir_compare.gate import LIMITED_METRICS, GateVerdict, LimitedValue, parse_limit
+from posir_significance.changes import Metric
 from posir_significance.findings import Quantity
 from posir_significance.scores import SCORES
 from posir_tasks.base.errors import PosirError
@@ -68,14 +69,9 @@ def with_interval(comparison, metric, low, high):
     """
     change = Difference((low + high) / 2, (low, high), interval_at=lambda _: (low, high))
     rows = [
-        replace(
-            row,
-            change=replace(
-                row.change, **{metric.key: replace(row.metric_change, difference=change)}
-            ),
-        )
+        replace(row, estimate=change)
         for row in comparison.rows
-        if row.metric is metric and row.length == "all"
+        if row.metric is metric and row.subject.length == "all"
     ]
     return ModelComparison(tuple(rows), ())
 
@@ -107,15 +103,19 @@ def test_limits_are_in_the_units_that_changes_are_printed_in():
 
 
 def test_metrics_are_the_declared_scores():
-    assert {metric.key for metric in Metric} <= {*METRICS, *(score.key for score in SCORES)}
+    assert LIMITED_METRICS.keys() <= {*METRICS, *(score.key for score in SCORES)}
 
 
 def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     """Student's interval of the corrected level, never below the one that is printed."""
-    (row,) = (row for row in comparison.rows if row.metric is Metric.NDCG and row.length == "all")
+    (row,) = (
+        row
+        for row in comparison.rows
+        if row.metric is Metric.NDCG_AT_10 and row.subject.length == "all"
+    )
     alone = check(comparison, ["ndcg_at_10 < -1", "ndcg_at_10 > 1"])
     assert alone.level == pytest.approx(0.95)
-    assert {limit.change.interval for limit in alone.limits} == {row.difference.interval_at(0.95)}
+    assert {limit.change.interval for limit in alone.limits} == {row.estimate.interval_at(0.95)}
     lengths = ["all", "Q1", "Q2", "Q3", "Q4"]
     gate = check(comparison, ["ndcg_at_10 < -1", "position_effect > 10"], lengths)
     assert gate.level == pytest.approx(1 - 2 * 0.05 / 10)
@@ -125,12 +125,12 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     (wide,) = (
         limit.change
         for limit in gate.limits
-        if limit.length == "all" and limit.metric is Metric.NDCG
+        if limit.length == "all" and limit.metric is Metric.NDCG_AT_10
     )
     degrees = 1 / sum((size / 500) ** 2 for size in [5] * 100) - 1
     ratio = stdtrit(degrees, 1 - 0.005) / stdtrit(degrees, 0.975)
     assert wide.high - wide.low == pytest.approx(
-        ratio * float(np.diff(row.difference.interval_at(0.95))[0])
+        ratio * float(np.diff(row.estimate.interval_at(0.95))[0])
     )
     narrow, wider = (
         tested.limits[-1].change
@@ -139,7 +139,7 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     assert wider.low < narrow.low < narrow.high < wider.high
 
 
-def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command_and_in_python(
+def test_a_model_passes_against_itself_and_fails_if_worse(
     folder,
 ):
     limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "position_effect > 5")
@@ -251,15 +251,7 @@ def test_what_is_inconclusive(folder, tmp_path):
 
 
 def test_an_undefined_change_is_inconclusive(comparison):
-    rows = (
-        replace(
-            row,
-            change=replace(
-                row.change, **{row.metric.key: replace(row.metric_change, difference=None)}
-            ),
-        )
-        for row in comparison.rows
-    )
+    rows = (replace(row, estimate=None) for row in comparison.rows)
     undefined = ModelComparison(tuple(rows), ())
     assert check(undefined, ["position_effect > 10"]).verdict is UNDECIDED
     assert (
@@ -290,9 +282,9 @@ def test_mistakes_are_no_verdict(folder, arguments, message):
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("posir_compare.comparison.compare_pairs", KeyError("lost"), "KeyError: 'lost'"),
+        ("posir_compare.api.compare_pairs", KeyError("lost"), "KeyError: 'lost'"),
         (
-            "posir_compare.comparison.collect_runs",
+            "posir_compare.runs.collect_runs",
             TypeError("of a plugin"),
             "TypeError: of a plugin",
         ),

@@ -2,12 +2,13 @@
 
 import pytest
 
-from posir_compare.comparison import build_pairs, choose_baseline
+from posir_compare.pairing import build_pairs
+from posir_compare.runs import choose_baseline
 from posir_tasks.base.errors import PosirError
 from tests.support.comparison import pair_runs, read_model_runs, write_run
 
 
-def test_every_model_is_compared_with_the_baseline_on_every_task_of_both(tmp_path):
+def test_every_model_is_paired_with_the_baseline(tmp_path):
     for model in ("org/a", "org/b", "org/c"):
         write_run(tmp_path, model, 1)
     write_run(tmp_path, "org/c", 1, task="PosIR-German")
@@ -25,7 +26,7 @@ def test_every_model_is_compared_with_the_baseline_on_every_task_of_both(tmp_pat
     ]
 
 
-def test_the_baseline_is_the_first_of_the_folders_as_they_are_given(tmp_path):
+def test_the_baseline_is_the_first_of_the_folders(tmp_path):
     for model in ("org/a", "org/b"):
         write_run(tmp_path / model[-1], model, 1)
     runs = read_model_runs([tmp_path / "b", tmp_path / "a"])
@@ -46,7 +47,7 @@ def test_a_baseline_with_several_runs_is_named_by_its_label(tmp_path):
     assert choose_baseline(runs, runs[1].label) is runs[1]
 
 
-def test_runs_of_one_model_have_different_labels_and_a_folder_given_twice_is_read_once(tmp_path):
+def test_runs_of_one_model_have_different_labels(tmp_path):
     write_run(tmp_path / "old", "org/a", 1)
     write_run(tmp_path / "old", "org/a", 2, experiment="batch")
     write_run(tmp_path / "new", "org/a", 3)
@@ -55,9 +56,7 @@ def test_runs_of_one_model_have_different_labels_and_a_folder_given_twice_is_rea
     assert all(run.label.startswith("org/a (") for run in runs)
 
 
-def test_names_that_differ_in_case_alone_are_one_model_in_one_folder_and_in_several(
-    tmp_path, caplog
-):
+def test_names_that_differ_in_case_are_one_model(tmp_path, caplog):
     write_run(tmp_path / "old", "org/Tiny", 1)
     write_run(tmp_path / "new", "ORG/tiny", 2)
     write_run(tmp_path / "new", "org/b", 3)

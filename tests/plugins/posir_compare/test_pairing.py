@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import posir
-from posir_compare.comparison import Metric, compare_pairs, find_common_results
+from posir_compare.comparison import compare_pairs
+from posir_compare.pairing import find_common_results
+from posir_significance.changes import Metric
 from posir_significance.findings import Reason
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import PosirError
@@ -51,7 +53,7 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
 
 
 @pytest.mark.parametrize("by_document", [True, False])
-def test_results_on_other_queries_or_documents_are_compared_without_pairing(tmp_path, by_document):
+def test_other_queries_are_compared_without_pairing(tmp_path, by_document):
     write_run(tmp_path, "org/a", 1)
     other = draw_evidence(300, 1)
     other.query_ids[0] = "another" if by_document else other.query_ids[0]
@@ -104,7 +106,9 @@ def test_nothing_in_common(tmp_path, domains, scheme, message):
         compare_pairs(pair_runs(tmp_path))
     write_run(tmp_path, "org/c", 1)
     result = compare_pairs(pair_runs(tmp_path))
-    assert {(row.baseline, row.model) for row in result.rows} == {("org/a", "org/c")}
+    assert {(row.subject.baseline, row.subject.model) for row in result.rows} == {
+        ("org/a", "org/c")
+    }
     assert any(message in note for note in result.notes)
 
 
@@ -124,7 +128,7 @@ def test_one_model_with_other_settings_is_paired(tmp_path):
         ({"schema": 1, "data_revision": "local-2"}, "revision"),
     ],
 )
-def test_results_on_different_data_are_refused_by_file_and_revision(tmp_path, other, differing):
+def test_different_data_is_refused_by_file_and_revision(tmp_path, other, differing):
     files = [
         write_run(tmp_path, model, 1, position_run=run)
         for model, run in (("org/a", describe_run("local-1")), ("org/b", other))
@@ -175,16 +179,18 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
         )
     comparison = posir.compare(tmp_path)
     rows = {
-        row.metric: row for row in comparison.rows if row.task == "PosIR-English, several places"
+        row.metric: row
+        for row in comparison.rows
+        if row.subject.task == "PosIR-English, several places"
     }
-    assert [(metric.key, row.queries, row.method) for metric, row in rows.items()] == [
-        ("ndcg_at_10", 300, "paired by query")
-    ]
-    assert rows[Metric.NDCG].difference.value == pytest.approx(np.mean(gains[1] - gains[0]))
+    assert [
+        (metric.key, row.subject.queries, row.subject.method) for metric, row in rows.items()
+    ] == [("ndcg_at_10", 300, "paired by query")]
+    assert rows[Metric.NDCG_AT_10].estimate.value == pytest.approx(np.mean(gains[1] - gains[0]))
     gate = comparison.check(["ndcg_at_10 < -50", "position_effect > 99"])
     tested = [(limit.task, limit.metric.key, limit.verdict.value) for limit in gate.limits]
     assert tested.count(("PosIR-English, several places", "ndcg_at_10", "passes")) == 1
-    assert {row.change.counted for row in rows.values()} == {"cluster"}
+    assert {row.subject.counted for row in rows.values()} == {"cluster"}
     assert (len(tested), gate.exit_status) == (3, 0)
     shown = posir.report(tmp_path)
     assert shown.check("position_effect > 90").exit_status == 0

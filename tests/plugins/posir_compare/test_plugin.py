@@ -6,7 +6,10 @@ import json
 
 import pytest
 
-from posir_compare.comparison import build_pairs, compare_pairs, find_by_name
+from posir_compare.comparison import compare_pairs, list_columns
+from posir_compare.pairing import build_pairs
+from posir_compare.runs import find_by_name
+from posir_significance.messages import format_difference
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.tables import to_json
 from tests.support.cli import call_posir
@@ -31,12 +34,12 @@ def test_every_format(folder):
     runs = [run for name in ("a", "org/b") for run in find_by_name(known, name)]
     rows = compare_pairs(build_pairs(runs, runs[0])).rows
     comparisons = json.loads(invoke(*options, "--format", "json").stdout)["comparisons"]
-    assert comparisons == json.loads(to_json([row.columns() for row in rows]))
+    assert comparisons == json.loads(to_json([list_columns(row) for row in rows]))
     table = list(csv.DictReader(io.StringIO(invoke(*options, "--format", "csv").stdout)))
-    assert [float(line["difference"]) for line in table] == [row.difference.value for row in rows]
+    assert [float(line["difference"]) for line in table] == [row.estimate.value for row in rows]
     assert {line["method"] for line in table} == {"paired by query"}
     markdown = invoke(*options, "--full", "--format", "markdown").stdout
-    assert rows[0].describe().rpartition(": ")[2].removesuffix(".") in markdown
+    assert format_difference(rows[0]) in markdown
     lines = [
         line.strip("| ").split(" | ")
         for line in markdown[markdown.index("| Task") :].splitlines()
@@ -49,7 +52,7 @@ def test_every_format(folder):
         "org/b",
         "paired by query",
     )
-    assert first["Difference"].split()[0] == f"{rows[0].difference.value * 100:+.1f}"
+    assert first["Difference"].split()[0] == f"{rows[0].estimate.value * 100:+.1f}"
     printed = invoke(*options)
     assert printed.exit_code == 0
     assert "Change from org/a · PosIR-English, " in printed.stdout

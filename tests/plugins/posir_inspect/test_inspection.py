@@ -288,7 +288,7 @@ def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
         collection.name, collection.language, questions, Wording.RAREST_WORDS
     )
     for row in chunks[1:]:
-        chunked = parse_reference(f"chunks({row.size})").apply(model)
+        chunked = parse_reference(f"chunks({row.size})").wrap(model)
         scores = evaluate(task, chunked, {"batch_size": 7, "show_progress_bar": False})
         assert scores["ndcg_at_10"] == pytest.approx(row.ndcg_at_10.value, abs=1e-5)
         assert chunked.document_vectors == row.vectors > 4

@@ -101,7 +101,7 @@ def test_an_index_of_the_first_halves_loses_the_tails_and_not_the_documents(insp
     success = shares(inspection)
     assert (success["first third"], success["last third"]) == (1, 0)
     (change,) = inspection.changes
-    assert (change.change.state, change.change.difference.value) == (
+    assert (change.change.state, change.change.estimate.value) == (
         ChangeState.BETTER,
         pytest.approx(1),
     )
@@ -235,11 +235,11 @@ def test_a_difference_is_the_mean_of_those_within_documents():
     differences = [
         ((f"d{number}", 2) in lost) - ((f"d{number}", 0) in lost) for number in range(20)
     ]
-    assert change.change.difference.value == pytest.approx(np.mean(differences))
+    assert change.change.estimate.value == pytest.approx(np.mean(differences))
     # Of one difference a document, CR2 is the usual standard error of a mean, here with a small
     # further variance.
     error = np.std(differences, ddof=1) / np.sqrt(20)
-    assert error <= change.change.difference.standard_error < 1.1 * error
+    assert error <= change.change.estimate.standard_error < 1.1 * error
     assert [row.recall.value for row in rows] == pytest.approx(
         [1 - np.mean([(f"d{number}", third) in lost for number in range(20)]) for third in range(3)]
     )

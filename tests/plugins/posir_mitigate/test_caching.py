@@ -1,6 +1,4 @@
-"""Embeddings of mitigated models in the cache: apart from the plain model's, unless they are the
-plain model's.
-"""
+"""Embeddings of mitigated models in the cache are those of the plain model."""
 
 import json
 
@@ -39,18 +37,8 @@ def cached_models(cache):
     return sorted(json.loads(file.read_text())["model"] for file in cache.rglob("about.json"))
 
 
-def test_calibrated_embeddings_have_a_folder_of_their_own_which_tasks_share(folder, cache):
-    calibrated = load(folder, "calibrated(1,4)")
-    first = encode(with_cache(calibrated), TEXTS)
-    plain_model = describe_folder(folder).load_model(device="cpu")
-    assert np.abs(first - encode(with_cache(plain_model), TEXTS)).max() > 1e-6
-    assert cached_models(cache) == ["local/tiny", "local/tiny+calibrated(1.0,4,0.5)"]
-    assert all(json.loads(file.read_text())["shared"] for file in cache.rglob("about.json"))
-    assert np.abs(encode(with_cache(calibrated), TEXTS) - first).max() == 0
-
-
 @pytest.mark.parametrize("method", ["chunks(8,mean)", "both_orders"])
-def test_plain_embeddings_of_chunks_are_cached_as_the_plain_models(folder, cache, method):
+def test_embeddings_of_chunks_are_cached(folder, cache, method):
     model = with_cache(load(folder, method))
     first = encode(model, TEXTS)
     encode(model, TEXTS, PromptType.query)

@@ -75,9 +75,9 @@ def test_token_chunks_are_slices_of_the_text(model):
     "method",
     [Chunks(60), Chunks(unit=ChunkUnit.SENTENCES, size=9), LateChunks(90), LongLateChunks(90)],
 )
-def test_documents_of_one_chunk_have_the_plain_score_and_one_vector(model, method):
+def test_documents_of_one_chunk_have_the_plain_score(model, method):
     texts, queries = TEXTS[1:], ["copper bell", "doctor"]
-    mitigated = method.apply(model)
+    mitigated = method.wrap(model)
     result = search(mitigated, texts, queries)
     assert mitigated.document_vectors == len(texts)
     expected = similarities(model, texts, queries)
@@ -88,14 +88,14 @@ def test_documents_of_one_chunk_have_the_plain_score_and_one_vector(model, metho
 
 @pytest.mark.parametrize("method", [Chunks(60, combination=Combination.MEAN), BothOrders(20)])
 def test_documents_of_one_chunk_have_the_plain_embedding(model, method):
-    mitigated, texts = method.apply(model), TEXTS[1:]
+    mitigated, texts = method.wrap(model), TEXTS[1:]
     for kind in (PromptType.document, PromptType.query):
         assert np.abs(encode(mitigated, texts, kind) - encode(model, texts, kind)).max() < 1e-6
 
 
 def test_maximum_and_mean_are_those_of_the_chunks_in_any_order(model):
     queries = ["copper bell", "doctor", "years"]
-    result = search(Chunks(8).apply(model), TEXTS, queries)
+    result = search(Chunks(8).wrap(model), TEXTS, queries)
     chunks = divide(model, 8)
     expected = similarities(model, chunks, queries).max(axis=1)
     assert [result[str(number)].get("0") for number in range(3)] == pytest.approx(
@@ -109,12 +109,12 @@ def test_maximum_and_mean_are_those_of_the_chunks_in_any_order(model):
         for rows in (vectors, vectors[order])
     ]
     assert np.abs(scores[0] - scores[1]).max() < 1e-6
-    result = encode(Chunks(8, 8, Combination.MEAN).apply(model), TEXTS)
+    result = encode(Chunks(8, 8, Combination.MEAN).wrap(model), TEXTS)
     assert result[0] == pytest.approx(encode(model, divide(model, 8, 8)).mean(axis=0), abs=1e-6)
 
 
 def test_only_candidates_are_ranked_and_the_best_come_first(model):
-    mitigated = Chunks(8).apply(model)
+    mitigated = Chunks(8).wrap(model)
     everything = search(mitigated, TEXTS, ["copper bell", "doctor"])
     assert [len(scores) for scores in everything.values()] == [3, 3]
     assert all(
@@ -132,7 +132,7 @@ def test_batches_of_1_and_of_8_are_equal(model, method):
         for size in (1, 8)
     ]
     single, many = (
-        method.apply(model)._vectorize(ModelEncoder(model, context), TEXTS) for context in contexts
+        method.wrap(model)._vectorize(ModelEncoder(model, context), TEXTS) for context in contexts
     )
     assert np.abs(single.vectors - many.vectors).max() < 1e-6
 
@@ -140,10 +140,10 @@ def test_batches_of_1_and_of_8_are_equal(model, method):
 @pytest.mark.parametrize(
     ("unit", "prompt"), [(ChunkUnit.TOKENS, "passage: "), (ChunkUnit.SENTENCES, "")]
 )
-def test_late_chunks_averaged_by_length_give_back_the_plain_embedding(unit, prompt):
+def test_late_chunks_average_to_the_plain_embedding(unit, prompt):
     model = build_encoder(normalize=False, prompts={"document": prompt, "query": ""})
     size = 2 if unit is ChunkUnit.SENTENCES else 7
-    vectorizer = LateChunks(size, size, unit).apply(model)._vectorize
+    vectorizer = LateChunks(size, size, unit).wrap(model)._vectorize
     assert isinstance(vectorizer, LateVectorizer)
     result = vectorizer(ModelEncoder(model, CONTEXT), TEXTS)
     lengths = np.array(
@@ -162,13 +162,13 @@ def test_late_chunks_averaged_by_length_give_back_the_plain_embedding(unit, prom
     assert np.abs(average - encode(model, TEXTS)).max() < 1e-5
 
 
-def test_long_late_chunks_of_one_window_are_late_chunks_and_others_read_on(model):
+def test_long_late_chunks_of_one_window_are_late_chunks(model):
     short, encoder = [text for text in TEXTS if len(text) < len(TEXT)], ModelEncoder(model, CONTEXT)
-    late, long = LateChunks(8).apply(model)._vectorize, LongLateChunks(8).apply(model)._vectorize
+    late, long = LateChunks(8).wrap(model)._vectorize, LongLateChunks(8).wrap(model)._vectorize
     assert np.abs(late(encoder, short).vectors - long(encoder, short).vectors).max() < 1e-6
     texts = [TEXT * 3]
     assert long(encoder, texts).counts[0] > late(encoder, texts).counts[0]
-    small = LongLateChunks(8, overlap=16).apply(model)._vectorize
+    small = LongLateChunks(8, overlap=16).wrap(model)._vectorize
     assert small.divide(250) == [(0, 0, 96), (80, 96, 176), (160, 176, 250)]
     ids, chunks = small.tokenize(texts[0], "", "eng-Latn")
     assert (chunks[0][0], chunks[-1][1]) == (0, len(ids))
@@ -188,11 +188,11 @@ def test_chunks_within_the_window_read_to_the_end(model, method, kind):
     assert find_read_part(describe_mitigated(base, method).load_model()).kind is kind
 
 
-def test_both_orders_average_the_text_and_its_sentences_reversed(model):
+def test_both_orders_average_the_text_and_its_reverse(model):
     backwards = " ".join(SENTENCES[::-1])
     method = BothOrders()
     assert method.reverse(" ".join(SENTENCES), "eng-Latn") == backwards
-    result = encode(method.apply(model), [" ".join(SENTENCES)])
+    result = encode(method.wrap(model), [" ".join(SENTENCES)])
     assert result[0] == pytest.approx(
         encode(model, [" ".join(SENTENCES), backwards]).mean(axis=0), abs=1e-6
     )
@@ -205,10 +205,10 @@ class WithoutTokenizer(WrappedEncoder):
         return self.base.encode(*arguments, **options)
 
 
-def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):
+def test_unsuited_models_are_refused(model):
     for method, base, message in [
         (Chunks(512), model, r"exceed the model's window; the size is at most 94\.$"),
-        (Chunks(8), Chunks(8).apply(model), "needs a model with one vector per text"),
+        (Chunks(8), Chunks(8).wrap(model), "needs a model with one vector per text"),
         (LateChunks(), WithoutTokenizer(model), "works inside models of sentence-transformers"),
         (
             LateChunks(),
@@ -218,28 +218,28 @@ def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):
         (LongLateChunks(overlap=96), model, "the overlap is at most 95"),
     ]:
         with pytest.raises(PosirError, match=message):
-            method.apply(base)
+            method.wrap(base)
     # The tokens of a model behind an endpoint are estimated.
-    estimated = Chunks(8, 8).apply(WithoutTokenizer(model))
-    for mitigated in (Chunks(unit=ChunkUnit.SENTENCES).apply(WithoutTokenizer(model)), estimated):
+    estimated = Chunks(8, 8).wrap(WithoutTokenizer(model))
+    for mitigated in (Chunks(unit=ChunkUnit.SENTENCES).wrap(WithoutTokenizer(model)), estimated):
         assert len(search(mitigated, TEXTS, ["bell"])["0"]) == 3
     assert estimated.document_vectors == sum(-(-len(text.encode()) // 32) for text in TEXTS)
 
 
-def test_a_prompt_needs_room_in_the_window_too_and_a_method_says_its_cost():
+def test_a_prompt_needs_room_in_the_window():
     prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
     with pytest.raises(PosirError, match=r"the size is at most 89\.$"):
-        search(Chunks(90).apply(prompted), TEXTS, ["bell"])
-    assert search(Chunks(89).apply(prompted), TEXTS, ["bell"])
+        search(Chunks(90).wrap(prompted), TEXTS, ["bell"])
+    assert search(Chunks(89).wrap(prompted), TEXTS, ["bell"])
     assert "every 32 tokens; encodes every token 4 times" in Chunks(128, 32).cost
     assert Chunks(combination=Combination.MEAN).cost.startswith("one vector; ")
 
 
-def test_chunks_in_context_are_compared_with_the_same_chunks_by_a_server_that_embeds_them():
+def test_chunks_in_context_are_compared_by_a_server():
     with serve_embeddings(kind="jina") as server:
         base = mteb.get_model(f"tiny@jina+{server.url}")
         plain, context = (
-            search(method.apply(base), TEXTS, ["bell"])["0"]
+            search(method.wrap(base), TEXTS, ["bell"])["0"]
             for method in (Chunks(8, 8), ContextChunks(8))
         )
     assert str(ContextChunks(8)) == "context_chunks(8,8,tokens)"
@@ -261,7 +261,7 @@ def test_chunks_in_context_are_compared_with_the_same_chunks_by_a_server_that_em
             sorted((score(chunks, share) for chunks in documents), reverse=True)[:3], abs=1e-6
         )
     with pytest.raises(PosirError, match="needs a server and model that embed chunks in context"):
-        ContextChunks(8).apply(build_encoder())
+        ContextChunks(8).wrap(build_encoder())
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,17 @@ refused.
 import csv
 import io
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from posir_mitigate.api import build_table, describe_changes, flatten_outcome, format_ratio
-from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
-from posir_significance.decision import CHANGE_LEVEL, Change, MetricChange, decide
-from posir_significance.findings import ChangeState, Reason, State
+from posir_mitigate.api import build_table, format_ratio, present_trials
+from posir_mitigate.trials import Trial, measure_seconds, open_task
+from posir_significance.changes import CHANGE_LEVEL, ChangeRow, Metric
+from posir_significance.decision import decide
+from posir_significance.findings import ChangeState, Quantity, Reason, State
+from posir_significance.messages import format_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.scores import Difference, Estimate
 from tests.support.cli import call_posir, invoke
@@ -42,9 +45,7 @@ def data(tmp_path):
 
 
 @pytest.mark.slow
-def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_again(
-    model, data, tmp_path, monkeypatch
-):
+def test_methods_are_compared_and_none_is_evaluated_again(model, data, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
     arguments = ("mitigate", *map(str, (model, data, *METHODS, "--output", tmp_path / "results")))
     first = call_posir([*arguments, "--format", "json"])
@@ -85,7 +86,7 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
         ("chunks(1000)", "no method works .* local/tiny"),
     ],
 )
-def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, method, message):
+def test_mistakes(model, data, tmp_path, method, message):
     with pytest.raises(PosirError, match=message):
         invoke("mitigate", model, data, "--method", method, "--output", tmp_path / "results")
 
@@ -101,7 +102,7 @@ def test_a_folder_of_several_languages_is_one_task(data):
         open_task("NoTask")
 
 
-def test_a_folder_without_data_that_hides_a_task_is_named(model, tmp_path, monkeypatch):
+def test_a_folder_that_hides_a_task_is_named(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "PosIR-Mini"
     folder.mkdir()
@@ -114,58 +115,59 @@ def test_a_folder_without_data_that_hides_a_task_is_named(model, tmp_path, monke
         (folder / "notes.txt").write_text("A result, not data.")
 
 
-def outcome(method, ndcg=None, state=ChangeState.BETTER):
-    """An outcome whose change in nDCG@10 has a state, and of which the rest is inconclusive."""
-
-    def score(value):
-        return Estimate(value, (value - 0.1, value + 0.1))
-
-    change = None
+def build_trial(method, ndcg=None, state=ChangeState.BETTER):
+    """A trial whose change in nDCG@10 has a state, and whose change in position effect is open."""
+    findings = decide(build_group(reason=Reason.NOT_STORED))
+    scores = {Quantity.NDCG_AT_10: ndcg or 0.5, Quantity.POSITION_EFFECT: 0.2}
+    estimates = {
+        quantity: replace(findings[quantity], estimate=Estimate(value, (value - 0.1, value + 0.1)))
+        for quantity, value in scores.items()
+    }
+    findings = replace(findings, findings={**findings.findings, **estimates})
+    changes = {}
     if ndcg is not None:
         difference = ndcg - 0.5
         half = 0.05 * CHANGE_LEVEL
         value = Difference(difference, (difference - half, difference + half))
-        open_change = MetricChange(ChangeState.INCONCLUSIVE, Reason.WIDE_INTERVAL, 0.05, None)
-        change = Change(90, MetricChange(state, None, 0.02, value), open_change, open_change)
-    findings = decide(build_group(reason=Reason.NOT_STORED))
-    return MitigationOutcome(
-        method, 90, score(ndcg or 0.5), score(0.2), findings, change, 2.5, 4.0, 2.0, "a vector"
-    )
+        rows = (
+            ChangeRow(Metric.NDCG_AT_10, state, 0.02, value),
+            ChangeRow(
+                Metric.POSITION_EFFECT,
+                ChangeState.INCONCLUSIVE,
+                0.05,
+                reason=Reason.WIDE_INTERVAL,
+            ),
+        )
+        changes = {row.metric: row for row in rows}
+    return Trial(method, findings, 2.5, 4.0, 2.0, "a vector", "a server", changes)
 
 
-def test_changes_are_named_by_their_state_with_the_interval_that_it_follows_from():
-    three = outcome("three", 0.5, ChangeState.EQUIVALENT)
-    outcomes = [
-        outcome("plain"),
-        outcome("one", 0.7),
-        outcome("two", 0.4, ChangeState.WORSE),
-        three,
-        outcome("four", 0.6),
+def test_the_table_has_states_and_intervals_of_changes():
+    trials = [
+        build_trial("plain"),
+        build_trial("one", 0.7),
+        build_trial("two", 0.4, ChangeState.WORSE),
+        build_trial("three", 0.5, ChangeState.EQUIVALENT),
     ]
-    sentences = list(describe_changes(outcomes))
-    assert (
-        sentences[0]
-        == "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
-    )
-    assert [sentence.partition(":")[2] for sentence in sentences[1:]] == [
-        " inconclusive with one, two, three, four."
-    ]
-    rows = build_table(outcomes).rows
+    shown = present_trials("tiny", trials, ["no"])
+    rows = shown.tables[0].rows
     scores = ("50.0 [40.0, 60.0]", "–", "+20.0 [+10.0, +30.0]", "–")
     assert rows[0] == ("plain", *scores, "not tested", "2.5", "x 2.00")
-    assert rows[1][2] == "better: +20.0 [+15.1, +24.9]"
-    assert rows[1][4] == "inconclusive"
-    flat = flatten_outcome(outcomes[1])
+    assert rows[1][2] == format_change(trials[1].changes[Metric.NDCG_AT_10])
+    flat = shown.rows[1]
     assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (
         ChangeState.BETTER,
         pytest.approx(0.2),
     )
     assert (flat["state"], flat["reason"]) == (State.NOT_TESTED, Reason.NOT_STORED)
-    parts = [part.headings for part in build_table(outcomes).divided(80)]
+    assert len(shown.warnings) == 1
+    parts = [part.headings for part in build_table(trials).divided(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], (
         "no change is parted from its score"
     )
-    # A ratio of times is never shown as 0.
+
+
+def test_a_ratio_of_times_is_never_shown_as_0():
     assert list(map(format_ratio, (None, 0.001, 0.28, 1234.5))) == [
         "–",
         "x <0.01",
@@ -198,7 +200,7 @@ def test_changes_are_named_by_their_state_with_the_interval_that_it_follows_from
     ],
     ids=["one vector", "chunks, searched in one phase", "phases within a phase", "none"],
 )
-def test_time_is_of_encoding_and_searching_in_whatever_phases(tmp_path, phases, seconds):
+def test_time_is_of_encoding_and_searching(tmp_path, phases, seconds):
     file = tmp_path / "result.json"
     named = [{"name": name, "start": start, "end": end} for name, start, end in phases]
     file.write_text(json.dumps({"evaluation_phases": named}))

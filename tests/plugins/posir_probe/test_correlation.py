@@ -138,8 +138,7 @@ def test_variants_of_a_model_are_one_family(tmp_path):
     assert clustered.rho.low < independent.rho.low
     assert correlation.find_family("local/m3", correlation.read_families(file)) == "1"
     assert (
-        correlation.find_family("local/m3+calibrated(1.0,32,0.5)", correlation.read_families(file))
-        == "1"
+        correlation.find_family("local/m3+both_orders(1)", correlation.read_families(file)) == "1"
     )
     assert correlation.find_family("other/a+chunks(64,64,max)", {}) == "other/a"
     # Mitigated models are variants without a file.

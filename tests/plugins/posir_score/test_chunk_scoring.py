@@ -24,6 +24,7 @@ from posir_score.excerpts import (
     score_division,
     score_retrieved,
 )
+from posir_significance.changes import Metric
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.embeddings.encoding import ModelEncoder
@@ -128,10 +129,10 @@ def test_the_change_between_chunkers_counts_documents_and_not_questions():
         "worse": best - 0.2 - 0.02 * rng.random(300),
         "same": best - 1e-4 * rng.random(300),
     }
-    worse, same = describe_changes("recall", scores, many)
+    worse, same = describe_changes(Metric.RECALL, scores, many)
     assert worse.startswith("worse is worse than best in recall: -21.0 [-21.")
     assert same == "best and same are equivalent within 2 points in recall: 0.0 [0.0, 0.0]."
-    sentences = list(describe_changes("recall", scores, few))
+    sentences = list(describe_changes(Metric.RECALL, scores, few))
     assert all("too few documents" in sentence for sentence in sentences)
     # All questions of a document change alike: there are as many observations as documents.
     by_document = rng.standard_normal(30)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from posir_significance.advice import NextStep, advise, build_commands, find_larger_task
+from posir_significance.changes import Metric, compare_groups, decide_change
 from posir_significance.decision import (
     Margins,
-    compare_groups,
     decide,
-    decide_change,
     decide_state,
     need_number,
 )
@@ -116,7 +115,7 @@ def test_the_margin_decides():
     assert decide(group, margin=0.0001).state is not State.NO_BIAS
 
 
-def test_observed_differences_have_no_state_and_follow_their_formula():
+def test_observed_differences_follow_their_formula():
     rng = np.random.default_rng(1)
     gains, third, cluster = rng.random(90), rng.integers(0, 3, 90), np.repeat(np.arange(30), 3)
     zeros, rows = np.zeros(90, np.int64), np.arange(90)
@@ -143,16 +142,16 @@ def compare(a, b, **fields):
 
 def test_a_system_nearer_to_zero_is_better():
     biased, even = build_test(effect=0.3, spread=0.1), build_test(effect=0.0, spread=0.1, seed=0)
-    assert compare(biased, even).position_effect.state is ChangeState.BETTER
-    assert compare(even, biased).position_effect.state is ChangeState.WORSE
+    assert compare(biased, even)[Metric.POSITION_EFFECT].state is ChangeState.BETTER
+    assert compare(even, biased)[Metric.POSITION_EFFECT].state is ChangeState.WORSE
     opposite = build_test(effect=-0.3, spread=0.1)
-    assert compare(biased, opposite).position_effect.reason is Reason.DIRECTION_UNKNOWN
+    assert compare(biased, opposite)[Metric.POSITION_EFFECT].reason is Reason.DIRECTION_UNKNOWN
 
 
 def test_equal_systems_are_equivalent():
     even = build_test(documents=200, spread=0.05)
-    change = compare(even, even)
-    assert {change.find(key).state for key in ("ndcg_at_10", "position_effect")} == {
+    changes = compare(even, even)
+    assert {changes[metric].state for metric in (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)} == {
         ChangeState.EQUIVALENT
     }
 
@@ -161,10 +160,18 @@ def test_a_system_is_compared_with_an_order_blind_one():
     blind, biased = build_group(reason=Reason.ORDER_BLIND), build_group(build_test(effect=0.3))
     change = compare_groups(blind, biased, paired=True)
     assert (
-        change.position_effect.state is change.position_effect_in_window.state is ChangeState.WORSE
+        change[Metric.POSITION_EFFECT].state
+        is change[Metric.POSITION_EFFECT_IN_WINDOW].state
+        is ChangeState.WORSE
     )
-    assert compare_groups(biased, blind, paired=True).position_effect.state is ChangeState.BETTER
-    assert compare_groups(blind, blind, paired=True).position_effect.state is ChangeState.EQUIVALENT
+    assert (
+        compare_groups(biased, blind, paired=True)[Metric.POSITION_EFFECT].state
+        is ChangeState.BETTER
+    )
+    assert (
+        compare_groups(blind, blind, paired=True)[Metric.POSITION_EFFECT].state
+        is ChangeState.EQUIVALENT
+    )
 
 
 def test_other_windows_and_other_versions_are_not_compared():
@@ -172,11 +179,11 @@ def test_other_windows_and_other_versions_are_not_compared():
     a = build_group(test, versions=("same",), window_versions=("256",))
     b = build_group(test, versions=("same",), window_versions=("512",))
     change = compare_groups(a, b, paired=True)
-    assert change.position_effect.state is not ChangeState.NOT_TESTED
-    assert change.position_effect_in_window.reason is Reason.WINDOW_DIFFERS
+    assert change[Metric.POSITION_EFFECT].state is not ChangeState.NOT_TESTED
+    assert change[Metric.POSITION_EFFECT_IN_WINDOW].reason is Reason.WINDOW_DIFFERS
     other = replace(a, versions=("other",))
-    assert compare_groups(a, other, paired=True).position_effect.reason is Reason.OTHER_DATA
-    assert compare_groups(a, b, paired=False).position_effect.reason is Reason.OTHER_DATA
+    assert compare_groups(a, other, paired=True)[Metric.POSITION_EFFECT].reason is Reason.OTHER_DATA
+    assert compare_groups(a, b, paired=False)[Metric.POSITION_EFFECT].reason is Reason.OTHER_DATA
 
 
 @pytest.mark.parametrize(
@@ -189,13 +196,13 @@ def test_other_windows_and_other_versions_are_not_compared():
     ],
 )
 def test_a_change_has_the_state_of_its_interval(value, error, state):
-    change = decide_change(student_difference(value, error, 200), 0.02, 100, 1)
+    change = decide_change(Metric.NDCG_AT_10, student_difference(value, error, 200), 0.02, 100)
     assert change.state is state
     assert (change.needed is not None) == (state is ChangeState.INCONCLUSIVE)
 
 
 def test_few_documents_have_no_change():
-    change = decide_change(student_difference(0.5, 0.01, 5), 0.02, 9, 1)
+    change = decide_change(Metric.NDCG_AT_10, student_difference(0.5, 0.01, 5), 0.02, 9)
     assert (change.state, change.reason) == (ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS)
 
 

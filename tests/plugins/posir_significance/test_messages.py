@@ -1,11 +1,13 @@
 """Every state has its words, made from numbers and names alone; English is asserted here."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from posir_significance import messages
-from posir_significance.decision import MetricChange, compare_groups, decide
+from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_groups
+from posir_significance.decision import decide
 from posir_significance.findings import ChangeState, Needed, NeededUnit, Reason, State
 from posir_tasks.values.read_part import UNKNOWN
 from posir_tasks.values.scores import Difference
@@ -94,9 +96,9 @@ def test_every_change_that_can_occur_is_told():
     difference = Difference(0.03, (0.01, 0.05))
     for state, reason in messages.CHANGES:
         needed = Needed(120, NeededUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
-        change = MetricChange(state, reason, 0.05, difference, needed)
-        for key in messages.METRICS:
-            text = messages.describe_change(key, change, "A", "B")
+        for metric in Metric:
+            change = ChangeRow(metric, state, 0.05, difference, reason, needed)
+            text = messages.describe_change(change, "A", "B")
             assert text.endswith(".")
             assert not BRACKETS.search(text)
 
@@ -105,9 +107,8 @@ def test_changes_that_comparisons_give_have_a_template():
     groups = list(GROUPS.values())
     for a in groups:
         for b in groups:
-            change = compare_groups(a, b, paired=True)
-            for key in ("ndcg_at_10", "position_effect", "position_effect_in_window"):
-                assert messages.describe_change(key, change.find(key), "A", "B")
+            for change in compare_groups(a, b, paired=True).values():
+                assert messages.describe_change(change, "A", "B")
 
 
 def test_a_title_names_the_model_that_truncates():
@@ -118,9 +119,21 @@ def test_a_title_names_the_model_that_truncates():
 
 
 def test_a_larger_effect_is_told_with_its_end():
-    change = compare_groups(GROUPS["order blind"], GROUPS["start"], paired=True)
-    assert change.position_effect.state is ChangeState.WORSE
+    changes = compare_groups(GROUPS["order blind"], GROUPS["start"], paired=True)
+    change = replace(
+        changes[Metric.POSITION_EFFECT], subject=ChangeSubject(baseline="A", model="B")
+    )
+    assert change.state is ChangeState.WORSE
     assert re.fullmatch(
         r"B favors the start by [\d.]+ points more than A \[[\d., ]+\], on the same versions\.",
-        messages.describe_effect_change(change, "A", "B"),
+        messages.describe_effect_change(change),
+    )
+
+
+def test_systems_are_grouped_by_the_state_of_their_change():
+    states = {"one": ChangeState.BETTER, "two": ChangeState.WORSE, "four": ChangeState.BETTER}
+    changes = {name: ChangeRow(Metric.NDCG_AT_10, state, 0.02) for name, state in states.items()}
+    changes["three"] = ChangeRow(Metric.NDCG_AT_10, ChangeState.EQUIVALENT, 0.02)
+    assert messages.group_by_state("nDCG@10", changes) == (
+        "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
     )

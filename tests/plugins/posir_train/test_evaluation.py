@@ -16,6 +16,8 @@ from sentence_transformers.base.evaluation import BaseEvaluator, SequentialEvalu
 from torch import nn
 
 import posir
+from posir_significance.changes import EFFECTS, POSITION_METRICS, Metric
+from posir_significance.findings import ChangeState
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import PosirError, ScoreError
 from posir_tasks.datasets.opening import open_data
@@ -32,9 +34,6 @@ from posir_train.evaluation import (
 )
 from posir_train.examples import TrainingDocument, list_tasks, write_dataset
 from posir_train.report import (
-    EFFECTS,
-    METRICS,
-    NDCG,
     check_forgetting,
     compare_measurements,
     compare_queries,
@@ -124,9 +123,7 @@ def test_the_criterion_prefers_less_bias_unless_ndcg_is_lost(held_out, measured)
     assert bad < 0 < biased < even
 
 
-def test_mteb_finds_the_same_figures_in_the_folder_with_documents_without_a_question(
-    tmp_path, monkeypatch
-):
+def test_mteb_finds_the_same_figures_in_the_folder(tmp_path, monkeypatch):
     class Model(ListModel):
         def encode_document(self, texts, **_):
             rows = [np.random.default_rng(crc32(text.encode())).normal(size=8) for text in texts]
@@ -146,7 +143,7 @@ def test_mteb_finds_the_same_figures_in_the_folder_with_documents_without_a_ques
         pl.read_parquet(next(tmp_path.rglob("corpus.parquet"))).height == len(DATA.documents) + 30
     )
     measured = measure(model, written)
-    before = {change.score: change.before for change in compare_measurements(measured, measured)}
+    before = {change.metric: change.a for change in compare_measurements(measured, measured)}
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "held-out"))
     (name,) = list_tasks(written)
     scores = (
@@ -155,14 +152,13 @@ def test_mteb_finds_the_same_figures_in_the_folder_with_documents_without_a_ques
         .scores["test"][0]
     )
     expected = scores["position_scores"]["all"]
-    for score, key in METRICS.items():
-        if expected[key] is None:
-            assert before[score] is None
+    for metric in POSITION_METRICS:
+        score = before[metric]
+        if expected[metric.key] is None:
+            assert score is None
             continue
-        figures = expected[key], *expected[f"{key}_interval"]
-        assert (before[score].value, before[score].low, before[score].high) == pytest.approx(
-            figures, abs=1e-6
-        )
+        figures = expected[metric.key], *expected[f"{metric.key}_interval"]
+        assert (score.value, score.low, score.high) == pytest.approx(figures, abs=1e-6)
 
 
 def test_nan_is_refused(held_out):
@@ -229,9 +225,7 @@ def test_the_scores_are_those_of_mteb(model, evaluated, monkeypatch):
     (ndcg, *_), _ = check_forgetting(
         open_forgetting_check("PosIR-Mini"), (model, model), LABELS, ()
     )
-    assert [ndcg.before.value, ndcg.before.low, ndcg.before.high] == pytest.approx(
-        wanted[:3], abs=1e-6
-    )
+    assert [ndcg.a.value, ndcg.a.low, ndcg.a.high] == pytest.approx(wanted[:3], abs=1e-6)
 
 
 def test_it_behaves_as_its_siblings(evaluated):
@@ -322,19 +316,19 @@ def test_queries_are_paired():
     before = {str(row): 0.5 for row in range(40)}
     after = {name: 0.5 - 0.2 * (int(name) % 4 > 0) for name in reversed(list(before))}
     queries = compare_queries("SciFact", before, after)
-    assert (queries.title, queries.label) == ("forgetting check SciFact, nDCG@10", "worse")
-    assert (queries.before.value, queries.difference.value) == pytest.approx((0.5, -0.15))
-    assert compare_queries("SciFact", before, before).label == "equivalent within 2 points"
+    assert (queries.subject.task, queries.state) == ("SciFact", ChangeState.WORSE)
+    assert (queries.a.value, queries.estimate.value) == pytest.approx((0.5, -0.15))
+    assert compare_queries("SciFact", before, before).state is ChangeState.EQUIVALENT
 
 
 def test_data_with_evidence_is_measured_by_position(tmp_path):
     forgetting_check = open_forgetting_check(str(write_squad(tmp_path / "facts.json", DATA)))
     models = ListModel([1.0, 1.0, 1.0]), ListModel([1.0, 1.0, 0.1])
     changed, (note, *_) = check_forgetting(forgetting_check, models, LABELS, DATA.articles[:2])
-    changes = {change.score: change for change in changed}
-    assert {change.forgetting_check for change in changed} == {"facts"}
-    assert changes[NDCG].label == changes[EFFECTS[0]].label == "worse"
-    assert changes[f"{NDCG}, begin"].difference.value == 0
+    changes = {change.metric: change for change in changed}
+    assert {change.subject.task for change in changed} == {"facts"}
+    assert changes[Metric.NDCG_AT_10].state is changes[EFFECTS[0]].state is ChangeState.WORSE
+    assert changes[Metric.NDCG_AT_10_BEGIN].estimate.value == 0
     counts = f"{len(DATA.examples)} questions about {len(DATA.articles)} articles. 2 of these"
     assert note.startswith(f"Forgetting check facts: {counts}")
 

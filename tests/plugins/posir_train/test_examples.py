@@ -10,14 +10,16 @@ from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.schemes import RelativePositions
-from posir_train.examples import (
-    Example,
-    TrainingDocument,
+from posir_train.composing import (
     build_mosaic_composer,
     choose_one_each,
     compose_examples,
     compose_moved,
     compose_window,
+)
+from posir_train.examples import (
+    Example,
+    TrainingDocument,
     list_targets,
     merge_articles,
     pool_corpora,
@@ -111,7 +113,7 @@ PASSAGE = (
         (PASSAGE.replace("1821", "1900"), False),
     ],
 )
-def test_a_text_answers_a_question_if_it_has_its_passage_or_a_part(other, answered):
+def test_a_text_answers_if_it_has_the_passage_or_a_part(other, answered):
     start = PASSAGE.index("1821")
     example = Example("q", "When?", TrainingDocument("d", PASSAGE, "c", "a"), start, start + 4)
     assert example.is_answered_by(other) == answered
@@ -160,7 +162,7 @@ def test_windows_are_parts_of_their_documents(sources):
         assert item.document.article == original[item.id].document.article
 
 
-def test_moved_evidence_leaves_all_sentences_and_differs_in_position_alone(sources):
+def test_moved_evidence_differs_in_position_alone(sources):
     chosen = choose_one_each(sources)
     corpora, _ = compose_examples(chosen, partial(compose_moved, language="eng-Latn"), seed=1)
     assert len(corpora[0]) == len({source.example.document for source in sources}) == len(chosen)
@@ -187,7 +189,7 @@ def test_mosaics_have_passages_of_their_own_group_only(sources):
         assert all(part in texts for part in item.document.text.split("\n\n"))
 
 
-def test_positions_are_drawn_by_weight_and_short_documents_skipped(sources):
+def test_positions_are_drawn_by_weight(sources):
     (examples,), _ = compose_examples(sources, partial(compose_window, tokens=90), 1, (0, 0, 1))
     assert {example.position for example in examples} == {Position.END}
     assert (

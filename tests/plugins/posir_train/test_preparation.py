@@ -10,14 +10,13 @@ from pydantic import ValidationError
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.examples import compose_examples, compose_window, tokenize_examples
+from posir_train.batches import BatchPlan, choose_size, draw_examples
+from posir_train.composing import compose_examples, compose_window
+from posir_train.examples import tokenize_examples
 from posir_train.preparation import (
-    BatchPlan,
     PadsLoss,
     build_pairs,
-    choose_size,
     cut_negatives,
-    draw_examples,
     filter_by_margin,
     prepare_data,
 )
@@ -108,7 +107,7 @@ def windows():
 
 
 @pytest.mark.parametrize("positions", ["begin", "uniform", "1,0,3"])
-def test_positions_have_their_shares_in_every_batch_and_epochs_differ(windows, positions):
+def test_positions_have_their_shares_in_every_batch(windows, positions):
     batches, again, second = (
         plan(windows, positions).form_batches(8, seed=1, epoch=epoch) for epoch in (0, 0, 1)
     )
@@ -121,7 +120,7 @@ def test_positions_have_their_shares_in_every_batch_and_epochs_differ(windows, p
             assert abs(counts[position] - share * len(rows)) <= tolerance
 
 
-def test_a_batch_is_full_and_of_one_length_and_no_document_answers_two_of_its_questions(windows):
+def test_a_batch_is_full_and_of_one_length(windows):
     batches = plan(windows).form_batches(8, seed=1, epoch=0)
     for batch in batches:
         examples = [windows[row] for row in batch]
@@ -156,7 +155,7 @@ def test_what_cannot_be_drawn_is_named(windows):
         )
 
 
-def test_batches_that_cannot_be_filled_are_smaller_and_questions_that_answer_each_other_refused():
+def test_batches_that_cannot_be_filled_are_smaller():
     batches = plan(build_examples(articles=3, questions=4).examples).form_batches(
         8, seed=1, epoch=0
     )
@@ -246,7 +245,7 @@ class Reader:
     tokens = EstimatedTokenizer()
 
 
-def test_plain_texts_are_trained_on_and_all_questions_measured_with(tmp_path):
+def test_all_questions_are_measured_with_plain_texts(tmp_path):
     for number, text in enumerate(TEXTS[:3]):
         (tmp_path / f"{number}.txt").write_text(text)
     data = build_examples(seed=3)

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,9 +5,8 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from posir_significance.analysis import analyze
-from posir_significance.decision import compare_groups
+from posir_significance.changes import EFFECTS, POSITION_METRICS, Metric, compare_groups
 from posir_significance.findings import ChangeState, Reason
-from posir_significance.messages import format_difference
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
@@ -18,18 +16,15 @@ from posir_train.evaluation import Measurement
 from posir_train.preparation import find_base
 from posir_train.report import (
     CARD_FILE,
-    COSINE,
-    EFFECTS,
     HEADING,
-    METRICS,
-    NDCG,
     add_to_card,
     build_table,
     compare_measurements,
     compare_seeds,
     describe_changes,
+    describe_windows,
     find_warnings,
-    list_truncation,
+    record_change,
 )
 from posir_train.settings import TrainingSettings
 from tests.plugins.posir_train.texts import build_examples
@@ -72,92 +67,81 @@ BIASED, EVEN = measurement([0.9, 0.5, 0.2]), measurement([0.85, 0.85, 0.85], see
 
 @pytest.fixture(scope="module")
 def cured():
-    return {change.score: change for change in compare_measurements(BIASED, EVEN)}
+    return {change.metric: change for change in compare_measurements(BIASED, EVEN)}
 
 
-def labels(before, after):
-    return {change.score: change.label for change in compare_measurements(before, after)}
+def find_states(before, after):
+    return {change.metric: change.state for change in compare_measurements(before, after)}
 
 
 def test_a_cure_is_better_in_all_three_and_the_other_way_worse():
-    for changed, state in ((labels(BIASED, EVEN), "better"), (labels(EVEN, BIASED), "worse")):
-        assert {changed[score] for score in (NDCG, *EFFECTS)} == {state}
-        assert changed[f"{NDCG}, end"] == changed[COSINE] == ""
+    for before, after, state in (
+        (BIASED, EVEN, ChangeState.BETTER),
+        (EVEN, BIASED, ChangeState.WORSE),
+    ):
+        states = find_states(before, after)
+        assert {states[metric] for metric in POSITION_METRICS} == {state}
+        assert states[Metric.NDCG_AT_10_END] is states[Metric.UNRELATED_COSINE] is None
 
 
-def test_the_same_model_is_equivalent_and_chance_is_inconclusive():
-    assert labels(EVEN, EVEN)[NDCG] == "equivalent within 2 points"
-    assert {labels(EVEN, EVEN)[score] for score in EFFECTS} == {"equivalent within 5 points"}
-    changed = labels(EVEN, measurement([0.85, 0.85, 0.85], seed=2))
-    assert {changed[score] for score in (NDCG, *EFFECTS)} == {"inconclusive"}
+def test_a_model_is_equivalent_to_itself_and_chance_is_open():
+    states = find_states(EVEN, EVEN)
+    assert {states[metric] for metric in POSITION_METRICS} == {ChangeState.EQUIVALENT}
+    states = find_states(EVEN, measurement([0.85, 0.85, 0.85], seed=2))
+    assert {states[metric] for metric in POSITION_METRICS} == {ChangeState.INCONCLUSIVE}
 
 
 def test_a_bias_that_changes_its_side_is_no_cure():
     mirrored = measurement([0.2, 0.5, 0.9], seed=3)
-    change = next(
-        change for change in compare_measurements(BIASED, mirrored) if change.score == EFFECTS[0]
+    (change,) = (
+        change for change in compare_measurements(BIASED, mirrored) if change.metric is EFFECTS[0]
     )
-    assert (change.metric.state, change.metric.reason) == (
+    assert (change.state, change.reason) == (
         ChangeState.INCONCLUSIVE,
         Reason.DIRECTION_UNKNOWN,
     )
-    assert change.before.value > 0.3
-    assert change.after.value < -0.3
+    assert change.a.value > 0.3
+    assert change.b.value < -0.3
 
 
 def test_states_and_numbers_are_those_of_the_change(cured):
-    change = compare_groups(
-        *(analyze(model.values).overall for model in (BIASED, EVEN)), paired=True
-    )
-    for score, name in METRICS.items():
-        metric = getattr(change, name)
-        assert cured[score].metric.state == metric.state
-        assert cured[score].difference.value == pytest.approx(metric.difference.value)
-        assert cured[score].difference.interval == pytest.approx(metric.difference.interval)
-    assert cured[NDCG].sentence.endswith(f"{format_difference(cured[NDCG].metric)}.")
+    groups = (analyze(model.values).overall for model in (BIASED, EVEN))
+    changes = compare_groups(*groups, paired=True)
+    for metric in POSITION_METRICS:
+        expected = changes[metric]
+        assert cured[metric].state == expected.state
+        assert cured[metric].estimate.value == pytest.approx(expected.estimate.value)
+        assert cured[metric].estimate.interval == pytest.approx(expected.estimate.interval)
 
 
-def test_warnings_are_of_the_change_of_held_out_articles_and_a_check_has_a_paragraph_of_its_own(
-    cured,
-):
-    collapse, loss = find_warnings(
-        compare_measurements(BIASED, measurement([0.3, 0.3, 0.3], cosine=0.98))
-    )
-    assert "from 0.10 to 0.98" in collapse
-    assert "nDCG@10: worse" in loss
+def test_warnings_and_paragraphs(cured):
+    collapsed = measurement([0.3, 0.3, 0.3], cosine=0.98)
+    assert len(find_warnings(compare_measurements(BIASED, collapsed))) == 2
     assert find_warnings(list(cured.values())) == []
-    lost = [
-        replace(change, forgetting_check="others") for change in compare_measurements(EVEN, BIASED)
-    ]
+    lost = compare_measurements(EVEN, BIASED, "others")
+    assert len(find_warnings(lost)) == 1
     held_out, others = describe_changes([*cured.values(), *lost])
-    assert "worse" not in held_out
-    assert others.startswith("Forgetting check others: ")
-    assert "worse" in others
+    assert "others" not in held_out
+    assert "others" in others
 
 
-def test_truncation_is_said_of_both_models():
+def test_windows_are_described_for_both_models():
     beyond = np.where(THIRDS == 0, 0, 2)
     before, after = measurement([0.9, 0.5, 0.2], beyond=beyond), measurement([0.5, 0.5, 0.5])
-    first, other = list_truncation(before, after, ("base", "trained"))
-    assert f"{100 * np.mean(beyond > 0):.0f}%" in first
+    first, other = describe_windows(before, after, ("base", "trained"))
+    assert first.startswith("base: ")
     assert "40 tokens" in first
-    assert "unknown" in other
+    assert "trained" in other
 
 
 def test_the_table_has_every_score(cured):
-    table = build_table(list(cured.values()), "title", [])
-    records = [change.record() for change in cured.values()]
+    table = build_table(list(cured.values()), "title")
+    records = [record_change(change) for change in cured.values()]
     assert [row[0] for row in table.rows] == [*cured] == [record["score"] for record in records]
     assert table.rows[0][1].startswith(f"{100 * BIASED.values.ranks.profile.score():.1f} [")
-    assert [record["state"] for record in records] == [
-        "better",
-        None,
-        None,
-        None,
-        "better",
-        "better",
-        None,
-    ]
+    states = [record["state"] for record in records]
+    assert states == ["better", None, None, None, "better", "better", None]
+    assert [record["margin"] for record in records][:2] == [0.02, None]
 
 
 def test_the_base_of_a_folder_is_named(tmp_path):
@@ -204,7 +188,7 @@ def test_the_interval_over_seeds_is_that_of_students_t():
         for seed, changes in trained.items()
     }
     row = compare_seeds(reports).rows[0]
-    assert row["seed_2"] == trained[2][0].difference
+    assert row["seed_2"] == trained[2][0].estimate
     assert row["mean"].interval == pytest.approx(
         tuple(ttest_1samp([row[f"seed_{seed}"].value for seed in trained], 0).confidence_interval())
     )

@@ -16,7 +16,8 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import evaluation
-from posir_train.examples import compose_examples, compose_window, tokenize_examples
+from posir_train.composing import compose_examples, compose_window
+from posir_train.examples import tokenize_examples
 from posir_train.settings import TrainingSettings
 from posir_train.training import PositionTrainer, find_checkpoint, train_model
 from tests.plugins.posir_train.texts import build_examples
@@ -116,9 +117,7 @@ def test_a_run_that_is_continued_at_its_last_step_trains_nothing(
     assert same(weights(output), weights(tmp_path / "unbroken"))
 
 
-def test_a_moved_run_has_no_folder_of_the_user_and_keeps_its_best_checkpoint(
-    settings, data, tmp_path, monkeypatch
-):
+def test_a_moved_run_keeps_its_best_checkpoint(settings, data, tmp_path, monkeypatch):
     evaluations = itertools.count(1)
     compute = evaluation.compute_scores
     monkeypatch.setattr(

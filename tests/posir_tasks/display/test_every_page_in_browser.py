@@ -11,14 +11,15 @@ import pytest
 import posir
 from posir_build.api import BuildReport
 from posir_build.stage_report import StageRow
-from posir_mitigate.api import present_outcomes
+from posir_mitigate.api import present_trials
 from posir_probe.probing import builtin_probes
 from posir_probe.tables import ProbeMeasurements
 from posir_report.summary import summarize
-from posir_train.report import TrainingReport
+from posir_train.evaluation import Measurement
+from posir_train.report import present_training
 from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
-from tests.plugins.posir_mitigate.test_mitigate_command import outcome
+from tests.plugins.posir_mitigate.test_mitigate_command import build_trial
 from tests.plugins.posir_probe.test_tables import measure
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
@@ -47,20 +48,20 @@ def results(tmp_path_factory):
 
 def report_training(results):
     """Return the report of a training that made the first model the second."""
-    before, after = (
-        summary
+    measured = [
+        Measurement(summary.values, 0.1)
         for summary in summarize(posir.read_results(results))
         if summary.task == "PosIR-English"
-    )
-    return TrainingReport(
-        title="all-MiniLM-L6-v2, trained on uniform",
+    ]
+    return present_training(
+        "all-MiniLM-L6-v2, trained on uniform",
+        Path("trained"),
+        (),
+        ("20 steps.",),
+        measured=measured,
         settings={"seed": 1},
-        folder=Path("trained"),
-        steps=20,
-        changes=(),
-        notes=("20 steps.",),
+        footer="trained",
         commands=("posir train",),
-        measured=(before, after),
     )
 
 
@@ -98,8 +99,8 @@ BUILDERS = {
     "subset_validity": lambda results: posir.subset_validity(results).to_html(),
     "domain_similarity": lambda results: compare_domains(results.parent / "similarity").to_html(),
     "inspect": lambda _: inspect_texts(FirstWords(words=60), invent_texts(60, 15)).to_html(),
-    "mitigate": lambda _: present_outcomes(
-        "org/first", (outcome("plain"), outcome("chunks(64)", 0.7)), ()
+    "mitigate": lambda _: present_trials(
+        "org/first", (build_trial("plain"), build_trial("chunks(64)", 0.7)), ()
     ).to_html(),
     "probe": lambda _: ProbeMeasurements(
         tuple(measure(probe.name) for probe in builtin_probes() if not probe.is_variant), Path()

@@ -167,7 +167,7 @@ def write_folder_without_weights(folder: Path) -> str:
         ("nobody/no-such", "no model 'nobody/no-such'"),
         ("no-such+chunks(64)", "no model 'no-such'"),
         ("no-such:colbert", "no model 'no-such'"),
-        (f"hybrid({BM25},hybrid({BM25},no-such+calibrated))", "no model 'no-such'"),
+        (f"hybrid({BM25},hybrid({BM25},no-such+both_orders))", "no model 'no-such'"),
         ("all-MiniLM-L12-v2", "all-MiniLM-L12-v2 is not complete in the cache"),
         (
             "intfloat/multilingual-e5-small+chunks",

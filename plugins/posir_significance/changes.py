@@ -1,0 +1,309 @@
+"""Changes: what the verdicts are on the differences between two systems on the same questions.
+
+A state follows from one interval and a margin, never from a p-value. docs/statistics.md has the
+rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+from scipy.special import ndtri
+
+from posir_significance.analysis import GroupAnalysis
+from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
+from posir_significance.decision import (
+    DEFAULT_MARGINS,
+    Margins,
+    estimate_at,
+    explain_untested,
+    need_documents,
+    need_number,
+)
+from posir_significance.findings import ChangeState, Needed, NeededUnit, Reason
+from posir_significance.intervals import LEVEL, estimate_difference, subtract_means
+from posir_significance.observations import Floats, Integers, subtract_observations
+from posir_tasks.values.judgments import DOCUMENT, METRICS, JudgedScores
+from posir_tasks.values.read_part import UNKNOWN, ReadPart
+from posir_tasks.values.scores import ALL, Difference, Estimate
+
+#: Level of each interval of a change: of three metrics together 95%.
+CHANGE_LEVEL = 1 - (1 - LEVEL) / 3
+#: The same of the metrics of judged queries.
+JUDGED_LEVEL = 1 - (1 - LEVEL) / len(METRICS)
+
+
+class Metric(StrEnum):
+    """A score that is compared."""
+
+    NDCG_AT_10 = "nDCG@10"
+    POSITION_EFFECT = "position effect"
+    POSITION_EFFECT_IN_WINDOW = "position effect within the window"
+    MRR_AT_10 = "MRR@10"
+    RECALL_AT_10 = "Recall@10"
+    RECALL_AT_100 = "Recall@100"
+    MAP_AT_100 = "MAP@100"
+    RECALL = "recall"
+    IOU = "IoU"
+    NDCG_AT_10_BEGIN = "nDCG@10, begin"
+    NDCG_AT_10_MIDDLE = "nDCG@10, middle"
+    NDCG_AT_10_END = "nDCG@10, end"
+    UNRELATED_COSINE = "cosine of unrelated texts"
+    """Mean cosine of documents of different articles; near 1, all texts are alike."""
+
+    @property
+    def key(self) -> str:
+        """Key of the score in result files, `ndcg_at_10` for example."""
+        return self.name.lower()
+
+
+#: Effects of position, of which the best is 0.
+EFFECTS = (Metric.POSITION_EFFECT, Metric.POSITION_EFFECT_IN_WINDOW)
+#: The metrics of queries whose evidence has one position.
+POSITION_METRICS = (Metric.NDCG_AT_10, *EFFECTS)
+#: The metrics of all judged queries, whose evidence may have no position.
+JUDGED_METRICS = tuple(metric for metric in Metric if metric.key in METRICS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeSubject:
+    """Two systems, and the questions that both answered."""
+
+    baseline: str = ""
+    model: str = ""
+    task: str = ""
+    subsets: int = 1
+    length: str = ALL
+    """`all`, or the length bucket."""
+    length_title: str = ""
+    """The length bucket with its bounds, without colon and unit: `Q2 513 to 1,024`."""
+    queries: int = 0
+    documents: int = 0
+    """Independent documents (articles, where known), or what else is counted; of unpaired results
+    the fewer.
+    """
+    counted: str = DOCUMENT
+    """The noun of `documents`."""
+    method: str = ""
+    """The pairing of the ranks of the two systems, in words."""
+    has_places: bool = False
+    """Whether each question has several places of evidence."""
+    is_judged: bool = False
+    """Whether these are all judged queries, whose evidence may have no position."""
+    reads: tuple[ReadPart, ReadPart] = (UNKNOWN, UNKNOWN)
+    """The part of a text that the baseline and the model read."""
+
+
+@dataclass(frozen=True)
+class ChangeRow:
+    """The change of one metric from a baseline (a) to a model (b) on the same questions."""
+
+    metric: Metric
+    state: ChangeState | None
+    """None for a description: the cosine, and scores of different questions."""
+    margin: float = 0.0
+    """Smallest difference that matters, in the unit of the metric; 0 for a description."""
+    estimate: Difference | None = None
+    """b - a, with its interval at `level`; None if undefined."""
+    reason: Reason | None = None
+    """Given if and only if the state is inconclusive or not tested."""
+    needed: Needed | None = None
+    """About as much data would decide."""
+    level: float = CHANGE_LEVEL
+    """Level of the interval. The intervals of all metrics hold at the same time, and of all
+    lengths.
+    """
+    a: Estimate | None = None
+    """The score of the baseline, with the interval that a report prints."""
+    b: Estimate | None = None
+    subject: ChangeSubject = field(default_factory=ChangeSubject)
+
+
+#: The changes of several metrics on the same questions.
+Changes = dict[Metric, ChangeRow]
+
+
+def decide_change(
+    metric: Metric,
+    difference: Difference | None,
+    margin: float,
+    number: int,
+    sign: int = 1,
+    level: float = CHANGE_LEVEL,
+    unit: NeededUnit = NeededUnit.DOCUMENTS,
+) -> ChangeRow:
+    """Decide whether a metric is better, worse or equivalent.
+
+    Args:
+        metric: The metric.
+        difference: b - a; None if undefined.
+        margin: Smallest difference that matters.
+        number: Documents or questions that the difference rests on.
+        sign: 1 if b is better where the difference is positive, -1 if where it is negative, 0 if
+            that is open.
+        level: Level of the interval.
+        unit: What `number` counts; of documents, `MIN_DOCUMENTS` are needed.
+    """
+    row = ChangeRow(metric, ChangeState.INCONCLUSIVE, margin, difference, level=level)
+    few = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
+    if difference is None or difference.interval_at is None:
+        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=few)
+    low, high = difference.interval_at(level)
+    row = replace(row, estimate=replace(difference, interval=(low, high)))
+    if unit is NeededUnit.DOCUMENTS and number < MIN_DOCUMENTS:
+        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=few)
+    if -margin < low and high < margin:
+        return replace(row, state=ChangeState.EQUIVALENT)
+    if low <= 0 <= high:
+        # Half the width of the interval of a normal distribution has this many standard errors.
+        error = (high - low) / 2 / float(ndtri((1 + level) / 2))
+        required = need_number(error, margin, level, number)
+        needed = Needed(required, unit) if required else None
+        return replace(row, reason=Reason.WIDE_INTERVAL, needed=needed)
+    if not sign:
+        return replace(row, reason=Reason.DIRECTION_UNKNOWN)
+    is_better = sign * difference.value > 0
+    return replace(row, state=ChangeState.BETTER if is_better else ChangeState.WORSE)
+
+
+def compare_groups(
+    a: GroupAnalysis,
+    b: GroupAnalysis,
+    *,
+    paired: bool,
+    margins: Margins = DEFAULT_MARGINS,
+    level: float = CHANGE_LEVEL,
+) -> Changes:
+    """Compare system b with system a in nDCG@10 and in position effects, over the same group of
+    questions.
+
+    The probability of any false difference is at most 0.05.
+
+    Args:
+        a: System a.
+        b: System b.
+        paired: Whether both have the same questions in the same order. Position effects need that.
+        margins: Smallest differences that matter.
+        level: Level of each interval, above `CHANGE_LEVEL` for rows that are read together.
+    """
+    if paired:
+        differences = subtract_observations(a.observations, b.observations)
+        ndcg = estimate_difference(differences.gains, differences.clusters, differences.shares)
+        whole = _Pair.of_whole(a, b)
+        within = _Pair.of_window(a, b)
+    else:
+        ndcg = subtract_means(a.ndcg, b.ndcg) if a.ndcg and b.ndcg else None
+        whole = within = _Pair(reason=Reason.OTHER_DATA)
+    documents = min(a.documents, b.documents)
+    effect, in_window = EFFECTS
+    rows = (
+        decide_change(Metric.NDCG_AT_10, ndcg, margins.ndcg_at_10, documents, level=level),
+        _compare_effects(effect, whole, margins.position_effect, level),
+        _compare_effects(in_window, within, margins.position_effect, level),
+    )
+    return {row.metric: row for row in rows}
+
+
+def compare_gains(
+    metric: Metric, differences: Floats, clusters: Integers, margins: Margins = DEFAULT_MARGINS
+) -> ChangeRow:
+    """Compare a metric over questions whose evidence has no position.
+
+    Args:
+        metric: The metric; its margin is that of nDCG@10.
+        differences: b - a by question, shape (n,).
+        clusters: The documents of the questions, shape (n,).
+        margins: Smallest differences that matter.
+    """
+    difference = estimate_difference(differences, clusters)
+    return decide_change(metric, difference, margins.ndcg_at_10, len(np.unique(clusters)))
+
+
+def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Changes:
+    """Compare two systems over the same judged queries in the same clusters.
+
+    The intervals of all metrics hold at the same time.
+    """
+    changes = Changes()
+    for metric in JUDGED_METRICS:
+        first, clusters = a.expand(metric.key)
+        second, _ = b.expand(metric.key)
+        difference = estimate_difference(second - first, clusters)
+        margin = getattr(margins, metric.key)
+        changes[metric] = decide_change(
+            metric, difference, margin, len(a.sizes), level=JUDGED_LEVEL
+        )
+    return changes
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One test of two systems on the same rows, or why there is none."""
+
+    a: ControlledTest | None = None
+    b: ControlledTest | None = None
+    reason: Reason | None = None
+    is_blind: bool = False
+    """Whether word order plays no part in the scores of either."""
+
+    @classmethod
+    def of_whole(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
+        """Pair the tests in whole documents."""
+        tests = (a.whole, b.whole)
+        return cls._build(a, b, tests, a.versions == b.versions, Reason.OTHER_DATA)
+
+    @classmethod
+    def of_window(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
+        """Pair the tests within the window."""
+        same = a.window_versions == b.window_versions
+        return cls._build(a, b, (a.within, b.within), same, Reason.WINDOW_DIFFERS)
+
+    @classmethod
+    def _build(
+        cls,
+        a: GroupAnalysis,
+        b: GroupAnalysis,
+        tests: tuple[ControlledTest | None, ControlledTest | None],
+        have_same_versions: bool,
+        otherwise: Reason,
+    ) -> _Pair:
+        first, second = tests
+        blind_a = a.not_tested is Reason.ORDER_BLIND
+        blind_b = b.not_tested is Reason.ORDER_BLIND
+        if blind_a and blind_b:
+            return cls(is_blind=True)
+        # Where word order plays no part, every version has the rank of the text itself.
+        if blind_a and second is not None:
+            return cls(second.without_effect(), second)
+        if blind_b and first is not None:
+            return cls(first, first.without_effect())
+        if first is None or second is None:
+            return cls(reason=explain_untested(a if first is None and not blind_a else b))
+        if not have_same_versions or not first.has_same_rows(second):
+            return cls(reason=otherwise)
+        return cls(first, second)
+
+
+def _compare_effects(metric: Metric, pair: _Pair, margin: float, level: float) -> ChangeRow:
+    """Compare a position effect; better is nearer to 0."""
+    if pair.is_blind:
+        none = Difference(0.0, (0.0, 0.0))
+        return ChangeRow(metric, ChangeState.EQUIVALENT, margin, none, level=level)
+    if pair.a is None or pair.b is None:
+        state = ChangeState.NOT_TESTED
+        return ChangeRow(metric, state, margin, reason=pair.reason, level=level)
+    difference = pair.b.subtract(pair.a)
+    # The mean has the sign of the sum, and is a gain.
+    mean = estimate_at(pair.b.average(pair.a).effect, level)
+    low, high = mean.interval if mean and mean.interval else (0.0, 0.0)
+    # System b is nearer to 0 if and only if the difference b - a and the sum have opposite signs.
+    sign = int(high < 0) - int(low > 0)
+    number = difference.question_count
+    unit = NeededUnit.QUESTIONS
+    row = decide_change(metric, difference.effect, margin, number, sign, level, unit)
+    if difference.documents_at_ends >= MIN_DOCUMENTS:
+        return row
+    needed = need_documents(difference)
+    return replace(row, state=ChangeState.INCONCLUSIVE, reason=Reason.FEW_DOCUMENTS, needed=needed)

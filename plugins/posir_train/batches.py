@@ -1,0 +1,261 @@
+"""The questions that are trained on, and the batches of an epoch.
+
+'Built-in or learned?' (arXiv 2605.26578, sections 3.1.4, 3.2.2 and 4.2): five length bins by
+characters; as many questions in each bin for every position as the scarcest cell of position and
+length has, 8,189 there; so the same total for begin, middle, end and uniform positions; every batch
+from one bin. Here the shares of the positions are free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import cycle, islice, zip_longest
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from posir_tasks.base.errors import PosirError
+from posir_train.examples import Example
+from posir_train.settings import Position, PositionWeights, QuestionBudget
+
+#: Last length in characters of each length bin but the longest (Built-in or Learned, section
+#: 3.1.1): its bins are 256 to 512, 512 to 1,024 and so on up to 8,192. Shorter and longer
+#: documents, which it does not have, are in the first and the last.
+CHARACTER_BOUNDS = (512, 1024, 2048, 4096)
+#: By how much leaving the scarcest length bins out must increase the number of questions.
+WORTH_LEAVING_OUT = 2
+#: How often the examples are drawn again to fill the batches of an epoch.
+PASSES = 3
+#: Rows of the training data by position.
+ByPosition = tuple[list[int], ...]
+
+
+def draw_examples(
+    examples: Sequence[Example],
+    lengths: Sequence[int],
+    weights: PositionWeights,
+    budget: QuestionBudget | int,
+    seed: int,
+) -> dict[int, list[int]]:
+    """Draw the questions that are trained on, once for all epochs; return their rows by length bin.
+
+    The positions have their shares in each bin. The lengths of documents are in characters. The
+    budget is for each length bin; with a number, bins with fewer at some position are left out.
+    """
+    bins = np.searchsorted(CHARACTER_BOUNDS, lengths).tolist()
+    rows: dict[int, ByPosition] = {bin_: tuple([] for _ in Position) for bin_ in sorted(set(bins))}
+    for row, (example, bin_) in enumerate(zip(examples, bins, strict=True)):
+        rows[bin_][example.position].append(row)
+    counted = ", ".join(
+        f"{position.title} {sum(len(cells[position]) for cells in rows.values()):,}"
+        for position in Position
+    )
+    sizes = _choose_sizes(rows, weights, budget)
+    if not sizes:
+        raise PosirError(
+            f"positions {weights.name}: {_describe_shortage(rows, weights, budget, counted)}"
+        )
+    rng = np.random.default_rng(seed)
+    drawn: dict[int, list[int]] = {}
+    for bin_, size in sizes.items():
+        drawn[bin_] = []
+        for position in weights.needed:
+            # Rounding errors must not cost an example.
+            count = max(1, int(size * weights.shares[position] + 1e-6))
+            drawn[bin_] += rng.permutation(rows[bin_][position])[:count].tolist()
+    articles = {examples[row].document.article for chosen in drawn.values() for row in chosen}
+    if len(articles) < 2:
+        raise PosirError(
+            f"positions {weights.name}: all questions are about one document or article, "
+            f"{articles.pop()} ({counted}). In-batch negatives need at least two; give more data, "
+            "or place evidence with `posir compose`."
+        )
+    return drawn
+
+
+def _choose_sizes(
+    rows: Mapping[int, ByPosition], weights: PositionWeights, budget: QuestionBudget | int
+) -> dict[int, float]:
+    """Return the number of questions to draw from each length bin, for all positions together."""
+    complete = _select_complete(rows, weights)
+    if budget == "most":
+        return {
+            bin_: min(len(cells[place]) / weights.shares[place] for place in weights.needed)
+            for bin_, cells in complete.items()
+        }
+    # All positions count, so that training on another one has as many questions.
+    smallest = {bin_: min(map(len, cells)) for bin_, cells in complete.items() if all(cells)}
+    if not smallest:
+        smallest = {
+            bin_: min(len(cells[place]) for place in weights.needed)
+            for bin_, cells in complete.items()
+        }
+    if not smallest:
+        return {}
+    size = choose_size(list(smallest.values())) if isinstance(budget, str) else budget
+    return {bin_: size for bin_, count in smallest.items() if count >= size}
+
+
+def _select_complete(
+    rows: Mapping[int, ByPosition], weights: PositionWeights
+) -> dict[int, ByPosition]:
+    """Return the length bins that have questions at all positions that are trained on."""
+    return {
+        bin_: cells
+        for bin_, cells in rows.items()
+        if all(cells[position] for position in weights.needed)
+    }
+
+
+def choose_size(smallest: Sequence[int]) -> int:
+    """Choose the number of questions to draw from every length bin, given those of the scarcest
+    position in each.
+
+    It is the smallest number, as in the paper, unless leaving bins out at least doubles the number
+    of all questions: a handful of long documents must not cost the rest.
+    """
+    totals = {size: size * sum(count >= size for count in smallest) for size in sorted(smallest)}
+    chosen = min(totals)
+    for size, total in totals.items():
+        if total >= WORTH_LEAVING_OUT * totals[chosen]:
+            chosen = size
+    return chosen
+
+
+def _describe_shortage(
+    rows: Mapping[int, ByPosition],
+    weights: PositionWeights,
+    budget: QuestionBudget | int,
+    counted: str,
+) -> str:
+    complete = _select_complete(rows, weights)
+    if complete:
+        most = max(min(map(len, cells)) for cells in complete.values())
+        return (
+            f"no length bin has {budget:,} questions at every position; the most is {most:,} "
+            f"({counted}). Set a lower budget."
+        )
+    empty = [
+        position.title
+        for position in weights.needed
+        if not any(cells[position] for cells in rows.values())
+    ]
+    reason = (
+        f"no question has its evidence at {' or '.join(empty)}"
+        if empty
+        else "no length has all positions"
+    )
+    return f"{reason} ({counted}). Choose other positions, or place evidence with `posir compose`."
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """The plan by which the batches of an epoch are formed."""
+
+    examples: tuple[Example, ...]
+    rows: Mapping[int, list[int]]
+    """The examples that are trained on, by length bin; see `draw_examples`."""
+    weights: PositionWeights
+    per_article: int
+    """Maximum number of questions about one article in a row: its other parts are hard
+    negatives.
+    """
+
+    def form_batches(self, size: int, seed: int, epoch: int) -> list[list[int]]:
+        """Return the batches of an epoch: rows of the training data. The same arguments give the
+        same batches.
+
+        They are full if enough questions can be in one batch, of which none is answered by the
+        document of another.
+        """
+        rng = np.random.default_rng((seed, epoch))
+        chosen = []
+        for rows in self.rows.values():
+            full = len(rows) // size
+            batches = list(self._fill(rows, size, rng))
+            for _ in range(PASSES):
+                if sum(len(batch) == size for batch in batches) >= full:
+                    break
+                batches += self._fill(rows, size, rng)
+            # The largest first, until they have as many rows as the full batches would.
+            batches.sort(key=len, reverse=True)
+            sizes = np.cumsum([0, *map(len, batches)])
+            chosen += batches[: np.searchsorted(sizes, max(full, 1) * size)]
+        if not chosen:
+            raise PosirError(
+                "no two questions can be in one batch, since the document of each answers the "
+                "others. Give more documents."
+            )
+        return [chosen[number] for number in rng.permutation(len(chosen))]
+
+    def _fill(
+        self, rows: Sequence[int], size: int, rng: np.random.Generator
+    ) -> Iterator[list[int]]:
+        """Yield batches of rows in which no document answers two questions; some are smaller if
+        they cannot be filled.
+
+        The positions have their shares in every batch, up to rounding, so that even a short
+        training is balanced.
+        """
+        groups = list(self._group_by_article(rng.permutation(rows).tolist()))
+        order = rng.permutation(len(groups))
+        waiting = deque(row for number in order for row in groups[number])
+        filled: Counter[Position] = Counter()
+        while waiting:
+            room = self.weights.apportion(filled, size)
+            batch: list[int] = []
+            postponed: list[int] = []
+            while waiting and len(batch) < size:
+                row = waiting.popleft()
+                position = self.examples[row].position
+                if room[position] and not self._conflicts(row, batch):
+                    batch.append(row)
+                    room[position] -= 1
+                else:
+                    postponed.append(row)
+            waiting.extendleft(reversed(postponed))
+            if not batch:
+                return
+            if len(batch) > 1:
+                filled.update(self.examples[row].position for row in batch)
+                yield batch
+
+    def _group_by_article(self, rows: Iterable[int]) -> Iterator[list[int]]:
+        """Yield groups of a few rows of one article, of all positions in turn."""
+        articles: dict[str, ByPosition] = defaultdict(lambda: tuple([] for _ in Position))
+        for row in rows:
+            example = self.examples[row]
+            articles[example.document.article][example.position].append(row)
+        for cells in articles.values():
+            mixed = [row for turn in zip_longest(*cells) for row in turn if row is not None]
+            for start in range(0, len(mixed), self.per_article):
+                yield mixed[start : start + self.per_article]
+
+    def _conflicts(self, row: int, batch: Iterable[int]) -> bool:
+        """Tell whether a row's document answers a question of a batch, or one of its documents the
+        row's question.
+        """
+        example = self.examples[row]
+        return any(example.conflicts_with(self.examples[other]) for other in batch)
+
+
+class PositionBatchSampler(DefaultBatchSampler):
+    """The batches of a plan, as sentence-transformers' trainer takes them."""
+
+    def __init__(self, dataset: Dataset, plan: BatchPlan, batch_size: int, seed: int) -> None:
+        super().__init__(dataset, batch_size=batch_size, drop_last=False, seed=seed)
+        self._form = lru_cache(maxsize=2)(lambda epoch: plan.form_batches(batch_size, seed, epoch))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of the epoch that was set last, as many as of the first: a run is
+        continued by counting them.
+        """
+        return islice(cycle(self._form(self.epoch)), len(self))
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        return len(self._form(0))

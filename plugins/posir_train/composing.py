@@ -1,0 +1,243 @@
+"""Documents composed so that the evidence is at a chosen position; spans stay true.
+
+Natural windows are cut from longer documents, so that the answer lies in one third of the window.
+Where evidence is moved within its document, the position alone differs. Mosaics put the passage
+with the answer between passages of other articles, which exaggerates effects: a model learns to
+tell unrelated passages apart.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from posir_tasks.base.progress import progress
+from posir_tasks.text.sentences import find_sentences
+from posir_tasks.text.tokenizer import TokenSpans
+from posir_tasks.text.words import find_words, is_unspaced
+from posir_train.examples import Example, TokenizedExample, TrainingDocument
+from posir_train.settings import Position, find_position
+
+#: Windows that are tried before a question is skipped.
+MAX_TRIES = 20
+#: Between the passages of a mosaic.
+SEPARATOR = "\n\n"
+#: Reasons to skip a question.
+TOO_LONG = "answer longer than a third of a window"
+NO_ROOM = "no window with the answer in the third"
+NOT_MOVED = "sentences with the answer cannot be moved into the third"
+DIVIDED = "answer not in one passage"
+FEW_PASSAGES = "too few passages of other articles"
+
+#: Returns a question with its evidence at a position, or why there is none.
+Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Example | str]
+
+
+def compose_window(
+    source: TokenizedExample, position: Position, rng: random.Random, *, tokens: int
+) -> Example | str:
+    """Compose a natural window of at most so many tokens, cut at word borders, whose third at the
+    position has the whole evidence; return the reason if there is none.
+    """
+    third = tokens / len(Position)
+    if source.last - source.first > third:
+        return TOO_LONG
+    lowest = max(0, int(np.ceil(source.last - (position + 1) * third)))
+    latest = source.first - int(np.ceil(position * third))
+    starts = range(lowest, min(len(source.tokens) - tokens, latest) + 1)
+    for start in rng.sample(starts, min(MAX_TRIES, len(starts))):
+        window = _cut_window(source, start, start + tokens)
+        if window is not None and _lies_in_third(window, position):
+            return window
+    return NO_ROOM
+
+
+def _lies_in_third(window: Example, position: Position) -> bool:
+    """Tell whether the evidence is in one third, its first and last character included."""
+    characters = len(window.document.text)
+    spans = (
+        (window.start, window.end),
+        (window.start, window.start + 1),
+        (window.end - 1, window.end),
+    )
+    return all(find_position(*span, characters) == position for span in spans)
+
+
+def _cut_window(source: TokenizedExample, first: int, end: int) -> Example | None:
+    """Return an example with some tokens of its document; None if that cuts its evidence off."""
+    example = source.example
+    text = example.document.text
+    low = int(source.tokens[first][0])
+    high = int(source.tokens[end - 1][1])
+    # Words that an end divides are left out.
+    while low < example.start and _divides_word(text, low):
+        low += 1
+    while high > example.end and _divides_word(text, high):
+        high -= 1
+    window = text[low:high]
+    low += len(window) - len(window.lstrip())
+    high -= len(window) - len(window.rstrip())
+    if not low <= example.start < example.end <= high:
+        return None
+    document = TrainingDocument(
+        f"{example.document.id}:{low}-{high}",
+        text[low:high],
+        example.document.corpus,
+        example.document.article,
+    )
+    return Example(example.id, example.question, document, example.start - low, example.end - low)
+
+
+def _divides_word(text: str, place: int) -> bool:
+    """Tell whether a place in a text is within a word."""
+    if not 0 < place < len(text):
+        return False
+    return not text[place - 1].isspace() and not text[place].isspace()
+
+
+def compose_mosaic(
+    source: TokenizedExample,
+    position: Position,
+    rng: random.Random,
+    *,
+    tokens: int,
+    fillers: Mapping[str, Sequence[tuple[str, str]]],
+    groups: Mapping[str, str],
+) -> Example | str:
+    """Compose a mosaic of three passages of equal length, one with the evidence; return the reason
+    if there is none.
+
+    The others are of other articles of the same group; `fillers` has article and text of the
+    passages of each group.
+    """
+    size = tokens // len(Position)
+    document = source.example.document
+    if source.last - source.first > size:
+        return TOO_LONG
+    earliest = max(0, source.last - size)
+    latest = max(0, min(source.first, len(source.tokens) - size))
+    start = rng.randint(earliest, latest)
+    passage = _cut_window(source, start, min(start + size, len(source.tokens)))
+    if passage is None:
+        return DIVIDED
+    group = groups[document.article]
+    others = [text for article, text in fillers[group] if article != document.article]
+    if len(others) < len(Position) - 1:
+        return FEW_PASSAGES
+    parts = rng.sample(others, len(Position) - 1)
+    parts.insert(position, passage.document.text)
+    shift = sum(len(part) + len(SEPARATOR) for part in parts[:position])
+    name = f"{passage.document.id}:{position.title}:{rng.getrandbits(32):08x}"
+    mosaic = TrainingDocument(name, SEPARATOR.join(parts), document.corpus, group)
+    composed = _move(passage, mosaic, shift)
+    return composed if composed.position == position else NO_ROOM
+
+
+def _move(example: Example, document: TrainingDocument, shift: int) -> Example:
+    """Return an example with its evidence so many characters later, in another document."""
+    start = example.start + shift
+    end = example.end + shift
+    return replace(example, document=document, start=start, end=end)
+
+
+def compose_moved(
+    source: TokenizedExample, position: Position, _: random.Random, *, language: str
+) -> Example | str:
+    """Move the sentences of the evidence before, among or behind the others; return the reason if
+    that is impossible.
+    """
+    example = source.example
+    text = example.document.text
+    sentences = find_sentences(text, language)
+    moved = [span for span in sentences if span.start < example.end and example.start < span.end]
+    others = [span.of(text) for span in sentences if span not in moved]
+    if not moved or len(others) < len(Position) - 1:
+        return NOT_MOVED
+    space = "" if is_unspaced(text) else " "
+    ends = np.array([len(space.join(others[:number])) for number in range(len(others) + 1)])
+    number = int(np.abs(ends - ends[-1] * position / (len(Position) - 1)).argmin())
+    first = moved[0].start
+    parts = [*others[:number], text[first : moved[-1].end], *others[number:]]
+    before = int(ends[number]) + len(space) if number else 0
+    name = f"{example.document.id}:{position.title}"
+    document = replace(example.document, id=name, text=space.join(parts), tokens=0)
+    composed = _move(example, document, before - first)
+    return composed if composed.position == position else NOT_MOVED
+
+
+def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:
+    """Return the first question about each document: several copies of a document would answer each
+    other's questions.
+    """
+    chosen = {source.example.document: source for source in reversed(sources)}
+    return list(reversed(chosen.values()))
+
+
+def build_mosaic_composer(
+    sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int
+) -> Composer:
+    """Divide the articles into groups, and their documents into passages that fill mosaics of the
+    same group.
+
+    Training and held-out data are divided by group, so that no passage is in both.
+    """
+    articles = sorted({source.example.document.article for source in sources})
+    random.Random(seed).shuffle(articles)
+    group_of = {article: f"group {number % groups + 1}" for number, article in enumerate(articles)}
+    fillers: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for document, spans in {source.example.document: source.tokens for source in sources}.items():
+        for text in _divide(document.text, spans, tokens // len(Position)):
+            fillers[group_of[document.article]].append((document.article, text))
+    return partial(compose_mosaic, tokens=tokens, fillers=fillers, groups=group_of)
+
+
+def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
+    """Yield consecutive passages of about so many tokens, at word borders; the short rest is left
+    out.
+    """
+    words = [start for start, _ in find_words(text)]
+    for first in range(0, len(tokens) - size + 1, size):
+        ends = tokens[[first, first + size - 1], 0]
+        low, high = (words[max(0, word - 1)] for word in np.searchsorted(words, ends, side="right"))
+        yield text[low:high].rstrip()
+
+
+def compose_examples(
+    sources: Sequence[TokenizedExample],
+    compose: Composer,
+    seed: int,
+    shares: Sequence[float] | None = None,
+) -> tuple[list[list[Example]], Counter[str]]:
+    """Compose every question once with its evidence at a random position, drawn by shares, or
+    without them at each position.
+
+    These are corpora of a Latin square: each has every question once, and each position equally
+    often; over the corpora a question has all positions. Questions that cannot be composed with
+    some position are skipped, and counted by reason.
+    """
+    corpora: list[list[Example]] = [[] for _ in range(1 if shares else len(Position))]
+    skipped: Counter[str] = Counter()
+    for source in progress(sources, "Composing"):
+        rng = random.Random(f"{seed}\0{source.example.document.id}\0{source.example.id}")
+        positions = rng.choices(list(Position), shares) if shares else list(Position)
+        composed = list[Example]()
+        reason = ""
+        for position in positions:
+            outcome = compose(source, position, rng)
+            if isinstance(outcome, Example):
+                composed.append(outcome)
+            else:
+                reason = reason or outcome
+        if reason:
+            skipped[reason] += 1
+            continue
+        number = len(corpora[0])
+        for corpus, examples in enumerate(corpora):
+            examples.append(composed[(number + corpus) % len(composed)])
+    return corpora, skipped
