@@ -8,6 +8,7 @@ unless they say otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from posir_significance.advice import (
     Advice,
@@ -16,7 +17,6 @@ from posir_significance.advice import (
     find_larger_task,
     loses_by_truncation,
 )
-from posir_significance.changes import ChangeRow
 from posir_significance.findings import (
     LEVEL,
     ChangeState,
@@ -31,6 +31,10 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 from posir_tasks.values.scores import Estimate, Interval
+
+if TYPE_CHECKING:
+    # SciPy takes a second to import, which `posir window` should not cost.
+    from posir_significance.changes import ChangeRow
 
 #: States in a few words, for a cell or a title. {margin} is `5 points`.
 STATES = {
@@ -785,6 +789,35 @@ def describe_chunk_lengths(
 
 # posir_inspect: texts, chunks, and a running index.
 
+#: The window of a model, by how it compares with the claim.
+WINDOWS = {
+    "all": "It reads {length} of a text{about}, as many as were tried.",
+    "all_claimed": (
+        "It reads {length} of a text{about}, as many as were tried; {claimant} claims {claimed} "
+        "tokens."
+    ),
+    "no_claim": "It reads {length} of a text{about}, and {rest}; it claims no length.",
+    "less": (
+        "It reads only {length} of a text{about}, and {rest}, although {claimant} claims {claimed} "
+        "tokens."
+    ),
+    "more": (
+        "It reads {length} of a text{about}, more than the {claimed} tokens that {claimant} "
+        "claims, and {rest}."
+    ),
+    "as_claimed": "It reads {length} of a text{about}, as it claims, and {rest}.",
+}
+FEWER_TOKENS = "It reads only {length} of the {claimed} tokens that {claimant} claims, and {rest}."
+REFUSES = "refuses longer texts"
+IGNORES = "ignores the rest without an error"
+ABOUT_ENGLISH = (
+    "That is about the {part} {characters:,} characters, or {words:,.0f} words, of English."
+)
+NOT_READ = "{rest} does not change its {output}."
+REQUIREMENT = "{verb} enough: {required:,} tokens are required."
+START_REQUIREMENT = (
+    "{verb} enough: {required:,} tokens are required from the start without a gap, {number}."
+)
 READS_ALL_TEXTS = "{model} reads {texts} to the end"
 NEVER_READS = "{model} never reads {share} of the words of {texts}"
 TRUNCATES_TEXTS = "{model} does not read all of {number:,} of {texts}"
