@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_inspect.snippets import SnippetKind, require_tokenizer
-from posir_inspect.window import WindowReading, measure_fit, measure_window
+from posir_inspect.window import WindowReading, complete, measure_fit, measure_window
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
@@ -249,7 +249,7 @@ def inspect(
         splitter.divide(collection.texts[0].text)
     with track("Loading the model"):
         # mteb and PyTorch take seconds to import, which a mistake in the texts should not cost.
-        from posir_inspect.inspection import Setup, inspect_model
+        from posir_inspect.inspection import InspectionInput, inspect_model
         from posir_inspect.model_window import measure
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import find_tokenizer
@@ -278,9 +278,11 @@ def inspect(
         str(model),
         str(texts) if isinstance(texts, str | Path) else "",
     )
-    setup = Setup(encoder, counter, collection, most, splitters, writer, reference, snippet)
+    given = InspectionInput(
+        encoder, counter, collection, most, splitters, writer, reference, snippet
+    )
     with measure(encoder.model):
-        return inspect_model(setup, Path(output) if output else None, show, full=full)
+        return inspect_model(given, Path(output) if output else None, show, full=full)
 
 
 def _read_indexed_texts(
@@ -460,9 +462,9 @@ def window(
     measured = measure_window(described, required=require, max_tokens=max_tokens)
     measured = replace(measured, reference=reference)
     if splitter is None:
-        return measured
+        return complete(measured)
     fit = measure_fit(described, measured.reading, splitter, given)
-    return replace(measured, fit=replace(fit, required=require_fit))
+    return complete(replace(measured, fit=replace(fit, required=require_fit)))
 
 
 def _describe(

@@ -17,14 +17,31 @@ from mteb.models.model_meta import ScoringFunction
 from mteb.types import EncodeKwargs, PromptType
 
 from posir_data.texts import CollectedText, TextCollection
-from posir_inspect import questions as asking
 from posir_inspect import splitting
 from posir_inspect.model_window import describe_model, measure_unread
-from posir_inspect.sections import Fading, Inspection, OtherWords, WorkEstimate
-from posir_inspect.snippets import UNCOUNTED, SnippetKind, write_snippet
+from posir_inspect.questions import (
+    WITHOUT_MODEL,
+    PseudoQuestionTask,
+    QuestionSet,
+    Wording,
+    ask_questions,
+    build_question_task,
+    cut_excerpts,
+    measure_unread_baseline,
+    measure_word_baseline,
+)
+from posir_inspect.sections import (
+    Inspection,
+    OtherWords,
+    PositionScores,
+    WorkEstimate,
+    complete,
+)
+from posir_inspect.snippets import UNCOUNTED, Snippet, SnippetKind, write_snippet
 from posir_inspect.window import measure_window
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide_result
+from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import format_seconds, note_progress, track
 from posir_tasks.language_models.other_words import QuestionWriter
@@ -58,13 +75,13 @@ MIN_SEARCHED = 2
 #: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
 #: Marks of Markdown in a sentence that is quoted; of a link, its words remain. Its most characters.
-MARKUP, QUOTED = re.compile(r"^\s*[-+]\s+|\[([^\]]*)\]\([^)]*\)|[*`]+"), 140
+MARKUP, MAX_QUOTED = re.compile(r"^\s*[-+]\s+|\[([^\]]*)\]\([^)]*\)|[*`]+"), 140
 #: A sentence of prose without marks of code or of a table.
 PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_\[\]\\\":;.]{40,}[.!?\u3002\uff01\uff1f]")
 
 
 @dataclass(frozen=True)
-class Setup:
+class InspectionInput:
     """The texts that are inspected, and the model that reads them."""
 
     encoder: ModelEncoder
@@ -73,7 +90,7 @@ class Setup:
     budget: int | None
     """Most tokens that are encoded; None for everything."""
     splitters: tuple[TextSplitter, ...] = ()
-    """Compared in place of sizes of chunks, if there are any."""
+    """Compared instead of sizes of chunks, if there are any."""
     writer: QuestionWriter | None = None
     reference: CommandReference = NO_REFERENCE
     """The model, the texts and the settings as a command names them."""
@@ -92,272 +109,304 @@ class Setup:
 
 
 def inspect_model(
-    setup: Setup,
+    given: InspectionInput,
     output_folder: Path | None = None,
     show: Callable[[Inspection], object] = lambda _: None,
     *,
     full: bool = False,
 ) -> Inspection:
-    """Inspect a model on texts, calling `show` at each further answer; `output_folder` gets the
-    result for whole texts.
+    """Inspect a model on texts.
+
+    Args:
+        given: The model and the texts.
+        output_folder: Gets the result for whole texts.
+        show: Called with what is known whenever there is a further answer.
+        full: Whether observed differences and the published PSI are also shown.
     """
-    collection = setup.collection
+    collection = given.collection
+    tokens = given.counter.count_all(given.texts)
+    inspection = _measure_reading(given, tokens, full=full)
+    show(complete(inspection))
+    questions = ask_questions(collection, tokens)
+    if not questions.questions:
+        return complete(replace(inspection, fading=()))
+    run = InspectionRun(given, questions, inspection.window.reading)
+    if given.budget is not None and given.budget < run.least:
+        raise PosirError(
+            f"A budget of {given.budget:,} tokens is too small: at least {run.least:,} are needed "
+            f"for {MIN_SEARCHED} of these texts, whole and in chunks. Raise it with --budget, or "
+            "encode everything with --all-texts."
+        )
+    work = run.estimate_work()
+    note_progress(work.sentence)
+    inspection = run.search_whole(replace(inspection, work=work), output_folder)
+    show(complete(inspection))
+    inspection = run.search_chunks(inspection)
+    # Of all texts, questions and chunks, as far as the model reads them.
+    counts = given.counter.count_all(run.memory.known_texts)
+    inspection = replace(
+        inspection, encoded_tokens=sum(min(count, run.window or count) for count in counts)
+    )
+    chunks = inspection.chunks
+    if chunks:
+        if chunks.is_advised and chunks.row.size and not chunks.row.chunker:
+            chunking = Chunking(chunks.row.size)
+            vectors = [len(chunking.group(length)) for length in tokens]
+            inspection = replace(inspection, vectors_per_text=float(np.mean(vectors)))
+        snippets = _write_snippets(given, chunks, sum(tokens))
+        inspection = replace(
+            inspection,
+            snippets=tuple(snippets.values()),
+            snippet=snippets[given.snippet] if given.snippet else None,
+        )
+    inspection = complete(inspection)
+    show(inspection)
+    return inspection
+
+
+def _measure_reading(given: InspectionInput, tokens: Sequence[int], *, full: bool) -> Inspection:
+    """Measure how far the model reads, and what it never reads of the texts."""
+    collection = given.collection
     # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
     window = measure_window(
-        describe_model(setup.encoder, setup.tokenizer), () if setup.tokenizer else setup.texts
+        describe_model(given.encoder, given.tokenizer), () if given.tokenizer else given.texts
     )
-    unread = measure_unread(setup.texts, window.reading, setup.tokenizer)
+    unread = measure_unread(given.texts, window.reading, given.tokenizer)
     if window.reading.refusal and unread.texts_cut:
         raise PosirError(
-            f"{window.model}: {window.sentence} {unread.texts_cut:,} of {len(setup.texts):,} "
-            "texts are "
+            f"{window.model}: {window.sentence} {unread.texts_cut:,} of {len(tokens):,} texts are "
             f"longer ({window.reading.refusal}). Let the model or its server truncate them, or "
             "divide them."
         )
-    tokens = setup.counter.count_all(setup.texts)
-    longest = sorted(
-        zip(collection.texts, tokens, unread.by_text, strict=True), key=lambda row: -row[1]
-    )
-    known = Inspection(
-        window.model,
-        window.revision,
+    rows = zip(collection.texts, tokens, unread.by_text, strict=True)
+    longest = sorted(rows, key=lambda row: -row[1])
+    reads_first = window.read_part.part is Part.FIRST
+    return Inspection(
+        model=window.model,
+        revision=window.revision,
         source=collection.name,
         texts=len(tokens),
         texts_found=collection.total,
         languages=collection.languages,
         median_tokens=float(np.median(tokens)),
-        tokens_estimated=setup.tokenizer is None,
+        tokens_estimated=given.tokenizer is None,
         skipped=collection.skipped,
         window=window,
         unread=unread,
-        reference=setup.reference,
+        reference=given.reference,
         lengths=tuple((text.name, length, share) for text, length, share in longest),
-        unread_example=_quote_unread(longest) if window.read_part.part is Part.FIRST else ("", ""),
+        unread_example=_quote_unread(longest) if reads_first else ("", ""),
         full=full,
     )
-    show(known)
-    run = InspectionRun(setup, asking.ask_questions(collection, tokens), window.reading)
-    if not run.questions.questions:
-        return replace(known, fading=())
-    if setup.budget is not None and setup.budget < run.least:
-        raise PosirError(
-            f"A budget of {setup.budget:,} tokens is too small: at least {run.least:,} are needed "
-            f"for {MIN_SEARCHED} of these "
-            "texts, whole and in chunks. Raise it with --budget, or encode everything with "
-            "--all-texts."
-        )
-    known = replace(known, work=(work := run.estimate_work()))
-    note_progress(work.sentence)
-    known = run.search_whole(known, output_folder)
-    show(known)
-    known = run.search_chunks(known)
-    # Of all texts, questions and chunks, as far as the model reads them.
-    encoded = [
-        min(length, run.window or length)
-        for length in setup.counter.count_all(run.memory.known_texts)
-    ]
-    advised = known.chunks.row if known.chunks and known.chunks.is_advised else None
-    chunked = Chunking(advised.size) if advised and advised.size and not advised.chunker else None
-    vectors = float(np.mean([len(chunked.group(length)) for length in tokens])) if chunked else None
-    known = replace(known, encoded_tokens=sum(encoded), vectors_per_text=vectors)
-    if chunks := known.chunks:
-        model, tokenizer = setup.encoder.model, find_tokenizer(setup.encoder.model)
-        distance = (
-            "DOT"
-            if model.mteb_model_meta.similarity_fn_name is ScoringFunction.DOT_PRODUCT
-            else "COSINE"
-        )
-        measured = chunks, tokenizer, distance, setup.texts, sum(tokens)
-        snippets = {
-            kind: write_snippet(kind, *measured)
-            for kind in (get_args(SnippetKind) if tokenizer else UNCOUNTED)
-        }
-        asked = snippets[setup.snippet] if setup.snippet else None
-        known = replace(known, snippets=tuple(snippets.values()), snippet=asked)
-    show(known)
-    return known
+
+
+def _write_snippets(
+    given: InspectionInput, chunks: splitting.ChunkComparison, tokens: int
+) -> dict[SnippetKind, Snippet]:
+    model = given.encoder.model
+    tokenizer = find_tokenizer(model)
+    similarity = model.mteb_model_meta.similarity_fn_name
+    distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
+    kinds = get_args(SnippetKind) if tokenizer else UNCOUNTED
+    return {
+        kind: write_snippet(kind, chunks, tokenizer, distance, given.texts, tokens)
+        for kind in kinds
+    }
 
 
 class InspectionRun:
     """The searches of an inspection; together they encode each distinct text once."""
 
-    def __init__(self, setup: Setup, questions: asking.QuestionSet, reading: ReadingLength) -> None:
+    def __init__(
+        self, given: InspectionInput, questions: QuestionSet, reading: ReadingLength
+    ) -> None:
+        self.given = given
+        self.questions = questions
         # Tokens of texts are counted without special ones.
-        self.setup, self.questions, self.read = setup, questions, reading.read_part()
-        self.model, self.window = setup.encoder.model, self.read.tokens
+        self.read = reading.read_part()
+        self.model = given.encoder.model
+        self.window = self.read.tokens
         self.memory = EmbeddingMemory()
-        self.whole = MaximumSearch(
-            self.model,
-            lambda encoder, texts: DocumentVectors(
-                encoder(texts, PromptType.document), [1] * len(texts)
-            ),
-            self.memory,
-        )
+        self.whole = MaximumSearch(self.model, _vectorize_whole, self.memory)
         self.whole.read_part = self.read
-        self.options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
-        sample, refuses = questions.first(MIN_TEXTS), bool(reading.refusal)
+        self.options = cast("EncodeKwargs", given.encoder.context.encode_kwargs)
+        sample = questions.first(MIN_TEXTS)
         self.splitters = [
             splitting.SplitterDivision(
-                splitter, sample, setup.counter, self.window, refuses=refuses
+                splitter, sample, given.counter, self.window, refuses=bool(reading.refusal)
             )
-            for splitter in setup.splitters
+            for splitter in given.splitters
         ]
         self.divisions = self._choose_divisions(max(questions.tokens.values()))
         self.costs = self._count_costs(questions, self.divisions)
-        self.least_chunks = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)[1]
-        limit = max(int(MAX_PASSES * sum(questions.tokens.values())), self.least)
-        self.budget = self.costs.total if setup.budget is None else min(setup.budget, limit)
-        self.wordings = (
-            list(asking.WITHOUT_MODEL) if setup.budget is None else [asking.Wording.RAREST_WORDS]
-        )
+        _, least = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)
+        self.least_chunks = int(least.sum())
+        self.wordings = [Wording.RAREST_WORDS]
+        self.budget = self.costs.total
+        if given.budget is None:
+            self.wordings = list(WITHOUT_MODEL)
+        else:
+            limit = max(int(MAX_PASSES * sum(questions.tokens.values())), self.least)
+            self.budget = min(given.budget, limit)
 
     def _count_costs(
-        self, questions: asking.QuestionSet, divisions: Sequence[splitting.Division]
+        self, questions: QuestionSet, divisions: Sequence[splitting.Division]
     ) -> splitting.Costs:
-        wordings = 1 + (self.setup.writer is not None)
+        wordings = 2 if self.given.writer else 1
         return splitting.Costs.count(
-            questions, divisions, self.window, self.setup.counter, wordings
+            questions, divisions, self.window, self.given.counter, wordings
         )
 
     def _choose_divisions(self, longest: int) -> Sequence[splitting.Division]:
-        sizes = splitting.choose_sizes(self.model, self.setup.encoder.context, self.window)
+        if self.splitters:
+            return self.splitters
+        sizes = splitting.choose_sizes(self.model, self.given.encoder.context, self.window)
         kinds = [splitting.TokenDivision]
         # A server reads all chunks of a document together.
-        fits = longest <= (self.window or longest)
+        fits = self.window is None or longest <= self.window
         if fits and isinstance(self.model, EndpointEncoder) and self.model.kind.in_context:
             kinds.append(splitting.ContextDivision)
-        return self.splitters or [kind(size) for kind in kinds for size in sizes if size < longest]
+        return [kind(size) for kind in kinds for size in sizes if size < longest]
 
     @property
     def least(self) -> int:
         """Fewest tokens to encode: a search in two whole texts, and in the chunks of short excerpts
         of them.
         """
-        return min(self.costs.count_whole(MIN_SEARCHED) + sum(self.least_chunks), self.costs.total)
+        return min(self.costs.count_whole(MIN_SEARCHED) + self.least_chunks, self.costs.total)
 
     @property
-    def most_texts(self) -> int:
+    def max_texts(self) -> int:
         """Most texts that are searched as a whole; what is left of the budget is enough for some
         chunks.
         """
-        if self.setup.budget is None:
+        if self.given.budget is None:
             return len(self.questions.documents)
-        fitting = splitting.count_fitting(
-            self.costs.searched,
-            min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)),
-        )
-        return max(MIN_SEARCHED, fitting)
+        budget = min(WHOLE_SHARE * self.budget, self.budget - self.least_chunks)
+        return max(MIN_SEARCHED, splitting.count_fitting(self.costs.searched, budget))
 
     def estimate_work(self) -> WorkEstimate:
         """Estimate the time from that of the first texts, whose embeddings are needed anyway."""
-        texts = list(self.questions.documents.values())[: min(TIMED_TEXTS, self.most_texts)]
-        task = self._build_task(self.questions.first(1), asking.Wording.RAREST_WORDS)
+        number = min(TIMED_TEXTS, self.max_texts)
+        texts = list(self.questions.documents.values())[:number]
+        task = self._build_task(self.questions.first(1), Wording.RAREST_WORDS)
         context = EncodingContext(task.metadata, SPLIT, "default", self.options)
         encoder = ModelEncoder(self.model, context, self.memory)
         started = time.perf_counter()
         encoder(texts, PromptType.document)
-        speed = sum(self.costs.whole[: len(texts)]) / max(time.perf_counter() - started, 1e-6)
-        planned = min(self.budget, self.costs.total)
-        return WorkEstimate(planned, planned / speed, self.costs.total, self.costs.total / speed)
+        seconds = max(time.perf_counter() - started, 1e-6)
+        speed = int(self.costs.whole[:number].sum()) / seconds
+        total = self.costs.total
+        planned = min(self.budget, total)
+        return WorkEstimate(planned, planned / speed, total, total / speed)
 
-    def search_whole(self, known: Inspection, output_folder: Path | None) -> Inspection:
+    def search_whole(self, inspection: Inspection, output_folder: Path | None) -> Inspection:
         """Add the search in whole texts, more and more of them until the interval is narrow or the
         budget is used.
         """
-        most = self.most_texts
-        texts = most if self.setup.budget is None else min(MIN_TEXTS, most)
-        planned = f" (rest: up to {format_seconds(known.work.seconds)})" if known.work else ""
+        most = self.max_texts
+        texts = most if self.given.budget is None else min(MIN_TEXTS, most)
+        work = inspection.work
+        planned = f" (rest: up to {format_seconds(work.seconds)})" if work else ""
         with track(f"Searching whole texts{planned}") as advance:
-            while True:
+            search = self._search(None, self.questions.first(texts), self.wordings)
+            advance()
+            while texts < most and not _is_narrow(search):
+                texts = min(2 * texts, most)
                 search = self._search(None, self.questions.first(texts), self.wordings)
                 advance()
-                if texts == most or _is_narrow(search):
-                    break
-                texts = min(2 * texts, most)
         searches = dict.fromkeys(self.wordings, search)
         other_words = None
-        if writer := self.setup.writer:
-            wording = asking.Wording.OTHER_WORDS
-            questions = self.questions.first(texts).write_in_other_words(writer)
-            asked, baseline = len(questions.asked_in(wording)), None
-            if asked:
-                searches[wording] = self._search(None, questions, [wording])
-                baseline = asking.measure_word_baseline(searches[wording].tasks[wording])
-            by_itself, unwritten = (
-                writer.name == self.model.mteb_model_meta.name,
-                len(questions.questions) - asked,
-            )
-            other_words = OtherWords(writer.name, by_itself, asked, unwritten, baseline)
+        if self.given.writer:
+            questions = self.questions.first(texts).write_in_other_words(self.given.writer)
+            other_words = self._search_other_words(questions, self.given.writer, searches)
         if output_folder is not None:
-            tasks = [search.tasks[wording] for wording, search in searches.items()]
             # As `mteb run` does, for `posir report`.
             mteb.evaluate(
                 self.whole,
-                tasks,
+                [search.tasks[wording] for wording, search in searches.items()],
                 cache=mteb.ResultCache(output_folder),
                 overwrite_strategy="always",
                 encode_kwargs=self.options,
                 show_progress_bar=False,
             )
         # Questions in their rarest words last: verdicts are by them.
-        order = (asking.Wording.VERBATIM, asking.Wording.OTHER_WORDS, asking.Wording.RAREST_WORDS)
-        read = known.window.read_part
-        fading = tuple(
-            _summarize_fading(searches[wording], wording, read)
+        order = (Wording.VERBATIM, Wording.OTHER_WORDS, Wording.RAREST_WORDS)
+        read = inspection.window.read_part
+        scores = tuple(
+            _summarize_positions(searches[wording], wording, read)
             for wording in order
             if wording in searches
         )
-        return replace(known, fading=fading, fading_texts=texts, other_words=other_words)
+        return replace(inspection, fading=scores, fading_texts=texts, other_words=other_words)
 
-    def search_chunks(self, known: Inspection) -> Inspection:
+    def _search_other_words(
+        self,
+        questions: QuestionSet,
+        writer: QuestionWriter,
+        searches: dict[Wording, splitting.ChunkSearch],
+    ) -> OtherWords:
+        """Add the search for questions in other words, if there are any, to the searches."""
+        wording = Wording.OTHER_WORDS
+        asked = len(questions.asked_in(wording))
+        baseline = None
+        if asked:
+            searches[wording] = self._search(None, questions, [wording])
+            baseline = measure_word_baseline(searches[wording].tasks[wording])
+        return OtherWords(
+            writer.name,
+            writer_is_model=writer.name == self.model.mteb_model_meta.name,
+            questions=asked,
+            unwritten=len(questions.questions) - asked,
+            words_alone=baseline,
+        )
+
+    def search_chunks(self, inspection: Inspection) -> Inspection:
         """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the
         texts are too long.
         """
-        texts, other_words = known.fading_texts, known.other_words
-        questions, divisions, excerpt = self.questions.first(texts), self.divisions, None
-        if self.setup.budget is not None:
+        texts = inspection.fading_texts
+        other_words = inspection.other_words
+        questions = self.questions.first(texts)
+        divisions = self.divisions
+        excerpt = None
+        if self.given.budget is not None:
             left = self.budget - self.costs.count_whole(texts)
             fitting = splitting.count_fitting(self.costs.chunks[:texts], left)
-            if fitting >= min(texts, MIN_TEXTS):
-                questions = questions.first(fitting)
-            else:
+            questions = questions.first(fitting)
+            if fitting < min(texts, MIN_TEXTS):
                 questions, excerpt = self._cut(texts, left)
                 divisions = self._choose_divisions(min(excerpt, max(questions.tokens.values())))
-        wordings = [asking.Wording.RAREST_WORDS]
-        if self.setup.writer and other_words and other_words.questions:
-            questions = questions.write_in_other_words(self.setup.writer)
-            wordings += (
-                [asking.Wording.OTHER_WORDS]
-                if questions.asked_in(asking.Wording.OTHER_WORDS)
-                else []
-            )
+        wordings = [Wording.RAREST_WORDS]
+        if self.given.writer and other_words and other_words.questions:
+            questions = questions.write_in_other_words(self.given.writer)
+            if questions.asked_in(Wording.OTHER_WORDS):
+                wordings.append(Wording.OTHER_WORDS)
         searches = []
-        # Chunks are compared in nDCG@10 alone.
+        # Chunks are only compared in nDCG@10.
         with track("Searching chunks", 1 + len(divisions)) as advance, with_settings(rotated=0):
             for division in (None, *divisions):
                 searches.append(self._search(division, questions, wordings))
                 advance()
-        named = portable_name(self.model.mteb_model_meta)
-        whole = "whole excerpts" if excerpt else "whole texts"
-        rarest, *others = (
-            splitting.advise_chunks(
-                splitting.compare_divisions(searches, wording, questions, self.window, whole), named
-            )
-            for wording in wordings
-        )
+        name = portable_name(self.model.mteb_model_meta)
+        unit = "excerpt" if excerpt else "text"
+        compared = []
+        for wording in wordings:
+            rows = splitting.compare_divisions(searches, wording, questions, self.window, unit)
+            compared.append(splitting.advise_chunks(rows, name))
+        if other_words and len(compared) > 1:
+            other_words = replace(other_words, chunks=compared[1])
         return replace(
-            known,
-            chunks=rarest,
+            inspection,
+            chunks=compared[0],
             chunk_texts=len(questions.documents),
             excerpt_tokens=excerpt,
-            other_words=replace(other_words, chunks=others[0])
-            if other_words and others
-            else other_words,
+            other_words=other_words,
         )
 
-    def _cut(self, texts: int, budget: float) -> tuple[asking.QuestionSet, int]:
-        """Return excerpts of enough texts to compare, as long as the budget allows, with their own
-        questions and length.
+    def _cut(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
+        """Cut excerpts of enough texts to compare, as long as the budget allows, and ask questions
+        about them.
         """
         wanted = min(texts, MIN_TEXTS)
         for length in EXCERPTS:
@@ -368,28 +417,24 @@ class InspectionRun:
         if fitting < MIN_SEARCHED:
             # The questions about excerpts of fewer texts may be shorter; a budget that is not
             # refused is enough for them.
-            return self._find_excerpts(length, MIN_SEARCHED)[0], length
+            questions, _ = self._find_excerpts(length, MIN_SEARCHED)
+            return questions, length
         return questions.first(fitting), length
 
-    def _find_excerpts(self, length: int, texts: int) -> tuple[asking.QuestionSet, list[int]]:
-        """Return excerpts of the first texts with their questions, and the tokens to encode for
-        each.
-        """
-        collection = asking.cut_excerpts(self.setup.collection, self.setup.counter, length, texts)
-        questions = asking.ask_questions(
-            collection, self.setup.counter.count_all([text.text for text in collection.texts])
-        )
-        divisions = self._choose_divisions(min(length, max(questions.tokens.values())))
+    def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
+        """Cut excerpts of the first texts, and count the tokens to encode for each."""
+        collection = cut_excerpts(self.given.collection, self.given.counter, length, texts)
+        tokens = self.given.counter.count_all([text.text for text in collection.texts])
+        questions = ask_questions(collection, tokens)
+        divisions = self._choose_divisions(min(length, max(tokens)))
         costs = self._count_costs(questions, divisions)
-        return questions, list(
-            map(sum, zip(costs.whole, costs.questions, costs.chunks, strict=True))
-        )
+        return questions, costs.whole + costs.questions + costs.chunks
 
     def _search(
         self,
         division: splitting.Division | None,
-        questions: asking.QuestionSet,
-        wordings: Sequence[asking.Wording],
+        questions: QuestionSet,
+        wordings: Sequence[Wording],
     ) -> splitting.ChunkSearch:
         model = division.build_search(self.model, self.memory) if division else self.whole
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
@@ -399,72 +444,69 @@ class InspectionRun:
         vectors = scores[wordings[0]][RUN_KEY][INDEX_KEY]["vectors"]
         return splitting.ChunkSearch(division, vectors, values, tasks)
 
-    def _build_task(
-        self, questions: asking.QuestionSet, wording: asking.Wording
-    ) -> asking.PseudoQuestionTask:
-        return asking.build_question_task(
-            self.setup.collection.name, self.setup.collection.language, questions, wording
-        )
+    def _build_task(self, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
+        collection = self.given.collection
+        return build_question_task(collection.name, collection.language, questions, wording)
+
+
+def _vectorize_whole(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
+    return DocumentVectors(encoder(texts, PromptType.document), [1] * len(texts))
 
 
 def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[str, str]:
-    """Return a sentence of prose that is never read, in the middle of that part, and its text;
-    empty if there is none.
+    """Quote a sentence of prose that is never read, in the middle of that part, and name its text;
+    both are empty if there is none.
     """
     for text, _, share in texts:
-        middle, read = (len(text.text) * (1 - part) for part in (share / 2, share))
-        for span in sorted(
-            find_sentences(text.text, text.language), key=lambda span: abs(middle - span.middle)
-        ):
+        middle = len(text.text) * (1 - share / 2)
+        read = len(text.text) * (1 - share)
+        sentences = find_sentences(text.text, text.language)
+        for span in sorted(sentences, key=lambda span: abs(middle - span.middle)):
             quoted = " ".join(MARKUP.sub(r"\1", span.of(text.text)).split())
-            # Not in a block of code.
-            is_prose = PROSE.fullmatch(quoted) and text.text[: span.start].count("```") % 2 == 0
-            if is_prose and len(quoted) <= QUOTED and span.start > read:
+            is_short = len(quoted) <= MAX_QUOTED
+            is_code = text.text[: span.start].count("```") % 2
+            if span.start > read and is_short and not is_code and PROSE.fullmatch(quoted):
                 return quoted, text.name
     return "", ""
 
 
 def _is_narrow(search: splitting.ChunkSearch) -> bool:
-    """Return whether the effect within the window is known to its margin either way.
+    """Tell whether the effect within the window is known to its margin either way.
 
-    The width alone decides when to stop, so that intervals keep their coverage although they are
+    Only the width decides when to stop, so that intervals keep their coverage although they are
     looked at several times (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on
     fixed-width intervals).
     """
-    findings = decide_result(search.values[asking.Wording.RAREST_WORDS])[0]
+    findings, *_ = decide_result(search.values[Wording.RAREST_WORDS])
     effect = findings.verdict.estimate
-    return (
-        effect is not None
-        and effect.interval is not None
-        and np.ptp(effect.interval) <= 2 * findings.margin
-    )
+    if effect is None or effect.interval is None:
+        return False
+    return bool(np.ptp(effect.interval) <= 2 * findings.margin)
 
 
 def evaluate(
-    task: asking.PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs
+    task: PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs
 ) -> Mapping[str, Any]:
-    """Return the scores of a search, as in a result file."""
+    """Compute the scores of a search, as in a result file."""
     task.load_data()
     (scores,) = task.evaluate(model, SPLIT, encode_kwargs=options).values()
     return scores
 
 
-def _summarize_fading(
-    search: splitting.ChunkSearch, wording: asking.Wording, read: ReadPart
-) -> Fading:
+def _summarize_positions(
+    search: splitting.ChunkSearch, wording: Wording, read: ReadPart
+) -> PositionScores:
     values = search.values[wording]
     group = analyze(values).overall
-    findings = [replace(group_findings, read=read) for group_findings in decide_result(values)]
-    profile = values.profile
-    titles = profile.axes.length_titles if len(findings) > 1 else ()
-    by_length = zip(titles, findings[1:], strict=True)
-    lengths = {title: of_length for title, of_length in by_length if of_length.questions}
+    overall, *by_length = (replace(findings, read=read) for findings in decide_result(values))
+    titled = zip(values.profile.axes.length_titles, by_length, strict=False)
+    groups = {title: findings for title, findings in titled if findings.questions}
     observations = group.observations
     unread = observations.twelfths >= TWELFTHS
-    return Fading(
+    return PositionScores(
         wording=wording,
         ndcg_at_10_not_read=float(observations.gains[unread].mean()) if unread.any() else None,
-        not_read_without_model=asking.measure_unread_baseline(search.tasks[wording], values.read),
-        groups={ALL: findings[0], **lengths},
+        not_read_without_model=measure_unread_baseline(search.tasks[wording], values.read),
+        groups={ALL: overall, **groups},
         group=group,
     )

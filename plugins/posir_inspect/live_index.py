@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +24,20 @@ from numpy.typing import NDArray
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording
 from posir_score.alignment import AlignmentRules, describe_own_number
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
-from posir_score.excerpts import THIRDS, lacks_words
+from posir_score.excerpts import THIRDS, find_evidence
 from posir_score.hits import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
-from posir_significance.changes import ChangeRow, Metric, decide_change
+from posir_significance import messages
+from posir_significance.changes import ChangeRow, ChangeSubject, Metric, decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.intervals import LEVEL, estimate_mean
-from posir_significance.messages import describe_recall_change
+from posir_significance.observations import Floats, Integers
 from posir_significance.regression import Regression
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.references import legible_name
 from posir_tasks.text.locating import START, TextLocator
@@ -48,20 +50,17 @@ from posir_tasks.values.scores import Estimate
 HEAD, HEAD_CHARACTERS = "head", 250
 #: Smallest difference of recall that matters.
 MARGIN = DEFAULT_MARGINS.position_effect
-#: Documents that a sentence names.
-NAMED = 10
+#: Most documents that a sentence names.
+MAX_NAMES = 10
 READ, NOT_READ = "part within the window", "truncated part"
-INDEXED, TAIL = "Which documents are in the index", "Tail recall where the head is found"
-BEYOND, PROBLEMS = "What the embedder truncates", "What did not fit"
+DOCUMENT, CHUNK = "document", "chunk"
 EXPLANATION = (
     "Nobody wrote the questions: each is a sentence of one document, by its rarest words or in "
-    "other words, and finding it is "
-    "finding that document (inverse cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks "
-    "with the whole sentence. People "
-    "ask in other words, so recall is higher than that of their questions; compare positions.",
+    "other words, and finding it is finding that document (inverse cloze task, Lee et al. 2019, "
+    "arXiv 1906.00300), or chunks with the whole sentence. People ask in other words, so recall is "
+    "higher than that of their questions; compare positions.",
     "Thirds are compared within documents. They hold different sentences, so this is a "
-    "description and no test of position "
-    "bias. Intervals are at 95%, for new documents.",
+    "description and no test of position bias. Intervals are at 95%, for new documents.",
 )
 
 
@@ -75,6 +74,11 @@ class IndexQuestion:
     document: str
     sentence: Span
     third: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Subset and id of the query, which identify its answer."""
+        return self.query.subset, self.query.id
 
 
 @dataclass(frozen=True)
@@ -93,61 +97,59 @@ class IndexedTexts:
     """A sentence on the texts that cannot be asked about."""
 
     def locate_in_read(self) -> dict[str, int]:
-        """Return the place of each sentence in what is read, by id of the question; empty if all is
-        read, or it is unknown.
+        """Find the twelfth of each sentence in the window, by id of the question; empty if all is
+        read, or the window is unknown.
         """
+        if self.read.kind is not ReadKind.PART:
+            return {}
         evidence = self.questions.build_data(self.wordings[0]).evidence
-        is_part = self.read.kind is ReadKind.PART
-        return (
-            dict(
-                zip(
-                    evidence.query_ids, evidence.estimate_twelfths(self.read).tolist(), strict=False
-                )
-            )
-            if is_part
-            else {}
-        )
+        twelfths = evidence.estimate_twelfths(self.read).tolist()
+        return dict(zip(evidence.query_ids, twelfths, strict=False))
 
-    def write_questions(self, folder: Path, planned: Sequence[IndexQuestion]) -> tuple[Path, ...]:
-        """Write those of the questions to ask that are about a sentence, with their spans; a domain
-        for each wording.
+    def write_questions(self, folder: Path, planned: Sequence[IndexQuestion]) -> tuple[str, ...]:
+        """Write the planned questions about sentences with their spans, a domain for each
+        wording.
         """
-        asked = {(question.query.subset, question.query.id) for question in planned}
-        own = {
-            wording: tuple(
-                item for item in self.questions.questions if (wording.value, item.id) in asked
+        planned_keys = {question.key for question in planned}
+        folders = []
+        for wording in self.wordings:
+            chosen = tuple(
+                question
+                for question in self.questions.questions
+                if (wording.value, question.id) in planned_keys
             )
-            for wording in self.wordings
-        }
-        return tuple(
-            replace(self.questions, questions=questions).write(
-                wording, folder, self.name, self.language
-            )
-            for wording, questions in own.items()
-        )
+            questions = replace(self.questions, questions=chosen)
+            folders.append(str(questions.write(wording, folder, self.name, self.language)))
+        return tuple(folders)
 
 
 def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[IndexQuestion]:
-    """Return of each document its first words and a sentence of each third, then the other
+    """Plan the first words and a sentence of each third of each document, then the other
     sentences.
 
     Documents are in random order, so that the questions about the first ones are a sample, too.
     """
-    about = defaultdict[str, list[PseudoQuestion]](list)
+    by_document = defaultdict[str, list[PseudoQuestion]](list)
     for question in questions.questions:
-        about[question.document].append(question)
-    first, further = list[IndexQuestion](), list[IndexQuestion]()
+        by_document[question.document].append(question)
+    first: list[IndexQuestion] = []
+    further: list[IndexQuestion] = []
     for name, text in questions.documents.items():
         head = text[:HEAD_CHARACTERS].rpartition(" ")[0] or text[:HEAD_CHARACTERS]
         first.append(IndexQuestion(AskedQuery(HEAD, name, head), name, Span(0, len(head)), 0))
-        known = set[tuple[Wording, int]]()
-        for question in random.Random(f"{SEED} {name}").sample(about[name], len(about[name])):
+        planned: set[tuple[Wording, int]] = set()
+        about = by_document[name]
+        for question in random.Random(f"{SEED} {name}").sample(about, len(about)):
             third = find_third(question.sentence, len(text))
-            for wording in (wording for wording in wordings if wording in question.wordings):
+            for wording in wordings:
+                if wording not in question.wordings:
+                    continue
                 query = AskedQuery(wording.value, question.id, question.wordings[wording])
-                planned = further if (wording, third) in known else first
-                planned.append(IndexQuestion(query, name, question.sentence, third))
-                known.add((wording, third))
+                is_further = (wording, third) in planned
+                (further if is_further else first).append(
+                    IndexQuestion(query, name, question.sentence, third)
+                )
+                planned.add((wording, third))
     return [*first, *further]
 
 
@@ -165,9 +167,18 @@ class JudgedAnswers:
     has_chunks: bool
     """Whether any hit is a part of its document."""
     problems: tuple[str, ...]
-    """Sentences on the hits that are none, and chunks that are not in their document: how many, and
-    the first.
+    """Sentences on hits that are no document, and chunks that are not in their document: how many,
+    and the first.
     """
+
+    def is_head(self) -> NDArray[np.bool_]:
+        """Tell which questions are the first words of a document, shape (n,)."""
+        return np.array([question.query.subset == HEAD for question in self.asked], np.bool_)
+
+    def list_found(self, mask: NDArray[np.bool_]) -> set[str]:
+        """List the documents that any of certain questions found."""
+        rows = np.flatnonzero(mask & self.success[DOCUMENT])
+        return {self.asked[row].document for row in rows}
 
 
 def judge_answers(
@@ -177,66 +188,64 @@ def judge_answers(
     rules: AlignmentRules,
     settings: CollectionSettings,
 ) -> JudgedAnswers:
-    """Return which questions that have an answer found their document, and their sentence."""
-    asked = [
-        question
-        for question in planned
-        if (question.query.subset, question.query.id) in journal.answers
-    ]
-    success, in_chunks, has_places, has_chunks = list[bool](), list[bool](), False, False
-    unknown, unlocated = list[tuple[str, str]](), list[tuple[str, str]]()
+    """Judge which questions that have an answer found their document, and their sentence."""
+    asked = [question for question in planned if question.key in journal.answers]
+    documents: list[bool] = []
+    sentences: list[bool] = []
+    has_places = has_chunks = False
+    unknown: list[tuple[str, str]] = []
+    unlocated: list[tuple[str, str]] = []
+    numbers = {0} if not asked else set[int]()
     for question in asked:
-        name, text = question.query.id, texts.questions.documents[question.document]
+        answer = journal.answers[question.key].hits
+        numbers.add(len(answer))
         # Of hits with distances, the lowest are the first.
-        ranked = sort_hits(journal.answers[question.query.subset, name].hits, None)[: settings.k]
-        hits = rules.resolve_hits(ranked, texts.ids)
-        outside = [hit.document for hit in hits if hit.document not in texts.ids]
-        unknown += [
-            (name, "the question itself" if other == question.query.text else other)
-            for other in outside
-        ]
-        own, locator = [hit for hit in hits if hit.document == question.document], TextLocator(text)
-        # The text of the index may be longer, as with a blank at its end.
-        keys = [
-            ChunkKey(0, hit.text, hit.start, hit.end, "")
-            for hit in own
-            if hit.text or hit.start is not None
-        ]
-        places = [
-            (key, key._replace(end=key.end and min(key.end, len(text))).locate(locator, START))
-            for key in keys
-        ]
-        unlocated += [(name, key.describe(len(text))) for key, span in places if span is None]
-        has_places |= bool(places)
-        has_chunks |= has_places or any(hit.document != hit.chunk for hit in hits)
-        success.append(bool(own))
-        in_chunks.append(
-            not lacks_words(question.sentence, text, (span for _, span in places if span))
-        )
-    gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_places else {})
-    fewest, *more = sorted(
-        {len(journal.answers[item.query.subset, item.query.id].hits) for item in asked} or {0}
-    )
-    has_own_number = not more and 1 < fewest < min(settings.k, len(texts.ids))
-    problems = (
-        *([describe_own_number(fewest, settings.k)] if has_own_number else ()),
-        *([said] if rules.names and (said := rules.names.describe()) else ()),
-        *_describe_cases(f"hits are no document of {texts.name}", unknown),
-        *_describe_cases("retrieved chunks are not in their document", unlocated),
-    )
-    return JudgedAnswers(asked, gains, has_chunks, problems)
+        hits = rules.resolve_hits(sort_hits(answer, None)[: settings.k], texts.ids)
+        text = texts.questions.documents[question.document]
+        locator = TextLocator(text)
+        document_hits = [hit for hit in hits if hit.document == question.document]
+        spans: list[Span] = []
+        for hit in document_hits:
+            chunk = ChunkKey(0, hit.text, hit.start, hit.end, "")
+            if not chunk.is_stated:
+                continue
+            has_places = True
+            # The text of the index may be longer, as with a blank at its end.
+            end = chunk.end and min(chunk.end, len(text))
+            span = chunk._replace(end=end).locate(locator, START)
+            if span is None:
+                unlocated.append((question.query.id, chunk.describe(len(text))))
+            else:
+                spans.append(span)
+        for hit in hits:
+            has_chunks |= hit.document != hit.chunk
+            if hit.document not in texts.ids:
+                is_query = hit.document == question.query.text
+                name = "the question itself" if is_query else hit.document
+                unknown.append((question.query.id, name))
+        documents.append(bool(document_hits))
+        sentences.append(not find_evidence(question.sentence, spans).lacks_words(text))
+    success = {DOCUMENT: np.array(documents, np.bool_)}
+    if has_places:
+        success[CHUNK] = np.array(sentences, np.bool_)
+    problems = []
+    if len(numbers) == 1 and 1 < max(numbers) < min(settings.k, len(texts.ids)):
+        problems.append(describe_own_number(max(numbers), settings.k))
+    if rules.names and rules.names.matched:
+        problems.append(rules.names.describe())
+    problems += _describe_cases(f"hits are no document of {texts.name}", unknown)
+    problems += _describe_cases("retrieved chunks are not in their document", unlocated)
+    return JudgedAnswers(asked, success, has_chunks or has_places, tuple(problems))
 
 
-def _describe_cases(what: str, cases: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _describe_cases(what: str, cases: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield a sentence with the number of cases and the first, which is a question and what is
     wrong with its answer.
     """
-    if rows := [*cases]:
-        name, reason = rows[0]
-        yield (
-            f"{len(rows):,} {what}, first for question {sanitized(name)}: "
-            f"{sanitized(reason, 200).removesuffix('.')}."
-        )
+    if cases:
+        name, reason = cases[0]
+        first = f"{sanitized(name)}: {sanitized(reason, 200)}"
+        yield f"{len(cases):,} {what}, first for question {first}."
 
 
 @dataclass(frozen=True)
@@ -244,7 +253,7 @@ class RecallRow:
     """Recall at k of questions in one wording about the sentences of a part of the documents."""
 
     wording: str
-    of: str
+    unit: str
     """`document` or `chunk`."""
     part: str
     """A third of the documents, or what the embedder reads of them, or not."""
@@ -253,80 +262,78 @@ class RecallRow:
     recall: Estimate | None
     """None without questions."""
 
+    @property
+    def task(self) -> str:
+        """Unit and wording: `document, rarest words`."""
+        return _name_task(self.unit, self.wording)
 
-@dataclass(frozen=True)
-class RecallChange:
-    """Difference in recall between two parts of the documents, within documents, and the resulting
-    state.
-    """
 
-    wording: str
-    of: str
-    parts: tuple[str, str]
-    change: ChangeRow
-    """`better` if recall is higher in the first of the parts."""
-    documents: int
-
-    def describe(self) -> str:
-        """Return the state as a sentence, with the interval that it follows from."""
-        return describe_recall_change(self.of, self.parts, self.change)
+def _name_task(unit: str, wording: str) -> str:
+    return f"{unit}, {Wording(wording).words}"
 
 
 def summarize_recall(
     judged: JudgedAnswers, twelfths: Mapping[str, int]
-) -> tuple[tuple[RecallRow, ...], tuple[RecallChange, ...]]:
-    """Return the recall by position of the documents whose first words find them, and its
+) -> tuple[tuple[RecallRow, ...], tuple[ChangeRow, ...]]:
+    """Compute the recall by position of the documents whose first words find them, and its
     differences.
 
-    `twelfths` has the place of a sentence in what the embedder reads, by id of the question; empty
-    if all is read, or it is unknown what.
+    `twelfths` has the place of a sentence in the window, by id of the question; empty if all is
+    read, or the window is unknown. In a difference, the later part is the baseline.
     """
-    rows, changes = list[RecallRow](), list[RecallChange]()
-    pairs = [*zip(judged.asked, judged.success["document"].tolist(), strict=True)]
-    heads = {
-        question.document
-        for question, success in pairs
-        if success and question.query.subset == HEAD
-    }
-    kept = [
-        row
-        for row, (question, _) in enumerate(pairs)
-        if question.query.subset != HEAD and question.document in heads
-    ]
-    for wording in dict.fromkeys(judged.asked[row].query.subset for row in kept):
-        own = [row for row in kept if judged.asked[row].query.subset == wording]
-        asked = [judged.asked[row] for row in own]
+    rows: list[RecallRow] = []
+    changes: list[ChangeRow] = []
+    is_head = judged.is_head()
+    findable = judged.list_found(is_head)
+    is_findable = np.array([question.document in findable for question in judged.asked], np.bool_)
+    subsets = np.array([question.query.subset for question in judged.asked])
+    kept = is_findable & ~is_head
+    for wording in dict.fromkeys(subsets[kept].tolist()):
+        chosen = np.flatnonzero(kept & (subsets == wording))
+        asked = [judged.asked[row] for row in chosen]
         _, documents = np.unique([question.document for question in asked], return_inverse=True)
         thirds = np.array([question.third for question in asked])
-        parts, compared = (
-            {part: thirds == third for third, part in enumerate(THIRDS)},
-            [(THIRDS[0], THIRDS[-1])],
-        )
+        parts = {part: thirds == third for third, part in enumerate(THIRDS)}
+        pairs = [(THIRDS[0], THIRDS[-1])]
         if twelfths:
-            read = np.array([twelfths[question.query.id] < TWELFTHS for question in asked])
-            parts, compared = parts | {READ: read, NOT_READ: ~read}, [*compared, (READ, NOT_READ)]
-        for of, success in judged.success.items():
-            gains = success[own].astype(np.float64)
+            parts[READ] = np.array([twelfths[question.query.id] < TWELFTHS for question in asked])
+            parts[NOT_READ] = ~parts[READ]
+            pairs.append((READ, NOT_READ))
+        for unit, success in judged.success.items():
+            gains = success[chosen].astype(np.float64)
             for part, mask in parts.items():
-                counts = int(mask.sum()), len(np.unique(documents[mask]))
-                rows.append(
-                    RecallRow(
-                        wording, of, part, *counts, estimate_mean(gains[mask], documents[mask])
-                    )
+                recall = estimate_mean(gains[mask], documents[mask])
+                number = len(np.unique(documents[mask]))
+                rows.append(RecallRow(wording, unit, part, int(mask.sum()), number, recall))
+            for first, last in pairs:
+                change = _compare_parts(gains, parts[first], parts[last], documents)
+                subject = ChangeSubject(
+                    baseline=last,
+                    model=first,
+                    task=_name_task(unit, wording),
+                    queries=len(asked),
+                    documents=len(np.unique(documents)),
                 )
-            for pair in compared:
-                columns = np.stack([parts[part] for part in pair], axis=1).astype(np.float64)
-                regression = Regression.fit(gains, columns, documents, documents)
-                difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
-                number = len(np.unique(documents))
-                change = decide_change(Metric.RECALL, difference, MARGIN, number, 1, LEVEL)
-                changes.append(RecallChange(wording, of, pair, change, number))
+                changes.append(replace(change, subject=subject))
     return tuple(rows), tuple(changes)
 
 
-@dataclass(frozen=True, repr=False)
-class IndexInspection(Presentable):
-    """The documents and sentences that a running index returns, by position."""
+def _compare_parts(
+    gains: Floats, first: NDArray[np.bool_], last: NDArray[np.bool_], documents: Integers
+) -> ChangeRow:
+    """Compare recall in two parts of the documents, within documents."""
+    columns = np.stack([first, last], axis=1).astype(np.float64)
+    regression = Regression.fit(gains, columns, documents, documents)
+    difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
+    number = len(np.unique(documents))
+    return decide_change(Metric.RECALL, difference, MARGIN, number, level=LEVEL)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class IndexInspection(Result):
+    """The documents and sentences that a running index returns, by position; the rows are
+    `RecallRow`.
+    """
 
     retriever: str
     source: str
@@ -345,8 +352,7 @@ class IndexInspection(Presentable):
     head_not_found: tuple[str, ...]
     """Those that came back, but not for their first words."""
     read: ReadPart
-    rows: tuple[RecallRow, ...]
-    changes: tuple[RecallChange, ...]
+    changes: tuple[ChangeRow, ...]
     problems: tuple[str, ...]
     """Sentences on what went wrong with questions or hits: how often, and the first case."""
     skipped: str
@@ -356,119 +362,100 @@ class IndexInspection(Presentable):
     written: tuple[str, ...] = ()
     """Folders with the questions."""
 
-    @property
-    def title(self) -> str:
-        """The retriever."""
-        return self.retriever
 
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return what was asked, which documents are in the index, the recall by position, and what
-        did not fit.
-        """
-        parts = {
-            "": self._describe_work(),
-            INDEXED: self._describe_documents(),
-            TAIL: self._describe_recall(),
-            BEYOND: self._describe_read() if self.read.kind is ReadKind.PART else (),
-            PROBLEMS: self.problems,
-        }
-        by_part = defaultdict[tuple[str, str, int], dict[str, str]](dict)
-        for row in self.rows:
-            by_part[row.wording, row.part, row.questions][row.of] = format_estimate(
-                row.recall, format_percent
-            )
-        measured = dict.fromkeys(f"{row.of.capitalize()} in {self.k}" for row in self.rows)
-        headings = ("Wording", "Sentences in the", "Asked", *measured)
-        cells = [
-            (Wording(wording).words, part, format_count(asked), *success.values())
-            for (wording, part, asked), success in by_part.items()
-        ]
-        tables = (
-            {TAIL: (Table(build_columns(headings, headings[2:]), tuple(cells), keys=2),)}
-            if self.rows
-            else {}
-        )
-        return tuple(
-            DisplaySection(name, said, tables.get(name, ()))
-            for name, lines in parts.items()
-            if (said := tuple(lines))
-        )
+def _complete(inspection: IndexInspection) -> IndexInspection:
+    """Add what is shown and exported."""
+    base = {item.name for item in fields(Result)} - {"rows"}
+    values: dict[str, Any] = {
+        name: value for name, value in vars(inspection).items() if name not in base
+    }
+    return replace(
+        inspection,
+        title=inspection.retriever,
+        values=values | {"read": inspection.read.to_json()},
+        parts=tuple(_build_sections(inspection)),
+        details=EXPLANATION,
+        footer=tuple(f"Questions with spans: {folder}" for folder in inspection.written),
+    )
 
-    def _describe_work(self) -> Iterator[str]:
-        asked = (
-            f"{self.answered:,} of {pluralize(self.planned, 'question')} about "
-            f"{pluralize(self.documents, 'document')}"
-        )
-        more = (
-            f"; there are {self.possible:,} (--max-requests)"
-            if self.possible > self.planned
-            else ""
-        )
+
+def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
+    """Yield what was asked, which documents are in the index, the recall by position, and what did
+    not fit.
+    """
+    yield DisplaySection("", tuple(_describe_work(inspection)))
+    yield DisplaySection("Which documents are in the index", tuple(_describe_documents(inspection)))
+    tables = (_tabulate(inspection),) if inspection.rows else ()
+    recall = tuple(_describe_recall(inspection))
+    yield DisplaySection("Tail recall where the head is found", recall, tables)
+    if inspection.read.kind is ReadKind.PART:
+        yield DisplaySection("What the embedder truncates", tuple(_describe_read(inspection)))
+    if inspection.problems:
+        yield DisplaySection("What did not fit", inspection.problems)
+
+
+def _tabulate(inspection: IndexInspection) -> Table:
+    cells = defaultdict[tuple[str, str, str], list[str]](list)
+    for row in inspection.rows:
+        key = (Wording(row.wording).words, row.part, format_count(row.questions))
+        cells[key].append(format_estimate(row.recall, format_percent))
+    units = dict.fromkeys(f"{row.unit.capitalize()} in {inspection.k}" for row in inspection.rows)
+    headings = ("Wording", "Sentences in the", "Asked", *units)
+    rows = tuple((*key, *recalls) for key, recalls in cells.items())
+    return Table(build_columns(headings, headings[2:]), rows, keys=2)
+
+
+def _describe_work(inspection: IndexInspection) -> Iterator[str]:
+    questions = pluralize(inspection.planned, "question")
+    documents = pluralize(inspection.documents, "document")
+    is_limited = inspection.possible > inspection.planned
+    more = f"; there are {inspection.possible:,} (--max-requests)" if is_limited else ""
+    yield (
+        f"{inspection.retriever}: {inspection.answered:,} of {questions} about {documents} of "
+        f"{inspection.source} are answered, by their first {pluralize(inspection.k, 'hit')}{more}."
+    )
+    if inspection.unfinished:
+        yield f"The same command goes on from there: {inspection.unfinished}."
+
+
+def _describe_documents(inspection: IndexInspection) -> Iterator[str]:
+    number = inspection.documents - len(inspection.not_in_index)
+    documents = pluralize(inspection.documents, "document")
+    yield f"{number:,} of {documents} came back, {messages.format_share(inspection.returned)}."
+    if inspection.not_in_index:
+        names = _join_names(inspection.not_in_index)
+        yield f"Not in the index, as their own first words do not find them either: {names}."
+    if inspection.head_not_found:
+        names = _join_names(inspection.head_not_found)
+        yield f"Found by other sentences, but not by their first words: {names}."
+    if inspection.skipped:
+        yield f"{inspection.skipped} Whether these are in the index was not asked."
+
+
+def _describe_recall(inspection: IndexInspection) -> Iterator[str]:
+    if not inspection.rows:
         yield (
-            f"{self.retriever}: {asked} of {self.source} are answered, by their first "
-            f"{pluralize(self.k, 'hit')}{more}."
+            "Not measured: no document is found that has sentences of 5 to 80 words that occur "
+            "only once."
         )
-        if self.unfinished:
-            yield f"The same command goes on from there: {self.unfinished}."
+    for row in inspection.rows:
+        if row.part == THIRDS[-1]:
+            yield messages.describe_tail_recall(row.task, row.recall, row.questions)
+    yield from _describe_changes(inspection, THIRDS[0])
 
-    def _describe_documents(self) -> Iterator[str]:
-        number = self.documents - len(self.not_in_index)
-        yield (
-            f"{number:,} of {pluralize(self.documents, 'document')} came back, "
-            f"{_format_share(self.returned)}."
-        )
-        if self.not_in_index:
-            yield (
-                "Not in the index, as their own first words do not find them either: "
-                f"{_list(self.not_in_index)}."
-            )
-        if self.head_not_found:
-            yield (
-                "Found by other sentences, but not by their first words: "
-                f"{_list(self.head_not_found)}."
-            )
-        if self.skipped:
-            yield f"{self.skipped} Whether these are in the index was not asked."
 
-    def _describe_recall(self) -> Iterator[str]:
-        for row in self.rows:
-            if row.part == THIRDS[-1]:
-                of, share = f"{row.of}, {Wording(row.wording).words}", _format_share(row.recall)
-                yield (
-                    f"Tail recall ({of}): {share} of {pluralize(row.questions, 'sentence')} in "
-                    "the last third."
-                )
-        yield from (change.describe() for change in self.changes if change.parts[0] in THIRDS)
-        if not self.rows:
-            yield (
-                "Not measured: no document is found that has sentences of 5 to 80 words that "
-                "occur only once."
-            )
+def _describe_read(inspection: IndexInspection) -> Iterator[str]:
+    yield f"The embedder reads {inspection.read.phrase} of whatever is indexed."
+    changes = [*_describe_changes(inspection, READ)]
+    yield from changes or [
+        "Nothing to compare: hits are chunks, or all sentences that were asked for are read."
+    ]
 
-    def _describe_read(self) -> Iterator[str]:
-        yield f"The embedder reads {self.read.phrase} of whatever is indexed."
-        if not any(change.parts[0] == READ for change in self.changes):
-            yield (
-                "Nothing to compare: hits are chunks, or all sentences that were asked for are "
-                "read."
-            )
-        yield from (change.describe() for change in self.changes if change.parts[0] == READ)
 
-    def records(self) -> tuple[RecallRow, ...]:
-        """Return a row for each wording and part of the documents, for documents and for chunks."""
-        return self.rows
-
-    def document(self) -> dict[str, object]:
-        """Return all values."""
-        return vars(self) | {"read": self.read.to_json()}
-
-    def closing(self) -> list[str]:
-        """Return where the questions are."""
-        return [f"Questions with spans: {folder}" for folder in self.written]
-
-    def explanation(self) -> tuple[str, ...]:
-        """Return what the questions and the intervals are."""
-        return EXPLANATION
+def _describe_changes(inspection: IndexInspection, part: str) -> Iterator[str]:
+    for change in inspection.changes:
+        if change.subject.model == part:
+            yield messages.describe_recall_change(change)
 
 
 def inspect_index(
@@ -491,12 +478,10 @@ def inspect_index(
     written = texts.write_questions(folder, planned) if folder else ()
     asked = (part for question in every for part in vars(question.query).values())
     key = digest(*asked, settings.k, settings.document_field).hex()
-    with closing(
-        Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")
-    ) as journal:
-        answers = QueryAnswers(
-            journal, settings, rules, dict.fromkeys((HEAD, *texts.wordings), texts.ids)
-        )
+    file = settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl"
+    corpora = dict.fromkeys((HEAD, *texts.wordings), texts.ids)
+    with closing(Journal(file)) as journal:
+        answers = QueryAnswers(journal, settings, rules, corpora)
         answers.ask(search, name, [question.query for question in planned])
         if answers.problem or not answers.has_documents:
             answers.check(name, len(planned))
@@ -508,43 +493,39 @@ def inspect_index(
         is_finished = len(judged.asked) == len(planned)
         if is_finished:
             journal.remove()
-    pairs = [*zip(judged.asked, judged.success["document"].tolist(), strict=True)]
-    returned = {question.document for question, success in pairs if success}
-    heads = {
-        question.document: success for question, success in pairs if question.query.subset == HEAD
-    }
+    is_head = judged.is_head()
+    asked_for = [judged.asked[row].document for row in np.flatnonzero(is_head)]
+    found = judged.list_found(np.ones_like(is_head))
+    found_by_head = judged.list_found(is_head)
+    returned = np.array([document in found for document in asked_for], np.float64)
     rows, changes = summarize_recall(judged, {} if judged.has_chunks else texts.locate_in_read())
-    reasons = ((query.id, reason) for query, reason in answers.reasons.items())
-    return IndexInspection(
-        retriever=name,
-        source=texts.name,
-        k=settings.k,
-        answered=len(judged.asked),
-        planned=len(planned),
-        possible=len(every),
-        documents=len(heads),
-        returned=estimate_mean(
-            np.array([name in returned for name in heads], np.float64), np.arange(len(heads))
-        ),
-        not_in_index=tuple(name for name in heads if name not in returned),
-        head_not_found=tuple(
-            name for name, success in heads.items() if not success and name in returned
-        ),
-        read=texts.read,
-        rows=rows,
-        changes=changes,
-        problems=(*_describe_cases("questions have no answer", reasons), *judged.problems),
-        skipped=texts.skipped,
-        unfinished="" if is_finished else str(journal.file),
-        written=tuple(map(str, written)),
+    reasons = [(query.id, reason) for query, reason in answers.reasons.items()]
+    return _complete(
+        IndexInspection(
+            retriever=name,
+            source=texts.name,
+            k=settings.k,
+            answered=len(judged.asked),
+            planned=len(planned),
+            possible=len(every),
+            documents=len(asked_for),
+            returned=estimate_mean(returned, np.arange(len(returned))),
+            not_in_index=tuple(name for name in asked_for if name not in found),
+            head_not_found=tuple(
+                name for name in asked_for if name in found and name not in found_by_head
+            ),
+            read=texts.read,
+            rows=rows,
+            changes=changes,
+            problems=(*_describe_cases("questions have no answer", reasons), *judged.problems),
+            skipped=texts.skipped,
+            unfinished="" if is_finished else str(journal.file),
+            written=written,
+        )
     )
 
 
-def _format_share(share: Estimate | None) -> str:
-    value, *interval = format_estimate(share, format_percent).split(" ", 1)
-    return " ".join([f"{value}%" if share else value, *interval])
-
-
-def _list(names: Sequence[str]) -> str:
-    further = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return f"{', '.join(map(sanitized, names[:NAMED]))}{further}"
+def _join_names(names: Sequence[str]) -> str:
+    named = ", ".join(map(sanitized, names[:MAX_NAMES]))
+    further = len(names) - MAX_NAMES
+    return f"{named} and {further:,} more" if further > 0 else named

@@ -1,23 +1,25 @@
-"""Ways to split texts into chunks that an inspection compares, of so many tokens or of any
-splitter, and what they cost.
+"""Ways to split texts into chunks that an inspection compares, by tokens or by any splitter, and
+what they cost.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
+from posir_significance import messages
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.changes import ChangeRow, Metric, compare_groups
+from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_groups
 from posir_significance.findings import ChangeState, Reason
 from posir_significance.intervals import MeanEstimate
-from posir_significance.messages import describe_change, format_difference, label_change
+from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
@@ -43,15 +45,17 @@ CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves 
 
 
 def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int | None) -> list[int]:
-    """Return the sizes of chunks that the model reads in full, largest first; the largest that it
-    does is one of them.
+    """Choose the sizes of chunks that the model reads in full, largest first; the largest that fits
+    is one of them.
 
-    The prompt for documents takes room, too. The window is what was measured, in tokens of a text;
-    None for all.
+    The prompt for documents takes room, too. The window is measured, in tokens of a text; None if
+    everything is read.
     """
-    room = min((limit for limit in (find_room(model, context), window) if limit), default=None)
-    sizes = {size for size in SIZES if room is None or size <= room}
-    return sorted(sizes if room is None else sizes | {min(room, max(SIZES))}, reverse=True)
+    limits = [limit for limit in (find_room(model, context), window) if limit]
+    if not limits:
+        return sorted(SIZES, reverse=True)
+    largest = min(*limits, SIZES[-1])
+    return sorted({largest, *(size for size in SIZES if size <= largest)}, reverse=True)
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,7 @@ class ChunkCounts:
     """The chunks of some texts, counted."""
 
     tokens: int
-    """Tokens to encode, at most as many of a chunk as the model reads; special tokens are not
-    counted.
-    """
+    """Tokens to encode, without special tokens and what is truncated."""
     cut: int = 0
     """Chunks that are longer than the model reads."""
     lost: int = 0
@@ -80,14 +82,12 @@ class TokenDivision:
         return None
 
     def estimate_tokens(self, length: int) -> int:
-        """Return the tokens of the chunks of a text of so many tokens; none if it has one, which is
-        the text itself.
+        """Count the tokens of the chunks of a text of that many tokens; 0 if the text is the only
+        chunk.
         """
-        return (
-            sum(end - start for start, end in Chunking(self.size).group(length))
-            if length > self.size
-            else 0
-        )
+        if length <= self.size:
+            return 0
+        return sum(end - start for start, end in Chunking(self.size).group(length))
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
         """Count the tokens of the chunks of all texts."""
@@ -96,7 +96,7 @@ class TokenDivision:
         )
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Return a search as `MODEL+chunks(SIZE)` searches."""
+        """Build a search as `MODEL+chunks(SIZE)` searches."""
         return MaximumSearch(model, Chunker.of_model(model, Chunking(self.size)).vectorize, memory)
 
 
@@ -112,11 +112,11 @@ class ContextDivision(TokenDivision):
         return f"{self.size} tokens in context"
 
     def estimate_tokens(self, length: int) -> int:
-        """Return the tokens of a text, each of which is in one chunk."""
+        """Count the tokens of a text, each of which is in one chunk."""
         return length
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Return a search as `MODEL+context_chunks(SIZE)` searches."""
+        """Build a search as `MODEL+context_chunks(SIZE)` searches."""
         chunker = Chunker.of_model(model, Chunking(self.size, self.size))
         return MaximumSearch(model, chunker.vectorize_in_context, memory)
 
@@ -138,15 +138,17 @@ class SplitterDivision:
         """Try a splitter on some texts; raise PosirError if it does not divide them, or the model
         refuses a chunk.
         """
-        self._tokenizer, self._window, self._refuses = tokenizer, window, refuses
         self.chunker = splitter.name
+        self._tokenizer = tokenizer
+        self._window = window
+        self._refuses = refuses
         texts = list(sample.documents.values())
-        known = dict(zip(texts, splitter.divide_all(texts), strict=True))
-        self._divide = cache(lambda text: known.get(text) or splitter.divide(text))
+        divided = dict(zip(texts, splitter.divide_all(texts), strict=True))
+        self._divide = cache(lambda text: divided.get(text) or splitter.divide(text))
         self._ratio = self.count(sample).tokens / max(sum(sample.tokens.values()), 1)
 
     def estimate_tokens(self, length: int) -> int:
-        """Return about how many tokens the chunks of a text of so many tokens have."""
+        """Estimate the tokens of the chunks of a text of that many tokens."""
         return round(self._ratio * length)
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
@@ -167,7 +169,7 @@ class SplitterDivision:
         return ChunkCounts(sum(min(count, window) for count in counts), cut, lost)
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Return a search in the chunks."""
+        """Build a search in the chunks."""
         return MaximumSearch(
             model,
             lambda encoder, texts: vectorize_chunks(
@@ -182,20 +184,20 @@ Division: TypeAlias = TokenDivision | SplitterDivision
 
 @dataclass(frozen=True)
 class Costs:
-    """Tokens to encode for each text, in the order in which texts are drawn; special tokens are not
-    counted.
+    """Tokens to encode for each text, in the order in which texts are drawn, shape (texts,) each;
+    special tokens are not counted.
     """
 
-    whole: tuple[int, ...]
-    """The text as far as the model reads it."""
-    rotations: tuple[int, ...]
+    whole: Integers
+    """The part of the text within the window."""
+    rotations: Integers
     """Its rotated versions, at most."""
-    questions: tuple[int, ...]
-    """Its questions in their rarest words and, if there are any, in other words, of which as many
-    tokens are assumed.
+    questions: Integers
+    """Its questions in their rarest words and, if there are any, in other words. Those in other
+    words are assumed to be as long.
     """
-    verbatim: tuple[int, ...]
-    chunks: tuple[int, ...]
+    verbatim: Integers
+    chunks: Integers
 
     @classmethod
     def count(
@@ -210,61 +212,63 @@ class Costs:
 
         Questions are asked in one or two wordings besides verbatim.
         """
-        lengths = list(questions.tokens.values())
+        lengths = np.array([*questions.tokens.values()], np.int64)
+        read = np.minimum(lengths, window or lengths)
         rows = {name: row for row, name in enumerate(questions.documents)}
-        asked = {wording: [0] * len(lengths) for wording in WITHOUT_MODEL}
-        for wording, counts in asked.items():
+        owners = [rows[question.document] for question in questions.questions]
+        asked = {}
+        for wording in WITHOUT_MODEL:
             texts = [question.wordings[wording] for question in questions.questions]
-            for question, tokens in zip(
-                questions.questions, tokenizer.count_all(texts), strict=True
-            ):
-                counts[rows[question.document]] += tokens
+            asked[wording] = np.zeros_like(lengths)
+            np.add.at(asked[wording], owners, tokenizer.count_all(texts))
+        chunks = [
+            sum(division.estimate_tokens(length) for division in divisions)
+            for length in lengths.tolist()
+        ]
         return cls(
-            tuple(min(length, window or length) for length in lengths),
-            tuple(_count_rotations(lengths, window, read_sample_size())),
-            tuple(tokens * wordings for tokens in asked[Wording.RAREST_WORDS]),
-            tuple(asked[Wording.VERBATIM]),
-            tuple(
-                sum(division.estimate_tokens(length) for division in divisions)
-                for length in lengths
-            ),
+            whole=read,
+            rotations=_count_rotations(lengths, read),
+            questions=asked[Wording.RAREST_WORDS] * wordings,
+            verbatim=asked[Wording.VERBATIM],
+            chunks=np.array(chunks, np.int64),
         )
 
     @property
     def total(self) -> int:
         """Tokens of everything."""
-        return sum(
-            map(sum, (self.whole, self.rotations, self.questions, self.verbatim, self.chunks))
-        )
-
-    def count_whole(self, texts: int) -> int:
-        """Return the tokens of the first texts, of their versions and questions."""
-        return sum(self.searched[:texts])
+        return int((self.searched + self.verbatim + self.chunks).sum())
 
     @property
-    def searched(self) -> list[int]:
+    def searched(self) -> Integers:
         """Tokens of each text with its versions and questions."""
-        return list(map(sum, zip(self.whole, self.rotations, self.questions, strict=True)))
+        return self.whole + self.rotations + self.questions
+
+    def count_whole(self, texts: int) -> int:
+        """Count the tokens of the first texts, with their versions and questions."""
+        return int(self.searched[:texts].sum())
 
 
-def _count_rotations(lengths: Iterable[int], window: int | None, sample: int) -> Iterator[int]:
-    """Yield the tokens of the rotated versions of each text, at most: of so many texts of each
-    length bucket.
+def _count_rotations(lengths: Integers, read: Integers) -> Integers:
+    """Count the tokens of the rotated versions of each text, at most; only a sample of the texts of
+    each length bucket is rotated.
     """
+    sample = read_sample_size()
     bounds = RelativePositions().token_bounds
     drawn = Counter[int]()
-    for length in lengths:
+    tokens = np.zeros_like(lengths)
+    for row, length in enumerate(lengths.tolist()):
         bucket = bisect_left(bounds, length)
         drawn[bucket] += 1
-        read = min(length, window or length)
-        # A text that is truncated also has an excerpt that is not, and versions of it.
-        versions = VERSIONS - 1 + (VERSIONS if read < length else 0)
-        yield versions * read if drawn[bucket] <= sample else 0
+        if drawn[bucket] <= sample:
+            # A text that is truncated also has an excerpt that is not, and versions of it.
+            versions = VERSIONS - 1 + (VERSIONS if read[row] < length else 0)
+            tokens[row] = versions * read[row]
+    return tokens
 
 
-def count_fitting(costs: Sequence[int], budget: float) -> int:
-    """Return how many of the first costs are together within a budget."""
-    return sum(total <= budget for total in accumulate(costs))
+def count_fitting(costs: Integers, budget: float) -> int:
+    """Count how many of the first costs are together within a budget."""
+    return int((np.cumsum(costs) <= budget).sum())
 
 
 @dataclass(frozen=True)
@@ -292,11 +296,11 @@ class ChunkRow:
     group: GroupAnalysis
     """The analysis, over the same questions for all rows."""
     change: ChangeRow | None
-    """The change from whole texts; None for these."""
-    whole: str = "whole texts"
-    """Name of what is searched without chunks: `whole texts`, or `whole excerpts` of long ones."""
+    """The change of nDCG@10 from whole texts; None for these."""
+    unit: str = "text"
+    """What is searched whole: `text`, or `excerpt` of long ones."""
     cost: float = 1.0
-    """Vectors in multiples of those of whole texts."""
+    """Vectors relative to whole texts."""
 
     @property
     def ndcg_at_10(self) -> MeanEstimate:
@@ -307,14 +311,17 @@ class ChunkRow:
     @property
     def name(self) -> str:
         """The searched units, in words."""
-        return self.chunker or (
-            self.whole if self.size is None else f"chunks of {self.size} tokens"
-        )
+        if self.chunker:
+            return self.chunker
+        return f"chunks of {self.size} tokens" if self.size else f"whole {self.unit}s"
+
+    @property
+    def is_better(self) -> bool:
+        """Whether chunks are better than whole texts."""
+        return self.change is not None and self.change.state is ChangeState.BETTER
 
     def record(self) -> dict[str, object]:
-        """Return its values by the names of the columns of an inspection; the change is at
-        98.33%.
-        """
+        """Convert to a row of an inspection; the interval of the change is at 98.33%."""
         difference = self.change and self.change.estimate
         return {
             "chunk_size": self.size,
@@ -326,41 +333,42 @@ class ChunkRow:
             "change_state": self.change and self.change.state,
         }
 
-    def describe_change(self) -> tuple[str, str]:
-        """Return the state of the change from whole texts and the change, for cells."""
-        if self.change is None:
-            return "", MISSING
-        return label_change(self.change), format_difference(self.change) or MISSING
-
 
 def compare_divisions(
     searches: Sequence[ChunkSearch],
     wording: Wording,
     questions: QuestionSet,
     window: int | None,
-    whole_name: str,
+    unit: str,
 ) -> tuple[ChunkRow, ...]:
-    """Return whole texts, in which the first search is, and divisions into chunks, by the questions
-    in one wording.
+    """Compare divisions into chunks with whole texts, which the first search is in, by the
+    questions in one wording.
     """
-    groups = [analyze(search.values[wording]).overall for search in searches]
-    whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
-    rows = [ChunkRow(None, None, searches[0].vectors, whole, groups[0], None, whole_name)]
-    for search, group in zip(searches[1:], groups[1:], strict=True):
-        change = compare_groups(groups[0], group, paired=True)[Metric.NDCG_AT_10]
-        if division := search.division:
-            counts = division.count(questions)
-            known = (
-                division.size,
-                division.chunker,
-                search.vectors,
-                counts,
-                group,
-                change,
-                whole_name,
-            )
-            rows.append(ChunkRow(*known, search.vectors / rows[0].vectors))
+    whole, *divided = searches
+    tokens = sum(min(length, window or length) for length in questions.tokens.values())
+    group = analyze(whole.values[wording]).overall
+    rows = [ChunkRow(None, None, whole.vectors, ChunkCounts(tokens), group, None, unit)]
+    for search in divided:
+        assert search.division is not None
+        row = ChunkRow(
+            search.division.size,
+            search.division.chunker,
+            search.vectors,
+            search.division.count(questions),
+            analyze(search.values[wording]).overall,
+            change=None,
+            unit=unit,
+            cost=search.vectors / whole.vectors,
+        )
+        rows.append(replace(row, change=_compare(rows[0], row)))
     return tuple(rows)
+
+
+def _compare(a: ChunkRow, b: ChunkRow) -> ChangeRow:
+    """Compare the nDCG@10 of two ways to split the same texts."""
+    change = compare_groups(a.group, b.group, paired=True)[Metric.NDCG_AT_10]
+    subject = ChangeSubject(baseline=f"search in {a.name}", model=f"search in {b.name}")
+    return replace(change, subject=subject)
 
 
 @dataclass(frozen=True)
@@ -371,18 +379,22 @@ class ChunkComparison:
 
     rows: tuple[ChunkRow, ...]
     row: ChunkRow
-    answer: tuple[str, ...]
-    """Sentences on what the chosen one gains and costs, also against the best, or that whole texts
-    serve.
-    """
-    doubts: tuple[str, ...]
-    """Sentences on others that may serve with fewer vectors."""
+    """The chosen row."""
+    from_best: tuple[ChangeRow, ...]
+    """The change from the best row to the chosen row, if it is another one."""
+    doubts: tuple[ChangeRow, ...]
+    """The change from the best row to the cheapest one that may serve with fewer vectors."""
     model: str
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All sentences."""
-        return (*self.answer, *self.doubts)
+        """What the chosen row gains and costs, and which others may serve."""
+        changes = [messages.describe_change(row) for row in (*self.from_best, *self.doubts)]
+        if self.change is not None:
+            cost = messages.CHUNK_COST.format(cost=self.row.cost)
+            return (messages.describe_change(self.change), cost, *changes)
+        whole = messages.WHOLE_SERVES.format(whole=self.row.name)
+        return tuple(changes if self.from_best else [whole, *changes])
 
     @property
     def change(self) -> ChangeRow | None:
@@ -391,12 +403,12 @@ class ChunkComparison:
 
     @property
     def decided(self) -> bool:
-        """Whether it can be said that it is better than whole texts, or that these serve."""
+        """Whether the chosen row is whole texts, or its change from these is decided."""
         return self.change is None or self.change.state is not ChangeState.INCONCLUSIVE
 
     @property
     def is_advised(self) -> bool:
-        """Whether chunks are advised, which the answer is on."""
+        """Whether chunks are advised."""
         return self.change is not None and self.decided
 
     @property
@@ -409,106 +421,89 @@ class ChunkComparison:
         """The question that it answers."""
         return CHUNKERS if any(row.chunker for row in self.rows) else CHUNKS
 
-    def advise(self, texts: str, vectors: float | None) -> str:
-        """Return what to do, where chunks are advised, and below it what they cost in all texts,
-        and reach on some.
-        """
-        cost = (
-            f"about {vectors:,.0f} vectors a text"
-            if vectors
-            else f"{self.row.cost:.1f} times the vectors"
-        )
-        whole, value = (format_percent(of.ndcg_at_10.value) for of in (self.rows[0], self.row))
-        rises = "rises" if self.change and self.change.state is ChangeState.BETTER else "changes"
-        advice = (
-            f"Search in {self.row.name}: nDCG@10 {rises} from {whole} to {value} on {texts}, with "
-            f"{cost}"
-        )
-        if best := self.best:
-            reached = format_percent(best.ndcg_at_10.value)
-            advice += f"; {best.name} reach {reached}, with {self.count_times(best)}"
-        return f"{advice}."
-
     @property
     def best(self) -> ChunkRow | None:
-        """The row with the highest nDCG@10, if that is another one than the chosen, and better than
-        whole texts, too.
+        """The row with the highest nDCG@10, if it is not the chosen one and better than whole
+        texts.
         """
-        best = max(self.rows, key=lambda row: row.ndcg_at_10.value)
-        return (
-            best
-            if best is not self.row and best.change and best.change.state is ChangeState.BETTER
-            else None
-        )
+        best = _find_best(self.rows)
+        return best if best is not self.row and best.is_better else None
 
-    def count_times(self, row: ChunkRow) -> str:
-        """Return how many vectors a row takes, in multiples of those of the chosen: `3.8 times the
-        vectors`.
-        """
-        return f"{f'{row.vectors / self.row.vectors:.1f}'.removesuffix('.0')} times the vectors"
+    def advise(self, texts: str, vectors: float | None) -> str:
+        """Describe the advised chunks, what they gain on some texts, and cost in all texts."""
+        best = self.best
+        return messages.describe_chunk_advice(
+            self.row.name,
+            texts,
+            (self.rows[0].ndcg_at_10.value, self.row.ndcg_at_10.value),
+            vectors=vectors,
+            cost=self.row.cost,
+            is_better=self.row.is_better,
+            best=(best.name, best.ndcg_at_10.value, best.vectors / self.row.vectors)
+            if best
+            else None,
+        )
 
     @property
     def chunked_model(self) -> str | None:
         """The argument of `-m` that runs the model with the chosen size of chunks; None for whole
         texts or a splitter.
         """
+        if not self.row.size or not self.decided:
+            return None
         method = "context_chunks" if self.row.chunker else "chunks"
-        return f"{self.model}+{method}({self.row.size})" if self.row.size and self.decided else None
+        return f"{self.model}+{method}({self.row.size})"
 
     def describe_counts(self) -> Iterator[str]:
-        """Yield which chunks are not read to their end, and which are not in their text."""
-        kinds = {
-            "cut": "are longer than the model reads",
-            "lost": "are not in their text, and are encoded as they are",
-        }
-        for name, words in kinds.items():
-            for row in self.rows:
-                if count := getattr(row.counts, name):
-                    yield f"{row.chunker}: {count:,} of {pluralize(row.vectors, 'chunk')} {words}."
+        """Yield how many chunks are truncated, and how many are not in their text."""
+        for row in self.rows:
+            chunks = f"of {pluralize(row.vectors, 'chunk')}"
+            if row.counts.cut:
+                yield f"{row.chunker}: {row.counts.cut:,} {chunks} are longer than the model reads."
+            if row.counts.lost:
+                yield (
+                    f"{row.chunker}: {row.counts.lost:,} {chunks} are not in their text, and are "
+                    "encoded as they are."
+                )
 
     def tabulate(self) -> Table:
-        """Return a line for whole texts and for each way to split them, and why one is advised."""
-        has_tokens, rows = self.title == CHUNKERS, list[tuple[str, ...]]()
+        """Build a table with a line for whole texts and for each way to split them."""
+        vectors = "Vectors\na text" if self.row.unit == "text" else "Vectors\nan excerpt"
+        has_tokens = self.title == CHUNKERS
+        tokens = ["Tokens"] if has_tokens else []
+        headings = ["Chunks", vectors, *tokens, "nDCG@10", "State", "Change from whole"]
+        rows = []
         for row in self.rows:
             name = f"{row.size:,} tokens" if row.size else row.name
-            state, change = row.describe_change()
-            tokens = [format_count(row.counts.tokens)] * has_tokens
-            score = format_estimate(row.ndcg_at_10, format_percent)
-            advised = "\n(fewest vectors)" * (row is self.row and self.is_advised)
-            rows.append((name + advised, f"{row.cost:.1f}", *tokens, score, state, change))
-        vectors = f"Vectors\na{'n excerpt' if self.rows[0].name.endswith('excerpts') else ' text'}"
-        headings = (
-            "Chunks",
-            vectors,
-            *["Tokens"] * has_tokens,
-            "nDCG@10",
-            "State",
-            "Change from whole",
-        )
-        is_better = self.change and self.change.state is ChangeState.BETTER
-        why = (
-            "the fewest vectors of those that are better than whole"
-            if is_better
-            else "as good, for fewer vectors"
-        )
-        columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
-        more = ""
-        if best := self.best:
-            added = format_percent(best.ndcg_at_10.value - self.row.ndcg_at_10.value)
-            more = (
-                f" {best.name[0].upper()}{best.name[1:]} add {added} points for "
-                f"{self.count_times(best)}."
+            advised = "\n(fewest vectors)" if row is self.row and self.is_advised else ""
+            state = messages.label_change(row.change) if row.change else ""
+            change = messages.format_difference(row.change) if row.change else ""
+            rows.append(
+                (
+                    name + advised,
+                    f"{row.cost:.1f}",
+                    *([format_count(row.counts.tokens)] if has_tokens else []),
+                    format_estimate(row.ndcg_at_10, format_percent),
+                    state,
+                    change or MISSING,
+                )
             )
-        note = (
-            f"Advised: {why}.{more} Chunks overlap by half; queries in a text's own words favor "
-            "small ones."
-        )
-        return Table(columns, tuple(rows), notes=(note,) * self.is_advised)
+        columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
+        notes = (messages.note_chunk_choice(is_better=self.row.is_better),)
+        return Table(columns, tuple(rows), notes=notes if self.is_advised else ())
 
     def document(self) -> dict[str, object]:
-        """Return its answer, without the rows."""
-        chosen = {"chosen": self.row.name, "decided": self.decided}
-        return chosen | {"chunked_model": self.chunked_model, "sentences": self.sentences}
+        """Convert to JSON, without the rows."""
+        return {
+            "chosen": self.row.name,
+            "decided": self.decided,
+            "chunked_model": self.chunked_model,
+            "sentences": self.sentences,
+        }
+
+
+def _find_best(rows: Sequence[ChunkRow]) -> ChunkRow:
+    return max(rows, key=lambda row: row.ndcg_at_10.value)
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
@@ -518,37 +513,24 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     Queries in a text's own words favor small chunks, so that the best are often the smallest that
     were tried.
     """
-    best = max(rows, key=lambda row: row.ndcg_at_10.value)
-    changes = {
-        row: compare_groups(best.group, row.group, paired=True)[Metric.NDCG_AT_10]
-        for row in rows
-        if row is not best
-    }
-    states = {row: change.state for row, change in changes.items()}
-    better = [row for row in rows if row.change and row.change.state is ChangeState.BETTER]
-    equivalent = (row for row, state in states.items() if state is ChangeState.EQUIVALENT)
-    chosen = min(better or (best, *equivalent), key=lambda row: row.vectors)
-    fewer = [
+    best = _find_best(rows)
+    changes = {row: _compare(best, row) for row in rows if row is not best}
+    better = [row for row in rows if row.is_better]
+    equivalent = [row for row in changes if changes[row].state is ChangeState.EQUIVALENT]
+    chosen = min(better or [best, *equivalent], key=lambda row: row.vectors)
+    cheaper = [
         row
-        for row, state in states.items()
-        if state is ChangeState.INCONCLUSIVE and row.vectors < chosen.vectors
+        for row, change in changes.items()
+        if change.state is ChangeState.INCONCLUSIVE and row.vectors < chosen.vectors
     ]
-
-    def describe(change: ChangeRow, a: ChunkRow, b: ChunkRow) -> str:
-        names = f"search in {a.name}", f"search in {b.name}"
-        sentence = describe_change(change, *names)
-        return sentence[0].upper() + sentence[1:]
-
-    whole = chosen.change
-    answer = [] if chosen is best else [describe(changes[chosen], best, chosen)]
-    if whole:
-        answer = [
-            describe(whole, rows[0], chosen),
-            f"It takes {chosen.cost:.1f} times as many vectors.",
-            *answer,
-        ]
-    cheapest = min(fewer, key=lambda row: row.vectors, default=None)
-    said = cheapest is rows[0] and whole and whole.state is ChangeState.INCONCLUSIVE
-    doubts = (describe(changes[cheapest], best, cheapest),) if cheapest and not said else ()
-    none = f"No chunks find more than {rows[0].name}."
-    return ChunkComparison(tuple(rows), chosen, tuple(answer or [none]), doubts, model)
+    cheapest = min(cheaper, key=lambda row: row.vectors, default=None)
+    is_inconclusive = chosen.change and chosen.change.state is ChangeState.INCONCLUSIVE
+    # Whether whole texts serve is then told by the change of the chosen row.
+    is_told = cheapest is rows[0] and is_inconclusive
+    return ChunkComparison(
+        rows=tuple(rows),
+        row=chosen,
+        from_best=() if chosen is best else (changes[chosen],),
+        doubts=(changes[cheapest],) if cheapest and not is_told else (),
+        model=model,
+    )

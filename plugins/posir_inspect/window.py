@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from posir_significance import messages
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import sanitized
-from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.measured_model import MeasuredModel
@@ -59,9 +60,9 @@ class ChunkFit:
         )
 
 
-@dataclass(frozen=True, repr=False)
-class WindowReading(Presentable):
-    """The part of a text that a model reads, measured from its embeddings alone."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class WindowReading(Result):
+    """The part of a text that a model reads, measured only from its embeddings."""
 
     model: str
     revision: str | None
@@ -85,25 +86,21 @@ class WindowReading(Presentable):
     """The model as a command names it."""
 
     @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return self.model
-
-    @property
     def tokens(self) -> Bounds:
         """Tokens that the model reads, special tokens and prompt included; an estimate if the
         tokenizer is unknown.
         """
-        return self._count(self.reading)
+        return self.count(self.reading)
 
     @property
     def tokens_from_start(self) -> Bounds:
         """Tokens that it reads from the start of a text on without a gap, counted as `tokens`; 0 if
         it skips the start.
         """
-        return self._count(self.reading.from_start) if self.reading.from_start else Bounds(0, 0)
+        return self.count(self.reading.from_start) if self.reading.from_start else Bounds(0, 0)
 
-    def _count(self, reading: ReadingLength) -> Bounds:
+    def count(self, reading: ReadingLength) -> Bounds:
+        """Count the tokens of a length, special tokens and prompt included."""
         if reading.tokens is None or self.special_tokens is None:
             return reading.estimated_tokens
         added = self.special_tokens + self.prompt_tokens
@@ -126,18 +123,9 @@ class WindowReading(Presentable):
         """Characters of English text that are read, at least: four a token, unless the limit is in
         characters.
         """
-        return (
-            self.reading.characters.low
-            if self.reading.unit == "characters"
-            else self.text_tokens * BYTES_PER_TOKEN
-        )
-
-    @property
-    def exit_status(self) -> int:
-        """1 if the model reads less than is required, or not all of a chunk."""
-        return int(
-            self.enough is False or bool(self.fit and self.fit.required and self.fit.too_long)
-        )
+        if self.reading.unit == "characters":
+            return self.reading.characters.low
+        return self.text_tokens * BYTES_PER_TOKEN
 
     @property
     def enough(self) -> bool | None:
@@ -148,168 +136,174 @@ class WindowReading(Presentable):
 
     @property
     def sentence(self) -> str:
-        """A sentence on the part that the model reads, and how that compares with what it
-        claims.
-        """
-        reading, claimant, known = self.reading, self.claimed_by, self.special_tokens is not None
-        at_start, total, unit, factor, about, parts = (
-            reading.at_start,
-            self.tokens,
-            "tokens",
-            1.0,
-            "",
-            "",
-        )
-        if known:
-            start = self._count(at_start) if at_start and at_start.tokens else None
-            before = "the question" if self.is_reranker else "its prompt"
-            added = (
-                (self.special_tokens or 0, "added by the model"),
-                (self.prompt_tokens, f"of {before}"),
-            )
-            own = Bounds(
-                total.low - sum(number for number, _ in added),
-                total.high - sum(number for number, _ in added),
-            )
-            counts = [
-                f"{_describe_bounds(own)} are of the text",
-                *(f"{number:,} {of}" for number, of in added if number),
-            ]
-            parts = (
-                f" Of these tokens, {', '.join(counts[:-1])} and {counts[-1]}."
-                if counts[1:]
-                else ""
-            )
-        else:
-            total, unit = reading.bounds, reading.unit
-            start = at_start.in_unit(unit) if at_start else None
-            factor = SYNTHETIC_FACTOR if reading.synthetic else ESTIMATE_FACTOR
-            about = f" (about {_describe_bounds(self.tokens)} tokens)"
-            if not reading.synthetic:
-                about = f" (about {self.tokens.high:,} tokens, estimated)"
-            elif unit == "words":
-                about = " of frequent English words, about a token each"
-        lead = {None: "at least", Part.SAMPLES: "samples of"}.get(
-            reading.part, f"the {reading.part}"
-        )
-        length = f"{lead} {_describe_bounds(total)} {unit}"
-        if reading.part is Part.ENDS and start is not None:
-            tail = Bounds(total.low - start.low, total.high - start.high)
-            length = (
-                f"the first {_describe_bounds(start)} and the last {_describe_bounds(tail)} {unit}"
-            )
-        if reading.complete:
-            claimed = (
-                f"; {claimant} claims {self.claimed_tokens:,} tokens" if self.claimed_tokens else ""
-            )
-            return f"It reads {length} of a text{about}, as many as were tried{claimed}.{parts}"
-        rest = "refuses longer texts" if reading.refusal else "ignores the rest without an error"
-        if self.claimed_tokens is None:
-            return f"It reads {length} of a text{about}, and {rest}; it claims no length.{parts}"
-        claimed = f"{self.claimed_tokens:,} tokens that {claimant} claims"
-        if self.tokens.high * factor < self.claimed_tokens:
-            if known:
-                return (
-                    f"It reads only {length.removesuffix(' tokens')} of the {claimed}, and "
-                    f"{rest}.{parts}"
-                )
-            claimed = f"{claimant} claims {self.claimed_tokens:,} tokens"
-            return f"It reads only {length} of a text{about}, and {rest}, although {claimed}."
-        comparison = (
-            f"more than the {claimed}"
-            if self.tokens.low > self.claimed_tokens * factor
-            else "as it claims"
-        )
-        return f"It reads {length} of a text{about}, {comparison}, and {rest}.{parts}"
-
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the findings."""
-        return (
-            DisplaySection(
-                self.title,
-                (
-                    self.sentence,
-                    *self._describe_unread(),
-                    *([self.fit.sentence] if self.fit else []),
-                ),
-            ),
-        )
-
-    def closing(self) -> tuple[str, ...]:
-        """Return the next command."""
-        reference = self.reference
-        if self.is_reranker or not reference.model:
-            return ()
-        command = reference.write("posir", "inspect", reference.model, MINI)
-        return (f"For a task, or a folder of your own texts in place of {MINI}:", command)
+        """A sentence on the part that the model reads, and how that compares with its claim."""
+        return _describe_reading(self)
 
     def records(self) -> tuple[dict[str, Any], ...]:
         """Return one row."""
-        reading, tokens = self.reading, self.tokens
+        tokens = self.tokens
         row = {
             "model": self.model,
             "revision": self.revision,
-            "part": reading.part or ReadKind.ALL,
+            "part": self.reading.part or ReadKind.ALL,
             "tokens": tokens.low,
-            "tokens_high": None if reading.complete else tokens.high,
+            "tokens_high": None if self.reading.complete else tokens.high,
             "tokens_from_start": self.tokens_from_start.low,
             "tokens_estimated": self.special_tokens is None,
             "special_tokens": self.special_tokens,
             "prompt_tokens": self.prompt_tokens,
             "content_tokens": self.text_tokens,
             "characters_of_english": self.characters_of_english,
-            "unit": reading.unit,
+            "unit": self.reading.unit,
             "claimed_tokens": self.claimed_tokens,
             "claimed_by": self.claimed_by,
-            "reads_all_tried": reading.complete,
-            "refusal": reading.refusal,
+            "reads_all_tried": self.reading.complete,
+            "refusal": self.reading.refusal,
             "required": self.required,
             "enough": self.enough,
         }
-        fit = {"chunks": self.fit.chunks, "chunks_too_long": self.fit.too_long} if self.fit else {}
-        return (row | fit,)
+        if self.fit:
+            row |= {"chunks": self.fit.chunks, "chunks_too_long": self.fit.too_long}
+        return (row,)
 
-    def document(self) -> dict[str, Any]:
-        """Return the row, the sentence and the part that is read of the texts of the measurement,
-        in words and characters.
-        """
-        (row,) = self.records()
-        tried = {"documents": self.reading.documents, "synthetic": self.reading.synthetic}
-        lengths = {"words_read": self.reading.words, "characters_read": self.reading.characters}
-        return {**row, "sentence": self.sentence, "measured_on": tried | lengths}
 
-    def _describe_unread(self) -> Iterator[str]:
-        reading, words = self.reading, round(self.text_tokens * 0.75, -1)
-        english = f"{self.characters_of_english:,} characters, or {words:,.0f} words, of English"
-        unread = f"does not change its {'score' if self.is_reranker else 'embedding'}."
-        places = {
-            Part.FIRST: f"That is about the first {english}.",
-            Part.LAST: f"That is about the last {english}.",
-            Part.ENDS: f"What is between these {unread}",
-        }
-        if reading.refusal:
-            yield f"The error for longer ones: {reading.refusal.rstrip('.')}."
-        elif reading.part is not None:
-            yield places.get(reading.part, f"The rest {unread}")
-        if self.required is None:
-            return
-        read, needed = self.tokens_from_start, f"{self.required:,} tokens are required"
-        verb = (
-            "This is"
-            if self.enough
-            else "This is not"
-            if read.high < self.required
-            else "This may not be"
+def complete(window: WindowReading) -> WindowReading:
+    """Add what is shown and exported."""
+    reading = window.reading
+    (row,) = window.records()
+    measured_on = {
+        "documents": reading.documents,
+        "synthetic": reading.synthetic,
+        "words_read": reading.words,
+        "characters_read": reading.characters,
+    }
+    sentences = [window.sentence, *_describe_unread(window), *_describe_requirement(window)]
+    if window.fit:
+        sentences.append(window.fit.sentence)
+    footer = commands = ()
+    if window.reference.model and not window.is_reranker:
+        footer = (f"For a task, or a folder of your own texts instead of {MINI}:",)
+        commands = (window.reference.write("posir", "inspect", window.reference.model, MINI),)
+    misfits = window.fit is not None and window.fit.required and window.fit.too_long > 0
+    return replace(
+        window,
+        title=window.model,
+        values={**row, "sentence": window.sentence, "measured_on": measured_on},
+        parts=(DisplaySection(window.model, tuple(sentences)),),
+        footer=footer,
+        commands=commands,
+        exit_status=int(window.enough is False or misfits),
+    )
+
+
+def _describe_reading(window: WindowReading) -> str:
+    reading = window.reading
+    is_counted = window.special_tokens is not None
+    unit = "tokens" if is_counted else reading.unit
+    length = _describe_length(window)
+    values = {
+        "length": f"{length} {unit}",
+        "about": "" if is_counted else _estimate_tokens(window),
+        "claimant": window.claimed_by,
+        "rest": messages.REFUSES if reading.refusal else messages.IGNORES,
+        "claimed": f"{window.claimed_tokens or 0:,}",
+    }
+    template = messages.WINDOWS[_compare_claim(window)]
+    if template is messages.WINDOWS["less"] and is_counted:
+        template = messages.FEWER_TOKENS
+        values["length"] = length
+    return template.format(**values) + (_describe_added(window) if is_counted else "")
+
+
+def _compare_claim(window: WindowReading) -> str:
+    """Compare what the model reads with its claim: a key of `messages.WINDOWS`."""
+    claimed = window.claimed_tokens
+    if window.reading.complete:
+        return "all_claimed" if claimed else "all"
+    if claimed is None:
+        return "no_claim"
+    factor = 1.0
+    if window.special_tokens is None:
+        factor = SYNTHETIC_FACTOR if window.reading.synthetic else ESTIMATE_FACTOR
+    if window.tokens.high * factor < claimed:
+        return "less"
+    return "more" if window.tokens.low > claimed * factor else "as_claimed"
+
+
+def _describe_length(window: WindowReading) -> str:
+    """Describe how much is read, and from which part of a text, without the unit."""
+    reading = window.reading
+    start = reading.at_start
+    if window.special_tokens is None:
+        total = reading.bounds
+        head = start.in_unit(reading.unit) if start else None
+    else:
+        total = window.tokens
+        head = window.count(start) if start and start.tokens else None
+    if reading.part is Part.ENDS and head is not None:
+        tail = Bounds(total.low - head.low, total.high - head.high)
+        return f"the first {_describe_bounds(head)} and the last {_describe_bounds(tail)}"
+    leads = {None: "at least", Part.SAMPLES: "samples of"}
+    lead = leads.get(reading.part, f"the {reading.part}")
+    return f"{lead} {_describe_bounds(total)}"
+
+
+def _estimate_tokens(window: WindowReading) -> str:
+    """Estimate the tokens of a length in words or characters, in parentheses."""
+    if not window.reading.synthetic:
+        return f" (about {window.tokens.high:,} tokens, estimated)"
+    if window.reading.unit == "words":
+        return " of frequent English words, about a token each"
+    return f" (about {_describe_bounds(window.tokens)} tokens)"
+
+
+def _describe_added(window: WindowReading) -> str:
+    """Describe how many of the tokens are not of the text; empty if all are."""
+    prompt = "the question" if window.is_reranker else "its prompt"
+    special = window.special_tokens or 0
+    parts = [f"{special:,} added by the model"] if special else []
+    if window.prompt_tokens:
+        parts.append(f"{window.prompt_tokens:,} of {prompt}")
+    if not parts:
+        return ""
+    added = special + window.prompt_tokens
+    text = Bounds(window.tokens.low - added, window.tokens.high - added)
+    parts.insert(0, f"{_describe_bounds(text)} are of the text")
+    return f" Of these tokens, {', '.join(parts[:-1])} and {parts[-1]}."
+
+
+def _describe_unread(window: WindowReading) -> Iterator[str]:
+    reading = window.reading
+    if reading.refusal:
+        yield f"The error for longer ones: {reading.refusal.rstrip('.')}."
+    elif reading.part in (Part.FIRST, Part.LAST):
+        words = round(window.text_tokens * 0.75, -1)
+        yield messages.ABOUT_ENGLISH.format(
+            part=reading.part, characters=window.characters_of_english, words=words
         )
-        if reading.part in (None, Part.FIRST):
-            yield f"{verb} enough: {needed}."
-        else:
-            number = (
-                f"of which only {_describe_bounds(read)} are read"
-                if read.high
-                else "and the start of a long text is not read"
-            )
-            yield f"{verb} enough: {needed} from the start without a gap, {number}."
+    elif reading.part is not None:
+        yield messages.NOT_READ.format(
+            rest="What is between these" if reading.part is Part.ENDS else "The rest",
+            output="score" if window.is_reranker else "embedding",
+        )
+
+
+def _describe_requirement(window: WindowReading) -> Iterator[str]:
+    if window.required is None:
+        return
+    read = window.tokens_from_start
+    verb = "This may not be"
+    if window.enough:
+        verb = "This is"
+    elif read.high < window.required:
+        verb = "This is not"
+    if window.reading.part in (None, Part.FIRST):
+        yield messages.REQUIREMENT.format(verb=verb, required=window.required)
+        return
+    number = "and the start of a long text is not read"
+    if read.high:
+        number = f"of which only {_describe_bounds(read)} are read"
+    yield messages.START_REQUIREMENT.format(verb=verb, required=window.required, number=number)
 
 
 def measure_window(
@@ -322,15 +316,19 @@ def measure_window(
     """Measure which part of a text a model reads; arguments and errors as in
     `MeasuredModel.measure`.
     """
-    reading = model.measure(texts, required=required or 0, max_tokens=max_tokens)
-    known = (
-        model.special_tokens,
-        model.prompt_tokens,
-        model.claimed_tokens,
-        model.claimed_by,
-        model.is_reranker,
+    return complete(
+        WindowReading(
+            model=model.name,
+            revision=model.revision,
+            reading=model.measure(texts, required=required or 0, max_tokens=max_tokens),
+            special_tokens=model.special_tokens,
+            prompt_tokens=model.prompt_tokens,
+            claimed_tokens=model.claimed_tokens,
+            claimed_by=model.claimed_by,
+            is_reranker=model.is_reranker,
+            required=required,
+        )
     )
-    return WindowReading(model.name, model.revision, reading, *known, required)
 
 
 def measure_fit(

@@ -5,11 +5,12 @@ does not fit is counted.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,11 +27,59 @@ logger = logging.getLogger(__name__)
 Rankings: TypeAlias = dict[str, dict[str, float]]
 
 #: Ids that a message names.
-EXAMPLES = 3
+MAX_EXAMPLES = 3
 #: Documents that are kept for each query, as tasks do, unless the main score of a task needs more.
 DEPTH = 100
 #: Between the id of a document and the number of its chunk.
 SEPARATOR = "#"
+
+
+#: What is said of each count above 0: the words for one and for several, and a sentence.
+QUERY_MISFITS = {
+    "empty": ("query", "queries", "{} returned nothing: scored 0."),
+    "unknown_queries": (
+        "query of the run is",
+        "queries of the run are",
+        "{} not in the data: ignored.",
+    ),
+}
+#: The same of what decides where a document ranks, and of hits that are or may be left out.
+HIT_MISFITS = {
+    "chunks": (
+        "chunk was mapped to its document",
+        "chunks were mapped to their documents",
+        "{}; a document ranks where its best chunk does.",
+    ),
+    "tied": (
+        "query",
+        "queries",
+        "In {} a relevant document has the score of another one: ties are ordered by id, as in "
+        "trec_eval. --order rank keeps the order as it is stated.",
+    ),
+    "duplicates": (
+        "row repeats",
+        "rows repeat",
+        "{} a query and a document, as chunks of one document do: the highest score counts.",
+    ),
+    "identical_ids": (
+        "hit has",
+        "hits have",
+        "{} the id of the query. If the queries are documents of the corpus, "
+        "--ignore-identical-ids leaves such hits out.",
+    ),
+    "ignored_ids": ("hit has", "hits have", "{} the id of the query: left out."),
+    "skipped_first": (
+        "first hit is",
+        "first hits are",
+        "{} left out, as the task's own evaluation does.",
+    ),
+    "other_candidates": (
+        "hit is",
+        "hits are",
+        "{} not among the documents that the task has reranked for the query: mteb ranks only "
+        "those, so the scores are not comparable with mteb's.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -88,41 +137,24 @@ class RunCounts:
     """
 
     def __add__(self, other: RunCounts) -> RunCounts:
-        sums = RunCounts(
-            *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
-        )
-        return replace(
-            sums,
-            depth=max(self.depth, other.depth),
-            first_unknown=self.first_unknown or other.first_unknown,
-        )
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        sums["depth"] = max(self.depth, other.depth)
+        sums["first_unknown"] = self.first_unknown or other.first_unknown
+        return RunCounts(**sums)
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit."""
         if self.missing:
+            queries = pluralize(self.queries, "query", "queries")
             verb = "is" if self.missing == 1 else "are"
-            yield (
-                f"{self.missing:,} of {pluralize(self.queries, 'query', 'queries')} {verb} not in "
-                "the run: scored 0."
-            )
-        if self.empty:
-            yield f"{pluralize(self.empty, 'query', 'queries')} returned nothing: scored 0."
-        if self.unknown_queries:
-            unknown = pluralize(
-                self.unknown_queries, "query of the run is", "queries of the run are"
-            )
-            yield f"{unknown} not in the data: ignored."
+            yield f"{self.missing:,} of {queries} {verb} not in the run: scored 0."
+        yield from self._describe_counts(QUERY_MISFITS)
         if self.unknown_documents:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
             keeps = "it keeps its" if self.unknown_documents == 1 else "they keep their"
-            own = (
-                f" {self.own_texts:,} of them {'is' if self.own_texts == 1 else 'are'} the "
-                "query's own text."
-            )
             yield (
                 f"{unknown} not in the corpus, first {self.first_unknown}: {keeps} rank, as not "
-                "relevant."
-                f"{own if self.own_texts else ''}"
+                f"relevant.{self._describe_own_texts()}"
             )
         if self.asked and self.fewest < self.most:
             yield (
@@ -133,58 +165,21 @@ class RunCounts:
             yield describe_own_number(self.most, self.asked)
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
-            yield (
-                f"{short} fewer than {pluralize(self.depth, 'document')}: what comes later is not "
-                "found."
-            )
-        yield from self._describe_ranking()
+            depth = pluralize(self.depth, "document")
+            yield f"{short} fewer than {depth}: what comes later is not found."
+        yield from self._describe_counts(HIT_MISFITS)
 
-    def _describe_ranking(self) -> Iterator[str]:
-        """Yield what decides where a document ranks that has several rows or shares its score."""
-        if self.chunks:
-            chunks = pluralize(
-                self.chunks,
-                "chunk was mapped to its document",
-                "chunks were mapped to their documents",
-            )
-            yield f"{chunks}; a document ranks where its best chunk does."
-        if self.tied:
-            queries = pluralize(self.tied, "query", "queries")
-            yield (
-                f"In {queries} a relevant document has the score of another one: ties are ordered "
-                "by id, as in trec_eval. "
-                "--order rank keeps the order as it is stated."
-            )
-        if self.duplicates:
-            rows = pluralize(self.duplicates, "row repeats", "rows repeat")
-            yield (
-                f"{rows} a query and a document, as chunks of one document do: the highest score "
-                "counts."
-            )
-        yield from self._describe_left_out()
+    def _describe_own_texts(self) -> str:
+        if not self.own_texts:
+            return ""
+        verb = "is" if self.own_texts == 1 else "are"
+        return f" {self.own_texts:,} of them {verb} the query's own text."
 
-    def _describe_left_out(self) -> Iterator[str]:
-        """Yield a sentence for each kind of hits that are left out, or may have to be."""
-        if self.identical_ids:
-            hits = pluralize(self.identical_ids, "hit has", "hits have")
-            yield (
-                f"{hits} the id of the query. If the queries are documents of the corpus, "
-                "--ignore-identical-ids leaves "
-                "such hits out."
-            )
-        if self.ignored_ids:
-            hits = pluralize(self.ignored_ids, "hit has", "hits have")
-            yield f"{hits} the id of the query: left out."
-        if self.skipped_first:
-            hits = pluralize(self.skipped_first, "first hit is", "first hits are")
-            yield f"{hits} left out, as the task's own evaluation does."
-        if self.other_candidates:
-            hits = pluralize(self.other_candidates, "hit is", "hits are")
-            yield (
-                f"{hits} not among the documents that the task has reranked for the query: mteb "
-                "ranks only those, so the "
-                "scores are not comparable with mteb's."
-            )
+    def _describe_counts(self, sentences: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
+        for name, (one, several, sentence) in sentences.items():
+            count = getattr(self, name)
+            if count:
+                yield sentence.format(pluralize(count, one, several))
 
 
 @dataclass(frozen=True)
@@ -220,7 +215,7 @@ class AlignmentRules:
         return self.depth + self.ignore_identical_ids + self.skip_first_result
 
     def resolve(self, name: str, corpus: Collection[str]) -> str:
-        """Return the id of a document, or the same id if no document is known by it."""
+        """Find the id of a document by the id of a chunk; an unknown id stays as it is."""
         if self.find_document is not None:
             return self._translate(str(self.find_document(name)), corpus)
         document = name = self._translate(name, corpus)
@@ -229,9 +224,7 @@ class AlignmentRules:
         return document if document in corpus else name
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
-        """Return the hits, in their order, with the ids of documents in place of those of
-        chunks.
-        """
+        """Replace the ids of chunks in hits by those of their documents."""
         return [
             hit._replace(
                 document=self.resolve(hit.document, corpus),
@@ -241,7 +234,7 @@ class AlignmentRules:
         ]
 
     def _translate(self, name: str, corpus: Collection[str]) -> str:
-        """Return an id with a document's id in place of the name of its file."""
+        """Replace the name of a file in an id by the id of its document."""
         return self.names.translate(name, corpus, self.separator) if self.names else name
 
     def find_left_out(self, query: str, hits: Sequence[Hit]) -> tuple[int, int]:
@@ -252,13 +245,13 @@ class AlignmentRules:
         return identical, int(self.skip_first_result and len(hits) > identical)
 
     def leave_out(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits of a query, best first, without those that are left out."""
+        """Remove the hits of a query, best first, that are left out."""
         kept = [hit for hit in hits if not (self.ignore_identical_ids and hit.document == query)]
         return kept[1:] if self.skip_first_result else kept
 
 
 def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
-    """Return the highest score of each document's hits, best first."""
+    """Find the highest score of each document's hits, best first."""
     merged: dict[str, float] = {}
     for hit in hits:
         score = hit.score or 0.0
@@ -267,14 +260,11 @@ def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
 
 
 def has_decisive_tie(scores: Mapping[str, float], grades: Mapping[str, float]) -> bool:
-    """Return whether documents with one score have different grades, so that their order changes
-    the scores of the run.
+    """Tell whether documents with one score have different grades, so that their order changes the
+    scores of the run.
     """
-    stated: dict[float, float] = {}
-    return any(
-        stated.setdefault(score, grades.get(name, 0)) != grades.get(name, 0)
-        for name, score in scores.items()
-    )
+    graded = {(score, grades.get(name, 0)) for name, score in scores.items()}
+    return len(graded) > len(set(scores.values()))
 
 
 @dataclass(frozen=True)
@@ -301,15 +291,17 @@ class SubsetQueries:
         return frozenset((*self.documents, *self.copies)) if self.copies else self.documents
 
     def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Return hits, best first, with documents in place of copies; of whole texts, a document's
-        best hit alone.
+        """Replace copies in hits, best first, by their documents, and keep only the best of the
+        whole texts of each document.
         """
-        merged, whole = list[Hit](), set[str]()
+        merged: list[Hit] = []
+        whole: set[str] = set()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
-            if hit.chunk != hit.document or document not in whole:
+            is_whole = hit.chunk == hit.document
+            if not is_whole or document not in whole:
                 merged.append(hit._replace(document=document))
-            if hit.chunk == hit.document:
+            if is_whole:
                 whole.add(document)
         return merged
 
@@ -328,20 +320,18 @@ class AlignedRun:
     @property
     def states_chunks(self) -> bool:
         """Whether the text or the place of a chunk is known."""
-        return any(
-            hit.text or hit.start is not None
-            for by_query in self.hits.values()
-            for hits in by_query.values()
-            for hit in hits
-        )
+        return any(hit.text or hit.start is not None for hits in self._list_hits() for hit in hits)
 
     @property
     def has_chunks(self) -> bool:
         """Whether hits are parts of documents."""
-        lists = (hits for by_query in self.hits.values() for hits in by_query.values())
         return bool(self.total.chunks) or any(
-            len({hit.document for hit in hits}) < len(hits) for hits in lists
+            len({hit.document for hit in hits}) < len(hits) for hits in self._list_hits()
         )
+
+    def _list_hits(self) -> Iterator[list[Hit]]:
+        for by_query in self.hits.values():
+            yield from by_query.values()
 
     @property
     def total(self) -> RunCounts:
@@ -350,36 +340,51 @@ class AlignedRun:
 
 
 def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRules) -> AlignedRun:
-    """Return the rankings of the data's queries and documents; of a part of the subsets, where the
-    run names these alone.
+    """Align a run with the data's queries and documents.
+
+    If the run names only some of the subsets, only these are scored.
     """
     lacking = [subset.name for subset in subsets if subset.name not in run.by_subset]
     if rules.needs_all and ANY_SUBSET not in run.by_subset and 0 < len(lacking) < len(subsets):
-        kept = (
-            f"{run.name}: %s scored, not in the run: %s. --missing zero scores what is not in it 0."
-        )
-        logger.warning(kept, pluralize(len(subsets) - len(lacking), "subset"), ", ".join(lacking))
         subsets = [subset for subset in subsets if subset.name in run.by_subset]
+        logger.warning(
+            "%s: %s scored, not in the run: %s. --missing zero scores what is not in it 0.",
+            run.name,
+            pluralize(len(subsets), "subset"),
+            ", ".join(lacking),
+        )
     divided, unknown = _divide_rankings(run, subsets)
-    aligned = AlignedRun()
+    of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates)
     fewest, most = run.returned
     # A retriever returned fewer hits than it was asked for, and than there are documents, for every
     # query.
-    limited = most < min(run.asked, *(len(subset.documents) for subset in subsets))
-    limits: dict[str, Any] = {"asked": run.asked, "fewest": fewest, "most": most} if limited else {}
-    of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates, **limits)
+    if most < min(run.asked, *(len(subset.documents) for subset in subsets)):
+        of_run = replace(of_run, asked=run.asked, fewest=fewest, most=most)
+    aligned = AlignedRun()
     for subset in subsets:
         hits, rankings, counts = _align_subset(divided[subset.name], subset, rules)
-        aligned.hits[subset.name], aligned.rankings[subset.name] = hits, rankings
+        aligned.hits[subset.name] = hits
+        aligned.rankings[subset.name] = rankings
         aligned.counts[subset.name] = counts + of_run
         of_run = RunCounts()
+    _refuse_misfit(run, subsets, aligned, rules)
+    return aligned
+
+
+def _refuse_misfit(
+    run: Run, subsets: Collection[SubsetQueries], aligned: AlignedRun, rules: AlignmentRules
+) -> None:
+    """Raise PosirError if no query or no document of a run is one of the data's, or if a query is
+    missing that is needed.
+    """
     total = aligned.total
-    known = (query for subset in subsets for query in subset.judgments.grades)
+    judged = [(subset.name, query) for subset in subsets for query in subset.judgments.grades]
     if total.missing == total.queries:
-        stated = (query for by_query in run.by_subset.values() for query in by_query)
+        stated = _quote(query for by_query in run.by_subset.values() for query in by_query)
+        known = _quote(query for _, query in judged)
         raise PosirError(
-            f"{run.name}: no query is one of the data's; the run has {_quote(stated)}, the data "
-            f"{_quote(known)}. Check --data."
+            f"{run.name}: no query is one of the data's; the run has {stated}, the data {known}. "
+            "Check --data."
         )
     retrieved = [
         name
@@ -393,25 +398,19 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
         corpus = (name for subset in subsets for name in subset.documents)
         raise PosirError(describe_foreign(run.name, retrieved, corpus))
     if total.missing and rules.needs_all:
-        absent = (
-            query
-            for subset in subsets
-            for query in subset.judgments.grades
-            if query not in aligned.rankings[subset.name]
-        )
+        absent = _quote(query for name, query in judged if query not in aligned.rankings[name])
+        queries = pluralize(total.queries, "judged query", "judged queries")
+        verb, pronoun = ("is", "it") if total.missing == 1 else ("are", "them")
         raise PosirError(
-            f"{run.name}: {total.missing:,} of "
-            f"{pluralize(total.queries, 'judged query', 'judged queries')} "
-            f"{'is' if total.missing == 1 else 'are'} not in the run, first {_quote(absent)}. "
-            "--missing zero scores "
-            f"{'it' if total.missing == 1 else 'them'} 0."
+            f"{run.name}: {total.missing:,} of {queries} {verb} not in the run, first {absent}. "
+            f"--missing zero scores {pronoun} 0."
         )
-    return aligned
 
 
 def _divide_rankings(
     run: Run, subsets: Collection[SubsetQueries]
 ) -> tuple[dict[str, HitsByQuery], int]:
+    """Divide the rankings of a run by subset, and count the queries that are in none."""
     divided: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     unknown = 0
     for stated, rankings in run.by_subset.items():
@@ -426,92 +425,77 @@ def _divide_rankings(
     by_text: dict[str, list[tuple[str, str]]] = {}
     for subset in subsets:
         for query in subset.judgments.grades:
-            by_text.setdefault(subset.judgments.queries.get(query, ""), []).append(
-                (subset.name, query)
-            )
-    for query, scores in run.by_subset.get(ANY_SUBSET, {}).items():
+            text = subset.judgments.queries.get(query, "")
+            by_text.setdefault(text, []).append((subset.name, query))
+    for query, hits in run.by_subset.get(ANY_SUBSET, {}).items():
         named = [(subset.name, query) for subset in subsets if query in subset.judgments.grades]
         places = named or by_text.get(query, [])
-        if len(names := {name for name, _ in places}) > 1:
+        names = sorted({name for name, _ in places})
+        if len(names) > 1:
             raise PosirError(
                 f"{run.name}: query {sanitized(query)} is in several subsets of the data, "
-                f"{', '.join(sorted(names))}. Give one "
-                "as --data, or predictions of mteb, which name the subset."
+                f"{', '.join(names)}. Give one as --data, or predictions of mteb, which name the "
+                "subset."
             )
         unknown += not places
-        for name, known in places:
-            divided[name][known] = scores
+        for name, judged in places:
+            divided[name][judged] = hits
     return divided, unknown
 
 
 def _align_subset(
     stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules
 ) -> tuple[HitsByQuery, Rankings, RunCounts]:
-    judged, depth = (
-        subset.judgments.grades,
-        min(rules.depth, len(subset.documents)) if subset.has_corpus else 0,
-    )
-    answered = {query: stated[query] for query in judged if query in stated}
-    resolved = {query: rules.resolve_hits(listed, subset.ids) for query, listed in answered.items()}
-    left_out = {query: rules.find_left_out(query, listed) for query, listed in resolved.items()}
-    hits = {query: rules.leave_out(query, listed) for query, listed in resolved.items()}
-    chunks = sum(hit.document != hit.chunk for listed in hits.values() for hit in listed)
-    if subset.copies:
-        hits = {query: subset.merge_copies(listed) for query, listed in hits.items()}
-    merged = {query: merge_chunks(listed) for query, listed in hits.items()}
-    rankings = {
-        query: separate(nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0])))
-        for query, scores in merged.items()
-    }
-    known = (
-        subset.documents
-        if subset.has_corpus
-        else {name for scores in rankings.values() for name in scores}
-    )
-    unknown = [
-        (name, query) for query, scores in rankings.items() for name in scores if name not in known
-    ]
-    if chunks and not subset.has_corpus and rules.find_document is None:
+    judged = subset.judgments.grades
+    depth = min(rules.depth, len(subset.documents)) if subset.has_corpus else 0
+    hits: HitsByQuery = {}
+    rankings: Rankings = {}
+    counts: Counter[str] = Counter()
+    first_unknown = ""
+    for query, grades in judged.items():
+        if query not in stated:
+            continue
+        resolved = rules.resolve_hits(stated[query], subset.ids)
+        ignored, skipped = rules.find_left_out(query, resolved)
+        kept = rules.leave_out(query, resolved)
+        counts["chunks"] += sum(hit.document != hit.chunk for hit in kept)
+        hits[query] = subset.merge_copies(kept) if subset.copies else kept
+        merged = merge_chunks(hits[query])
+        best = nlargest(rules.depth, merged.items(), key=lambda item: (item[1], item[0]))
+        scores = rankings[query] = separate(best)
+        unknown = [name for name in scores if subset.has_corpus and name not in subset.documents]
+        if unknown and not first_unknown:
+            first_unknown = f"{sanitized(unknown[0])} of query {sanitized(query)}"
+        counts["unknown_documents"] += len(unknown)
+        counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
+        counts["short"] += 0 < len(scores) < depth - ignored - skipped
+        counts["empty"] += not stated[query]
+        counts["identical_ids"] += query in scores and grades.get(query, 0) <= 0
+        counts["ignored_ids"] += ignored
+        counts["skipped_first"] += skipped
+        candidates = subset.judgments.candidates.get(query, scores)
+        counts["other_candidates"] += sum(name not in candidates for name in scores)
+        counts["tied"] += has_decisive_tie(merged, grades)
+    if counts["chunks"] and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
             "The ids are those of chunks, and which documents they are of is not known without "
-            "the corpus. Give --data with "
-            "it, or --chunk-separator '' if they are documents."
+            "the corpus. Give --data with it, or --chunk-separator '' if they are documents."
         )
-    counts = RunCounts(
+    aligned = RunCounts(
         queries=len(judged),
         with_position=subset.with_position,
         missing=len(judged) - len(rankings),
         unknown_queries=len(stated.keys() - judged.keys()),
-        unknown_documents=len(unknown),
-        first_unknown=next(
-            (f"{sanitized(name)} of query {sanitized(query)}" for name, query in unknown), ""
-        ),
-        own_texts=sum(name == subset.judgments.queries.get(query) for name, query in unknown),
-        short=sum(
-            0 < len(scores) < depth - sum(left_out[query]) for query, scores in rankings.items()
-        ),
-        empty=sum(not answered[query] for query in rankings),
+        first_unknown=first_unknown,
         depth=depth,
-        chunks=chunks,
-        identical_ids=sum(
-            query in scores and judged[query].get(query, 0) <= 0
-            for query, scores in rankings.items()
-        ),
-        ignored_ids=sum(identical for identical, _ in left_out.values()),
-        skipped_first=sum(first for _, first in left_out.values()),
-        other_candidates=sum(
-            name not in subset.judgments.candidates.get(query, scores)
-            for query, scores in rankings.items()
-            for name in scores
-        ),
-        tied=sum(has_decisive_tie(scores, judged[query]) for query, scores in merged.items()),
+        **counts,
     )
-    return hits, rankings, counts
+    return hits, rankings, aligned
 
 
 def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Return scores that have the same order in single precision, in which trec_eval compares them;
-    ties stay ties.
+    """Make scores keep their order in single precision, in which trec_eval compares them; ties stay
+    ties.
     """
     distinct = sorted({score for _, score in ranked})
     with np.errstate(over="ignore"):
@@ -523,38 +507,34 @@ def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def describe_own_number(hits: int, asked: int) -> str:
-    """Return that a retriever returns as many hits for every query, fewer than it was asked for,
-    and where it is told them.
+    """Describe a retriever that returns as many hits for every query, fewer than it was asked for,
+    and where to tell it.
     """
     return (
         f"The retriever returned {pluralize(hits, 'hit')} for every query, {asked:,} were asked "
-        "for: it has a number of its "
-        "own. Pass `k` on: `search_kwargs={'k': k}` in LangChain, `similarity_top_k=k` in "
-        "LlamaIndex, `.limit(k)` in LanceDB."
+        "for: it has a number of its own. Pass `k` on: `search_kwargs={'k': k}` in LangChain, "
+        "`similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB."
     )
 
 
 def describe_empty(name: str, queries: int) -> str:
-    """Return what is wrong with a run without any document."""
-    returned = (
-        f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query "
-        "returned a document."
+    """Describe what is wrong with a run without any document."""
+    return (
+        f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query returned "
+        "a document. Check that the index holds the corpus."
     )
-    return f"{returned} Check that the index holds the corpus."
 
 
 def describe_foreign(name: str, retrieved: Sequence[str], corpus: Iterable[str]) -> str:
-    """Return what is wrong with a run that has no document of the corpus."""
+    """Describe what is wrong with a run that has no document of the corpus."""
+    first = _quote(dict.fromkeys(retrieved))
     return (
         f"{name}: no retrieved document is in the corpus, of {len(retrieved):,} that were "
-        "returned; first "
-        f"{_quote(dict.fromkeys(retrieved))}, and the corpus has {_quote(corpus)}. If they are "
-        "ids of chunks, give "
-        "--chunk-separator, or a function from ids of chunks to documents; if hits have the "
-        "document's id in another field, "
-        "--document-field."
+        f"returned; first {first}, and the corpus has {_quote(corpus)}. If they are ids of chunks, "
+        "give --chunk-separator, or a function from ids of chunks to documents; if hits have the "
+        "document's id in another field, --document-field."
     )
 
 
 def _quote(names: Iterable[str]) -> str:
-    return ", ".join(map(sanitized, islice(names, EXAMPLES))) or "none"
+    return ", ".join(map(sanitized, islice(names, MAX_EXAMPLES))) or "none"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from posir_score.alignment import SEPARATOR, AlignmentRules
-from posir_score.collecting import CollectionSettings, Retriever, collect_run
+from posir_score.collecting import CollectionSettings, Journal, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
 from posir_score.run_files import ANY_SUBSET, KINDS, Run, is_table, read_rankings, read_run
@@ -23,19 +24,23 @@ from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.presentation import Deferred, Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
+from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.values.read_part import ReadPart, parse_window
 
 if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+
     from posir_report.api import Results
     from posir_score.chunk_scoring import ScoredChunkers
-    from posir_score.evaluation import RunScores, RunSearch
+    from posir_score.evaluation import RunScores, RunSearch, ScoredData
+    from posir_score.excerpts import ExcerptData
 
 logger = logging.getLogger(__name__)
 
@@ -47,29 +52,21 @@ RETRIEVED = 5
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
-@dataclass(frozen=True, repr=False)
-class ScoredRuns(Presentable):
-    """The scores of one or several runs."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ScoredRuns(Result):
+    """The scores of one or several runs; a row for each, scores in [0, 1]."""
 
     runs: tuple[RunScores, ...]
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return (
-            f"{pluralize(len(self.runs), 'run')} on "
-            f"{', '.join(dict.fromkeys(run.task for run in self.runs))}"
-        )
 
     @cached_property
     def results(self) -> tuple[SubsetResult, ...]:
         """The results by position, as `posir.read_results` returns them; none of data without
         positions.
         """
-        scored = [run for run in self.runs if run.counts.with_position]
         return tuple(
             result
-            for run in scored
+            for run in self.runs
+            if run.counts.with_position
             for result in read_results(run.folder)
             if result.task == run.task
         )
@@ -77,88 +74,66 @@ class ScoredRuns(Presentable):
     @cached_property
     def judged(self) -> tuple[JudgedResult, ...]:
         """The results on all judged queries; none of data in which each query has one position."""
-        read = (
+        return tuple(
             result
             for run in self.runs
             for result in read_all_results(run.folder)
-            if result.task == run.task
+            if result.task == run.task and isinstance(result, JudgedResult)
         )
-        return tuple(result for result in read if isinstance(result, JudgedResult))
 
-    def sections(self) -> Sequence[DisplaySection]:
-        """Return the sections of a report, the scores of all judged queries and what did not fit,
-        and those of chunks.
-        """
-        report = self._report.sections() if self.results or self.judged else []
-        rows = tuple(
-            (
-                run.model,
-                run.task,
-                f"{run.counts.queries:,}",
-                f"{run.counts.with_position:,}",
-                *(
-                    format_percent(score)
-                    for score in (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100)
-                ),
-            )
-            for run in self.runs
-        )
-        notes = tuple(
-            f"{run.model}: {' '.join(sentences)}"
-            for run in self.runs
-            if (sentences := [*run.describe()])
-        )
-        notes += tuple(
-            dict.fromkeys(
-                f"Judgments: {text}"
-                for run in self.runs
-                if (text := " ".join(run.audit.describe()))
-            )
-        )
-        usual = DisplaySection(
-            tables=(
-                Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes, is_narrow=True),
-            )
-        )
-        scored = [(run.model, run.evidence, run.ndcg_at_10) for run in self.runs if run.evidence]
-        answers = [
-            DisplaySection(f"{name}, chunks", tuple(scores.describe(ndcg)))
-            for name, scores, ndcg in scored
-        ]
-        chunks = [
-            DisplaySection(f"{name}, chunks", tables=tuple(scores.build_tables()))
-            for name, scores, _ in scored
-        ]
-        return (*report, *answers, usual, *chunks)
 
-    @cached_property
-    def _report(self) -> Results:
+def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
+    """Show the scores of runs: the report of their results, and the scores of all judged
+    queries.
+    """
+    tasks = ", ".join(dict.fromkeys(run.task for run in runs))
+    scored = ScoredRuns(
+        runs=tuple(runs),
+        title=f"{pluralize(len(runs), 'run')} on {tasks}",
+        rows=[run.to_json() for run in runs],
+        values=[run.document() for run in runs],
+    )
+
+    @cache
+    def report() -> Results:
         from posir_report.api import build_results
 
-        return build_results([*self.results, *self.judged])
+        return build_results([*scored.results, *scored.judged])
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row for each run; scores in [0, 1]."""
-        return [run.to_json() for run in self.runs]
+    return replace(
+        scored,
+        parts=Deferred(lambda: _build_sections(scored, report)),
+        notes=Deferred(lambda: (LEGEND, *report().legend())),
+        details=Deferred(lambda: report().explanation()),
+    )
 
-    def document(self) -> object:
-        """Return the rows, with what does not fit in the judgments, and all numbers of chunks under
-        `evidence`.
-        """
-        return [
-            run.to_json()
-            | {"judgments": asdict(run.audit)}
-            | ({"evidence": run.evidence} if run.evidence else {})
-            for run in self.runs
-        ]
 
-    def legend(self) -> Sequence[str]:
-        """Return paragraphs on how to read the tables."""
-        return (LEGEND, *self._report.legend())
-
-    def explanation(self) -> Iterable[str]:
-        """Return what the columns of scores by position mean."""
-        return self._report.explanation()
+def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterator[DisplaySection]:
+    """Yield the sections of a report, the scores of all judged queries and what did not fit, and
+    those of chunks.
+    """
+    if scored.results or scored.judged:
+        yield from report().sections()
+    chunks = []
+    for run in scored.runs:
+        if run.evidence:
+            title = f"{run.model}, chunks"
+            yield DisplaySection(title, run.evidence.describe(run.ndcg_at_10))
+            chunks.append(DisplaySection(title, tables=tuple(run.evidence.build_tables())))
+    rows = []
+    notes: list[str] = []
+    for run in scored.runs:
+        scores = map(format_percent, (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100))
+        queries = (f"{run.counts.queries:,}", f"{run.counts.with_position:,}")
+        rows.append((run.model, run.task, *queries, *scores))
+        if sentences := " ".join(run.describe()):
+            notes.append(f"{run.model}: {sentences}")
+    misfits = [" ".join(run.audit.describe()) for run in scored.runs]
+    notes += [f"Judgments: {sentences}" for sentences in misfits if sentences]
+    columns = build_columns(HEADINGS, HEADINGS[2:])
+    table = Table(columns, tuple(rows), notes=tuple(dict.fromkeys(notes)), is_narrow=True)
+    yield DisplaySection(tables=(table,))
+    yield from chunks
 
 
 AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
@@ -282,164 +257,189 @@ def score(
         >>> posir.score(model=minilm, chunker=chunker, data="PosIR-Mini")  # doctest: +SKIP
     """
     given: list[Any] = [runs] if isinstance(runs, Mapping) or is_table(runs) else to_list(runs)
-    given += [] if retriever is None else [retriever]
-    if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
+    if retriever is not None:
+        given.append(retriever)
+    if bool(given) == (chunker is not None) or (chunker is None) != (model is None):
         raise PosirError(
             "Give runs or a retriever (--retriever module:function), or --model and --chunker "
             "module:function."
         )
-    opened = partial(open_data, data, split=split, language=language, repair=repair, scope=scope)
-    if clusters is not None and chunker is not None:
-        raise PosirError("--clusters is of runs. Omit it with --chunker.")
+    _refuse_together(
+        {
+            "--clusters is of runs. Omit it with --chunker.": (clusters, chunker),
+            "--window and --embedder both say what is read. Give one of them.": (window, embedder),
+            "--protocol is of a model that posir runs. Give --model and --chunker, or omit it.": (
+                protocol,
+                given or None,
+            ),
+        }
+    )
+    open_scored = partial(
+        open_data, data, split=split, language=language, repair=repair, scope=scope
+    )
     if chunker is not None:
         splitters = name_splitters(chunker)
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
         with with_settings(protocol=protocol):
-            sizes = batch_size, k or RETRIEVED
             return _score_chunkers(
                 splitters,
-                opened,
-                str(model),
-                revision,
-                *sizes,
-                repair=repair,
-                is_merged=merge_copies,
+                partial(_read_excerpts, open_scored, repair=repair, is_merged=merge_copies),
+                ModelReference(str(model), revision),
+                batch_size,
+                k or RETRIEVED,
             )
-    if protocol is not None:
-        raise PosirError(
-            "--protocol is of a model that posir runs. Give --model and --chunker, or omit it."
-        )
-    # How many documents the scores need follows from the data.
-    settings = CollectionSettings(
-        k or 0, concurrency, retries, timeout, order, document_field, Path(output)
-    )
-    rules = AlignmentRules(missing == "error", chunk_separator, find_document, ignore_identical_ids)
     names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
     _check_runs(given, names)
-    if window is not None and embedder is not None:
-        raise PosirError("--window and --embedder both say what is read. Give one of them.")
-    reads = embedder if embedder is not None else parse_window(window)
-    choices = {"overwrite": overwrite, "is_merged": merge_copies}
+    version = revision or "unversioned"
+    if not REVISION.fullmatch(version):
+        raise PosirError(
+            f"--revision {sanitized(version)}: must be at most 100 letters, digits, '.', '_', '+' "
+            "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
+        )
+    from posir_score.evaluation import open_scored_data
+
+    opened = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
+    rules = opened.complete_rules(
+        AlignmentRules(missing == "error", chunk_separator, find_document, ignore_identical_ids)
+    )
+    settings = CollectionSettings(
+        # How many documents the scores need follows from the data.
+        k or rules.asked,
+        concurrency,
+        retries,
+        timeout,
+        order,
+        document_field,
+        Path(output),
+    )
+    read_by = parse_window(window) if embedder is None else load_embedder(embedder)
     return _score_runs(
-        given, names, opened, revision or "unversioned", reads, clusters, rules, settings, **choices
+        [*zip_longest(given, names, fillvalue="")],
+        opened,
+        rules,
+        settings,
+        version,
+        read_by,
+        overwrite=overwrite,
     )
 
 
-def _score_chunkers(
-    splitters: Sequence[TextSplitter],
-    open_scored: Callable[[], Dataset],
-    model: str,
-    revision: str | None,
-    batch_size: int,
-    retrieve: int,
-    *,
-    repair: bool,
-    is_merged: bool,
-) -> ScoredChunkers:
-    with track("Loading the model"):
-        from posir_tasks.models.registry import refuse_unloadable
-
-        refuse_unloadable(model)
-        # The models' libraries take seconds to import.
-        from posir_score.chunk_scoring import score_splitters
-        from posir_score.excerpts import read_excerpts
-        from posir_tasks.models.embeddings.encoding import load_encoder
-        from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
-
-        excerpts = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
-        # A mistake in a chunker should not cost the time to load the model.
-        for splitter in splitters:
-            splitter.divide(next(iter(excerpts.documents.values())))
-        encoder = load_encoder(model, revision, batch_size=batch_size)
-        tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
-    return score_splitters(encoder, tokenizer, excerpts, splitters, retrieve)
-
-
 def _score_runs(
-    runs: Sequence[AnyRun],
-    names: Sequence[str],
-    open_scored: Callable[[], Dataset],
-    revision: str,
-    reads: ReadPart | str,
-    clusters: str | None,
+    runs: Iterable[tuple[AnyRun, str]],
+    opened: ScoredData,
     rules: AlignmentRules,
     settings: CollectionSettings,
+    version: str,
+    read_by: ReadPart | MTEBModels,
     *,
     overwrite: bool,
-    is_merged: bool,
 ) -> ScoredRuns:
-    from posir_score.evaluation import evaluate_run, is_recorded, open_scored_data, prepare_run
+    from posir_score.evaluation import evaluate_run, is_recorded, prepare_run
 
-    if not REVISION.fullmatch(revision):
-        raise PosirError(
-            f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', "
-            "'+' or '-', and begin with a "
-            "letter or digit, such as v2 or 2026-11-23."
-        )
-    opened = open_scored_data(open_scored(), clusters, is_merged=is_merged)
-    rules = opened.complete_rules(rules)
-    settings = replace(settings, k=settings.k or rules.asked)
-    read_by = load_embedder(reads) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
-    journals = []
-    for place, given in enumerate(runs):
-        stated, journal = names[place] if names else "", None
-        rules_of_run = rules
-        if isinstance(given, str | Path):
-            read = read_run(Path(given).expanduser(), opened.name, settings.order)
-        elif is_table(given) or isinstance(given, Mapping):
-            rankings, duplicates = read_rankings(stated or "run", given, settings.order)
-            read = Run(stated or "run", {ANY_SUBSET: rankings}, duplicates)
-        else:
-            rules_of_run = replace(rules, names=DocumentNames())
-            read, journal = collect_run(
-                given, stated or describe_retriever(given), opened.subsets, rules_of_run, settings
-            )
-        named = replace(read, name=stated or read.name)
-        models.append(prepare_run(named, opened, rules_of_run, models, revision, read_by))
-        if rules_of_run.names and (guess := rules_of_run.names.describe()):
-            logger.warning("%s: %s", named.name, guess)
+    journals: list[Journal | None] = []
+    for run, name in runs:
+        # An index may name documents by their files.
+        is_retriever = not (isinstance(run, str | Path | Mapping) or is_table(run))
+        run_rules = replace(rules, names=DocumentNames()) if is_retriever else rules
+        read, journal = _read_run(run, name, opened, run_rules, settings)
+        models.append(prepare_run(read, opened, run_rules, models, version, read_by))
         journals.append(journal)
+        if run_rules.names and run_rules.names.matched:
+            logger.warning("%s: %s", read.name, run_rules.names.describe())
     recorded = [
         is_recorded(model, opened, settings.folder, overwrite=overwrite) for model in models
     ]
     scored = []
-    for model, journal, is_known in zip(models, journals, recorded, strict=True):
-        scored.append(evaluate_run(model, opened, settings.folder, is_known=is_known))
+    for searched, journal, is_known in zip(models, journals, recorded, strict=True):
+        scored.append(evaluate_run(searched, opened, settings.folder, is_known=is_known))
         if journal and not scored[-1].counts.missing:
             journal.remove()
-    return ScoredRuns(tuple(scored))
+    return show_runs(scored)
+
+
+def _read_excerpts(
+    open_scored: Callable[[], Dataset], *, repair: bool, is_merged: bool
+) -> ExcerptData:
+    from posir_score.excerpts import read_excerpts
+
+    return read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
+
+
+def _score_chunkers(
+    splitters: Sequence[TextSplitter],
+    read: Callable[[], ExcerptData],
+    model: ModelReference,
+    batch_size: int,
+    retrieve: int,
+) -> ScoredChunkers:
+    with track("Loading the model"):
+        from posir_tasks.models.registry import refuse_unloadable
+
+        refuse_unloadable(model.name)
+        # The models' libraries take seconds to import.
+        from posir_score.chunk_scoring import score_splitters
+        from posir_tasks.models.embeddings.encoding import load_encoder
+        from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
+
+        excerpts = read()
+        # A mistake in a chunker should not cost the time to load the model.
+        for splitter in splitters:
+            splitter.divide(next(iter(excerpts.documents.values())))
+        encoder = load_encoder(model.name, model.revision, batch_size=batch_size)
+        tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
+    return score_splitters(encoder, tokenizer, excerpts, splitters, retrieve)
+
+
+def _read_run(
+    run: AnyRun,
+    name: str,
+    opened: ScoredData,
+    rules: AlignmentRules,
+    settings: CollectionSettings,
+) -> tuple[Run, Journal | None]:
+    """Read a run, or ask a retriever for it, whose journal is to be removed later."""
+    if isinstance(run, str | Path):
+        read = read_run(Path(run).expanduser(), opened.name, settings.order)
+        return replace(read, name=name or read.name), None
+    if isinstance(run, Mapping) or is_table(run):
+        name = name or "run"
+        rankings, duplicates = read_rankings(name, run, settings.order)
+        return Run(name, {ANY_SUBSET: rankings}, duplicates), None
+    return collect_run(run, name or describe_retriever(run), opened.subsets, rules, settings)
+
+
+def _refuse_together(choices: Mapping[str, tuple[object, object]]) -> None:
+    """Raise PosirError with a message if two values are given that exclude each other."""
+    for message, values in choices.items():
+        if None not in values:
+            raise PosirError(message)
 
 
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
+    absent = [run for run in runs if isinstance(run, str | Path) and not _exists(run)]
     if names and len(names) != len(runs):
         counts = f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}"
-        files = (given for given in runs if isinstance(given, str | Path))
-        others = [
-            f"{given} is no file, so it counts as a run without one. "
-            for given in files
-            if not _exists(given)
-        ]
-        first = next(iter(others), "")
+        first = ""
+        if absent:
+            first = f"{absent[0]} is no file, so it counts as a run without one. "
         raise PosirError(
             f"{counts}. {first}Give a --name for each run, as in `--name A --name B`, or none."
         )
-    for given in runs:
-        if isinstance(given, str | Path):
-            if not _exists(given):
-                raise PosirError(f"{given}: no such file or folder. Give {KINDS}.")
-        elif not isinstance(given, Mapping) and not is_table(given) and not callable(given):
+    if absent:
+        raise PosirError(f"{absent[0]}: no such file or folder. Give {KINDS}.")
+    for run in runs:
+        if not isinstance(run, str | Path | Mapping) and not is_table(run) and not callable(run):
             raise PosirError(
-                f"{type(given).__name__} is no run. Give a file or folder, a score by document id "
-                "by query id, rows, a frame, "
-                "or a retriever, called as search(query, k)."
+                f"{type(run).__name__} is no run. Give a file or folder, a score by document id by "
+                "query id, rows, a frame, or a retriever, called as search(query, k)."
             )
 
 
-def _exists(given: str | Path) -> bool:
-    return Path(given).expanduser().exists()
+def _exists(run: str | Path) -> bool:
+    return Path(run).expanduser().exists()
 
 
 def describe_retriever(search: Retriever) -> str:

@@ -4,8 +4,8 @@ where these are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,21 +18,20 @@ from posir_score.excerpts import (
     ExcerptData,
     PlaceRow,
     build_place_rows,
-    count_shared,
     estimate_score,
     find_chunk_part,
-    merge,
+    find_evidence,
     score_division,
     score_retrieved,
 )
-from posir_significance.changes import Metric, compare_gains
+from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_gains
 from posir_significance.messages import describe_change
 from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.dispatch import split_queries
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
@@ -51,6 +50,14 @@ SCORES = {
     "precision_omega": "Precision Omega",
 }
 ALL_DOCUMENTS = "all"
+#: Fields that only the row of all documents has.
+OF_ALL = ("for_new_documents", "in_place")
+LEGEND = (
+    "Scores x 100 of the chunking evaluation of Smith & Troynikov 2024, by characters as in its "
+    "code, in which a chunk is where its text first is. Intervals: 95%, for new questions about "
+    "these documents; in the line of new documents for new documents. Changes: 98.33%, for new "
+    "documents (articles, where known). Divided: no chunk has all of the excerpt."
+)
 
 
 @dataclass(frozen=True)
@@ -80,134 +87,27 @@ class ChunkerRow:
     """
 
 
-@dataclass(frozen=True, repr=False)
-class ScoredChunkers(Presentable):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ScoredChunkers(Result):
     """Text splitters by what a model retrieves of the excerpts that answer questions."""
 
     model: str
-    data: str
     documents: int
     questions: int
     skipped: int
     retrieve: int
     within: bool
-    """Whether the chunks of a question's own document alone are searched."""
-    rows: tuple[ChunkerRow, ...]
+    """Whether only the chunks of a question's own document are searched."""
     places: tuple[PlaceRow, ...]
-    changes: tuple[str, ...]
-    """For recall and IoU, how each splitter changes the score of the best one, as sentences."""
-    notes: tuple[str, ...]
+    changes: tuple[ChangeRow, ...]
+    """For recall and IoU, how each splitter changes the score of the best one."""
+    remarks: tuple[str, ...]
+    """Sentences on chunks that are not in their text, or repeat a passage."""
 
-    @property
-    def title(self) -> str:
-        """Model and data."""
-        return f"{self.model} on {self.data}"
-
-    def sections(self) -> Sequence[DisplaySection]:
-        """Return the changes and the mean scores, those by document, and recall by position."""
-        counts = (
-            f"{pluralize(self.questions, 'question')} on {pluralize(self.documents, 'document')}"
-        )
-        skipped = f", {pluralize(self.skipped, 'further question')} skipped" if self.skipped else ""
-        overall = [row for row in self.rows if row.document == ALL_DOCUMENTS]
-        means, in_place, by_document = [], [], []
-        for row in overall:
-            means.append(
-                (
-                    row.chunker,
-                    format_count(row.chunks),
-                    format_count(row.tokens),
-                    *_format_scores(vars(row)),
-                )
-            )
-            in_place.append((row.chunker, *map(format_percent, (row.in_place or {}).values())))
-            new = (
-                row.chunker,
-                "(new documents)",
-                format_count(row.questions),
-                *_format_scores(row.for_new_documents or {}),
-            )
-            own = [
-                other for other in self.rows if other.chunker == row.chunker and other is not row
-            ]
-            named = (
-                (part.document, format_count(part.questions), *_format_scores(vars(part)))
-                for part in own
-            )
-            by_document += [new, *((row.chunker, *cells) for cells in named)]
-        places = (
-            (
-                row.name,
-                row.title,
-                format_count(row.excerpts),
-                format_estimate(row.recall, format_percent),
-            )
-            for row in self.places
-        )
-        titles = SCORES.values()
-        repeated = DisplaySection(
-            "If chunks count where they are",
-            self.notes,
-            (_build_table(1, ["Chunker", *titles], in_place),),
-        )
-        searched = " of the question's document" if self.within else ""
-        title = (
-            f"{self.title} · {counts}{skipped}, {pluralize(self.retrieve, 'chunk')}{searched} "
-            "retrieved"
-        )
-        return (
-            DisplaySection(
-                title,
-                self.changes,
-                (_build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means),),
-            ),
-            *([repeated] if self.notes else []),
-            DisplaySection(
-                "By document",
-                tables=(
-                    _build_table(2, ["Chunker", "Document", "Questions", *titles], by_document),
-                ),
-            ),
-            DisplaySection(
-                "Recall by the position of the evidence",
-                tables=(
-                    _build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places),
-                ),
-            ),
-        )
-
-    def records(self) -> Sequence[Any]:
-        """Return a row for each splitter and document, and for each splitter over all."""
-        names = [
-            item.name
-            for item in fields(ChunkerRow)
-            if item.name not in ("for_new_documents", "in_place")
-        ]
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row for each splitter over all documents, and by document."""
+        names = [item.name for item in fields(ChunkerRow) if item.name not in OF_ALL]
         return [{name: getattr(row, name) for name in names} for row in self.rows]
-
-    def document(self) -> dict[str, Any]:
-        """Return everything."""
-        return vars(self)
-
-    def legend(self) -> Sequence[str]:
-        """Return what the numbers are."""
-        return (
-            "Scores x 100 of the chunking evaluation of Smith & Troynikov 2024, by characters as "
-            "in its code, in which a chunk "
-            "is where its text first is. Intervals: 95%, for new questions about these documents; "
-            "in the line of new "
-            "documents for new documents. Changes: 98.33%, for new documents (articles, where "
-            "known). Divided: no chunk has "
-            "all of the excerpt.",
-        )
-
-
-def _build_table(texts: int, headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    return Table(build_columns(headings, headings[texts:]), tuple(rows))
-
-
-def _format_scores(values: dict[str, Any]) -> list[str]:
-    return [format_estimate(values[name], format_percent) for name in SCORES if name in values]
 
 
 def score_splitters(
@@ -217,67 +117,126 @@ def score_splitters(
     splitters: Sequence[TextSplitter],
     retrieve: int,
 ) -> ScoredChunkers:
-    """Score splitters by the chunks that a model retrieves: for each question some of all
-    documents, the most similar.
-    """
+    """Score splitters by the most similar chunks that a model retrieves for each question."""
     divisions = [
         (splitter.name, splitter.divide_all(data.documents.values())) for splitter in splitters
     ]
     remembering = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
     rows: list[ChunkerRow] = []
     places: list[PlaceRow] = []
-    notes: list[str] = []
+    remarks: list[str] = []
     scores: dict[str, dict[str, Floats]] = {}
     with track("Scoring chunkers", len(divisions)) as advance:
-        for name, divided in divisions:
-            run = _retrieve_chunks(remembering, data, divided, retrieve)
+        for name, texts in divisions:
+            run = _retrieve_chunks(remembering, data, texts, retrieve)
             scores[name] = run.score(data, run.first)
-            tokens = tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
-            rows += _build_score_rows(name, data, run, scores[name], tokens)
+            tokens = tokenizer.count_all([chunk for text in texts for chunk in text.chunks])
+            rows += _build_score_rows(name, data, run, scores[name], np.array(tokens))
             places += _build_place_rows(name, data, run)
-            lost = int((run.in_place.documents == NOWHERE).sum())
-            repeated = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
-            of = f"of {len(run.first.documents):,} chunks"
-            notes += [f"{name}: {lost:,} {of} are not in their text."] if lost else []
-            notes += (
-                [f"{name}: {repeated:,} {of} repeat an earlier passage and count there."]
-                if repeated
-                else []
-            )
+            remarks += _describe_chunks(name, run)
             advance()
-    changes = [
-        sentence
-        for metric in ((Metric.RECALL, Metric.IOU) if len(divisions) > 1 else ())
-        for sentence in describe_changes(
-            metric, {name: values[metric.key] for name, values in scores.items()}, data.clusters
-        )
-    ]
+    changes: list[ChangeRow] = []
+    for metric in (Metric.RECALL, Metric.IOU):
+        by_splitter = {name: values[metric.key] for name, values in scores.items()}
+        changes += compare_splitters(metric, by_splitter, data.clusters)
+    model = str(encoder.model.mteb_model_meta.name)
+    content: dict[str, Any] = {
+        "model": model,
+        "data": data.name,
+        "documents": len(data.documents),
+        "questions": len(data.questions),
+        "skipped": data.skipped,
+        "retrieve": retrieve,
+        "within": data.within,
+        "rows": tuple(rows),
+        "places": tuple(places),
+        "changes": tuple(changes),
+    }
     return ScoredChunkers(
-        model=str(encoder.model.mteb_model_meta.name),
-        data=data.name,
-        documents=len(data.documents),
-        questions=len(data.questions),
-        skipped=data.skipped,
-        retrieve=retrieve,
-        within=data.within,
-        rows=tuple(rows),
-        places=tuple(places),
-        changes=tuple(changes),
-        notes=tuple(notes),
+        **content,
+        title=f"{model} on {data.name}",
+        remarks=tuple(remarks),
+        values=content | {"notes": remarks},
+        parts=tuple(_build_sections(content, remarks)),
+        notes=(LEGEND,),
     )
 
 
-def describe_changes(
-    metric: Metric, scores: dict[str, Floats], clusters: Integers
-) -> Iterator[str]:
+def compare_splitters(
+    metric: Metric, scores: Mapping[str, Floats], clusters: Integers
+) -> Iterator[ChangeRow]:
     """Yield the change of a score from the best splitter to each other one, over the same
-    questions, as sentences.
+    questions.
     """
     best = max(scores, key=lambda name: float(scores[name].mean()))
-    for name in scores:
+    for name, values in scores.items():
         if name != best:
-            change = compare_gains(metric, scores[name] - scores[best], clusters)
-            yield describe_change(change, best, name)
+            change = compare_gains(metric, values - scores[best], clusters)
+            yield replace(change, subject=ChangeSubject(baseline=best, model=name))
+
+
+def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
+    chunks = f"of {len(run.first.documents):,} chunks"
+    lost = int((run.in_place.documents == NOWHERE).sum())
+    repeated = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
+    if lost:
+        yield f"{name}: {lost:,} {chunks} are not in their text."
+    if repeated:
+        yield f"{name}: {repeated:,} {chunks} repeat an earlier passage and count there."
+
+
+def _build_sections(content: Mapping[str, Any], remarks: Sequence[str]) -> Iterator[DisplaySection]:
+    """Yield changes and mean scores, those by document, and recall by position."""
+    means: list[tuple[str, ...]] = []
+    in_place: list[tuple[str, ...]] = []
+    by_document: list[tuple[str, ...]] = []
+    for row in content["rows"]:
+        scores = _format_scores(vars(row))
+        if row.document != ALL_DOCUMENTS:
+            by_document.append((row.chunker, row.document, format_count(row.questions), *scores))
+            continue
+        means.append((row.chunker, format_count(row.chunks), format_count(row.tokens), *scores))
+        in_place.append((row.chunker, *map(format_percent, row.in_place.values())))
+        scores = _format_scores(row.for_new_documents)
+        by_document.append((row.chunker, "(new documents)", format_count(row.questions), *scores))
+    questions = pluralize(content["questions"], "question")
+    documents = pluralize(content["documents"], "document")
+    further = pluralize(content["skipped"], "further question")
+    skipped = f", {further} skipped" if content["skipped"] else ""
+    chunks = pluralize(content["retrieve"], "chunk")
+    searched = " of the question's document" if content["within"] else ""
+    title = (
+        f"{content['model']} on {content['data']} · {questions} on {documents}{skipped}, {chunks}"
+        f"{searched} retrieved"
+    )
+    sentences = tuple(describe_change(change) for change in content["changes"])
+    titles = SCORES.values()
+    table = _build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means)
+    yield DisplaySection(title, sentences, (table,))
+    if remarks:
+        table = _build_table(1, ["Chunker", *titles], in_place)
+        yield DisplaySection("If chunks count where they are", tuple(remarks), (table,))
+    table = _build_table(2, ["Chunker", "Document", "Questions", *titles], by_document)
+    yield DisplaySection("By document", tables=(table,))
+    places = [
+        (
+            place.name,
+            place.title,
+            format_count(place.excerpts),
+            format_estimate(place.recall, format_percent),
+        )
+        for place in content["places"]
+    ]
+    table = _build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places)
+    yield DisplaySection("Recall by the position of the evidence", tables=(table,))
+
+
+def _build_table(texts: int, headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    return Table(build_columns(headings, headings[texts:]), tuple(rows))
+
+
+def _format_scores(values: Mapping[str, Any]) -> list[str]:
+    return [format_estimate(values[name], format_percent) for name in SCORES]
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,12 +253,12 @@ class ChunkRun:
     """
 
     def score(self, data: ExcerptData, chunks: ChunkPlaces) -> dict[str, Floats]:
-        """Return the scores of each question if chunks are in these places."""
-        rows = [
+        """Score each question with chunks in these places."""
+        scores = [
             (*score_retrieved(excerpts, chunks, rows), score_division(excerpts, chunks))
             for (_, excerpts), rows in zip(data.questions, self.retrieved, strict=True)
         ]
-        return dict(zip(SCORES, np.array(rows, np.float64).T, strict=True))
+        return dict(zip(SCORES, np.array(scores, np.float64).T, strict=True))
 
 
 def _retrieve_chunks(
@@ -309,21 +268,18 @@ def _retrieve_chunks(
     that come first.
     """
     chunks = [chunk for text in divided for chunk in text.chunks]
-    vectors = encoder(chunks, PromptType.document)
+    vectors = torch.from_numpy(encoder(chunks, PromptType.document))
     queries = encoder([text for text, _ in data.questions], PromptType.query)
     owners = np.repeat(np.arange(len(divided)), [len(text.chunks) for text in divided])
     best: list[Integers] = []
     for batch in split_queries(queries, len(chunks)):
-        similarity = torch.as_tensor(
-            encoder.model.similarity(torch.as_tensor(batch), torch.from_numpy(vectors))
-        )
-        for row in np.asarray(similarity.float().cpu()):
-            searched = (
-                np.flatnonzero(owners == data.owners[len(best)])
-                if data.within
-                else np.arange(len(chunks))
-            )
-            best.append(searched[np.argsort(-row[searched], kind="stable")[:retrieve]])
+        similarity = encoder.model.similarity(torch.as_tensor(batch), vectors)
+        for scores in np.asarray(torch.as_tensor(similarity).float().cpu()):
+            searched = np.arange(len(chunks))
+            if data.within:
+                searched = np.flatnonzero(owners == data.owners[len(best)])
+            order = np.argsort(-scores[searched], kind="stable")
+            best.append(searched[order[:retrieve]])
     texts = list(data.documents.values())
     in_place = [span for text in divided for span in text.spans]
     first = []
@@ -333,69 +289,57 @@ def _retrieve_chunks(
         first.append(Span(start, start + len(chunk)) if start >= 0 else span)
     places = []
     for spans in (first, in_place):
-        # A chunk without a span is in no document.
-        known, located = (
-            np.array([span or (0, 0) for span in spans], np.int64),
-            np.array([span is not None for span in spans]),
-        )
-        sizes = np.where(located, known[:, 1] - known[:, 0], [len(chunk) for chunk in chunks])
-        places.append(ChunkPlaces(np.where(located, owners, NOWHERE), known, sizes))
-    return ChunkRun(places[0], places[1], best)
+        lengths = [
+            span.end - span.start if span else len(chunk)
+            for span, chunk in zip(spans, chunks, strict=True)
+        ]
+        places.append(ChunkPlaces.build(owners, spans, lengths))
+    return ChunkRun(*places, best)
 
 
 def _build_score_rows(
-    name: str, data: ExcerptData, run: ChunkRun, scores: dict[str, Floats], tokens: Sequence[int]
+    name: str, data: ExcerptData, run: ChunkRun, scores: Mapping[str, Floats], tokens: Integers
 ) -> Iterator[ChunkerRow]:
     """Yield the mean scores over all questions, then over those of each document if these are
     few.
     """
-    clusters, documents, owners, counts = (
-        data.clusters,
-        data.owners,
-        run.in_place.documents,
-        np.array(tokens),
+    in_place = run.score(data, run.in_place)
+    yield replace(
+        _build_score_row(name, ALL_DOCUMENTS, scores, tokens),
+        for_new_documents={
+            score: estimate_score(values, data.clusters) for score, values in scores.items()
+        },
+        in_place={score: float(values.mean()) for score, values in in_place.items()},
     )
-    everything = np.ones(len(clusters), np.bool_)
-    groups = [(ALL_DOCUMENTS, everything, np.ones(len(owners), np.bool_))]
-    if 1 < len(data.documents) <= MAX_DOCUMENTS:
-        groups += [
-            (document, documents == row, owners == row)
-            for row, document in enumerate(data.documents)
-        ]
-    for document, selected, chunks in groups:
-        number = int(selected.sum())
-        if number:
-            whole = document == ALL_DOCUMENTS
-            yield ChunkerRow(
-                chunker=name,
-                document=document,
-                questions=number,
-                chunks=int(chunks.sum()),
-                tokens=int(counts[chunks].sum()),
-                **{
-                    score: estimate_score(scores[score][selected], np.arange(number))
-                    for score in SCORES
-                },
-                for_new_documents={
-                    score: estimate_score(scores[score], clusters) for score in SCORES
-                }
-                if whole
-                else None,
-                in_place={
-                    score: float(run.score(data, run.in_place)[score].mean()) for score in SCORES
-                }
-                if whole
-                else None,
+    is_named = 1 < len(data.documents) <= MAX_DOCUMENTS
+    for number, document in enumerate(data.documents if is_named else ()):
+        asked = data.owners == number
+        if asked.any():
+            selected = {score: values[asked] for score, values in scores.items()}
+            yield _build_score_row(
+                name, document, selected, tokens[run.in_place.documents == number]
             )
+
+
+def _build_score_row(
+    name: str, document: str, scores: Mapping[str, Floats], tokens: Integers
+) -> ChunkerRow:
+    questions = len(scores["iou"])
+    estimates = {
+        score: estimate_score(values, np.arange(questions)) for score, values in scores.items()
+    }
+    return ChunkerRow(
+        name, document, questions, chunks=len(tokens), tokens=int(tokens.sum()), **estimates
+    )
 
 
 def _build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[PlaceRow]:
-    recalls, parts = list[float](), list[str]()
+    recalls: list[float] = []
+    parts: list[str] = []
     for (_, excerpts), rows in zip(data.questions, run.retrieved, strict=True):
-        for document, span in ((excerpt.document, excerpt.span) for excerpt in excerpts):
-            recalls.append(
-                count_shared(span, merge(run.first.list_spans(document, rows).tolist()))
-                / len(range(*span))
-            )
-            parts.append(find_chunk_part(span, run.in_place.list_spans(document)))
+        for excerpt in excerpts:
+            retrieved = run.first.list_spans(excerpt.document, rows)
+            recalls.append(find_evidence(excerpt.span, retrieved).shared / excerpt.length)
+            chunks = run.in_place.list_spans(excerpt.document)
+            parts.append(find_chunk_part(excerpt.span, chunks))
     return build_place_rows(name, data, recalls, parts)

@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial, reduce
 from itertools import islice
 from operator import add
@@ -439,12 +439,16 @@ class RunScores:
     """Name and value of the score that the owner of the data ranks results by."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the scores and the counts by name."""
+        """Convert the scores and the counts to a row."""
         others = ("counts", "folder", "evidence", "audit", "main_score")
-        values = {
-            item.name: getattr(self, item.name) for item in fields(self) if item.name not in others
-        }
-        return values | asdict(self.counts) | (self.evidence.to_json() if self.evidence else {})
+        row = {name: value for name, value in vars(self).items() if name not in others}
+        row |= vars(self.counts)
+        return row | self.evidence.to_json() if self.evidence else row
+
+    def document(self) -> dict[str, Any]:
+        """Convert to JSON: the row, misfits in the judgments, and all numbers of chunks."""
+        values = self.to_json() | {"judgments": asdict(self.audit)}
+        return values | {"evidence": self.evidence} if self.evidence else values
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit, and on the chunks."""
@@ -452,7 +456,8 @@ class RunScores:
         name, value = self.main_score
         if name not in SHOWN_SCORES:
             yield f"The main score of {self.task}, {name}, is {format_percent(value)}."
-        yield from self.evidence.describe_chunks() if self.evidence else ()
+        if self.evidence:
+            yield from self.evidence.describe_chunks()
 
 
 def prepare_run(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import datasets
 import numpy as np
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 THIRDS = ("first third", "second third", "last third")
 DIVIDED, NOT_RETURNED = "divided between chunks", "in no returned chunk"
+#: First character of a range, and one past its last.
+Range: TypeAlias = tuple[int, int]
 #: Document of a chunk that is in none.
 NOWHERE = -1
 #: Texts in which an excerpt has a position: its document, and the chunk that has the most of it.
@@ -70,6 +73,71 @@ class Excerpt:
     document: int
     span: Span
 
+    @property
+    def length(self) -> int:
+        """Its characters."""
+        return self.span.end - self.span.start
+
+
+class FoundEvidence(NamedTuple):
+    """An excerpt, divided into what is in chunks and what is in none."""
+
+    inside: list[Range]
+    outside: list[Range]
+
+    @property
+    def shared(self) -> int:
+        """Characters in chunks."""
+        return count_characters(self.inside)
+
+    @property
+    def lost(self) -> int:
+        """Characters in no chunk."""
+        return count_characters(self.outside)
+
+    def lacks_words(self, text: str) -> bool:
+        """Tell whether letters or digits are in no chunk; a splitter may drop what is between
+        words.
+        """
+        return any(
+            character.isalnum() for start, end in self.outside for character in text[start:end]
+        )
+
+
+def find_evidence(span: Span, chunks: Iterable[Sequence[int]]) -> FoundEvidence:
+    """Find which parts of a span are in chunks of its document, given their spans."""
+    inside = []
+    outside = []
+    place = span.start
+    for start, end in merge(chunks):
+        first = max(span.start, start)
+        last = min(span.end, end)
+        if first >= last:
+            continue
+        inside.append((first, last))
+        if place < first:
+            outside.append((place, first))
+        place = last
+    if place < span.end:
+        outside.append((place, span.end))
+    return FoundEvidence(inside, outside)
+
+
+def count_characters(ranges: Iterable[Range]) -> int:
+    """Count the characters of ranges."""
+    return sum(end - start for start, end in ranges)
+
+
+def merge(ranges: Iterable[Sequence[int]]) -> list[Range]:
+    """Merge ranges that overlap or touch, and sort them."""
+    merged: list[Range] = []
+    for start, end in sorted(map(tuple, ranges)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
 
 @dataclass(frozen=True, eq=False)
 class ChunkPlaces:
@@ -82,104 +150,70 @@ class ChunkPlaces:
     lengths: Integers
     """Characters of each, shape (n,)."""
 
-    def list_spans(self, document: int, rows: Integers | None = None) -> Integers:
-        """Return the spans of the chunks of a document, shape (m, 2); of some rows alone if they
-        are given.
-        """
-        documents, spans = (
-            (self.documents, self.spans)
-            if rows is None
-            else (self.documents[rows], self.spans[rows])
-        )
-        selected: Integers = spans[documents == document]
-        return selected
+    @classmethod
+    def build(
+        cls, documents: Iterable[int], spans: Sequence[Span | None], lengths: Sequence[int]
+    ) -> ChunkPlaces:
+        """Build the places of chunks, of which those without a span are in no document."""
+        located = zip(documents, spans, strict=True)
+        owners = [NOWHERE if span is None else document for document, span in located]
+        places = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
+        return cls(np.array(owners, np.int64), places, np.array(lengths, np.int64))
+
+    def list_spans(self, document: int, rows: Integers | None = None) -> list[list[int]]:
+        """List the spans of the chunks of a document, in certain rows if they are given."""
+        is_chosen = self.documents == document
+        if rows is not None:
+            return self.spans[rows][is_chosen[rows]].tolist()
+        return self.spans[is_chosen].tolist()
 
 
 def score_retrieved(
     excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers
 ) -> tuple[float, float, float]:
-    """Return IoU, recall and precision of the chunks in some rows, retrieved for a question.
+    """Compute IoU, recall and precision of the chunks in certain rows, retrieved for a question.
 
-    Excerpts that overlap count as their code counts them: each by itself where they are summed,
-    once where they are shared.
+    Excerpts that overlap count as the code of the evaluation counts them: each by itself where they
+    are summed, once where they are shared.
     """
-    shared, missed, total = 0, 0, sum(len(range(*excerpt.span)) for excerpt in excerpts)
-    for document in {excerpt.document for excerpt in excerpts}:
-        spans = [excerpt.span for excerpt in excerpts if excerpt.document == document]
-        retrieved = merge(chunks.list_spans(document, rows).tolist())
-        shared += sum(
-            end - start
-            for start, end in merge(part for span in spans for part in _intersect(span, retrieved))
-        )
-        missed += sum(len(range(*span)) - count_shared(span, retrieved) for span in spans)
+    shared = 0
+    missed = 0
+    for document, spans in _group(excerpts):
+        retrieved = chunks.list_spans(document, rows)
+        shared += sum(find_evidence(span, retrieved).shared for span in _merge_spans(spans))
+        missed += sum(find_evidence(span, retrieved).lost for span in spans)
     length = int(chunks.lengths[rows].sum())
+    total = sum(excerpt.length for excerpt in excerpts)
     return shared / (length + missed), shared / total, shared / length if length else 0.0
 
 
 def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
-    """Return precision Omega of a division for a question; a chunk that ends where an excerpt
-    begins touches it.
+    """Compute precision Omega of a division for a question.
+
+    A chunk that ends where an excerpt begins touches it.
     """
-    shared, total = 0, 0
-    for document in {excerpt.document for excerpt in excerpts}:
-        spans, places = (
-            [excerpt.span for excerpt in excerpts if excerpt.document == document],
-            chunks.list_spans(document),
-        )
-        touching = np.zeros(len(places), np.bool_)
-        for start, end in spans:
-            touching |= (places[:, 0] <= end) & (places[:, 1] >= start)
-        near = merge(places[touching].tolist())
-        shared += sum(
-            end - start
-            for start, end in merge(part for span in spans for part in _intersect(span, near))
-        )
-        total += sum(end - start for start, end in merge([*near, *spans]))
+    shared = 0
+    total = 0
+    for document, spans in _group(excerpts):
+        near = [
+            (start, end)
+            for start, end in chunks.list_spans(document)
+            if any(start <= span.end and span.start <= end for span in spans)
+        ]
+        shared += sum(find_evidence(span, near).shared for span in _merge_spans(spans))
+        total += count_characters(merge([*near, *spans]))
     return shared / total
 
 
-def count_shared(span: Span, merged: Iterable[tuple[int, int]]) -> int:
-    """Return how many characters of a span are in ranges, which do not overlap."""
-    return sum(end - start for start, end in _intersect(span, merged))
+def _group(excerpts: Iterable[Excerpt]) -> Iterable[tuple[int, list[Span]]]:
+    by_document: dict[int, list[Span]] = {}
+    for excerpt in excerpts:
+        by_document.setdefault(excerpt.document, []).append(excerpt.span)
+    return by_document.items()
 
 
-def subtract(span: Span, merged: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of a span that are in none of some ranges, which are in order and do not
-    overlap.
-    """
-    inside = _intersect(span, merged)
-    starts, ends = (
-        [span.start, *(end for _, end in inside)],
-        [*(start for start, _ in inside), span.end],
-    )
-    return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
-
-
-def lacks_words(span: Span, text: str, ranges: Iterable[Sequence[int]]) -> bool:
-    """Return whether letters or digits of a span of a text are in none of some ranges: between may
-    be what a splitter drops.
-    """
-    return any(
-        character.isalnum()
-        for part in subtract(span, merge(ranges))
-        for character in text[slice(*part)]
-    )
-
-
-def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    parts = [(max(span.start, start), min(span.end, end)) for start, end in ranges]
-    return [(start, end) for start, end in parts if start < end]
-
-
-def merge(ranges: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Return ranges that overlap or touch as one, in order."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(map(tuple, ranges)):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
+def _merge_spans(spans: Iterable[Span]) -> list[Span]:
+    return [Span(start, end) for start, end in merge(spans)]
 
 
 @dataclass(frozen=True)
@@ -203,12 +237,13 @@ class ExcerptData:
 
     @classmethod
     def from_positions(cls, name: str, parts: Mapping[str, PositionData]) -> ExcerptData:
-        """Return the queries of a task with their excerpts, and the documents that these are of,
-        given its subsets by name.
+        """Collect the queries of a task with their excerpts, and the documents of these, given its
+        subsets by name.
         """
         documents: dict[str, str] = {}
         titles: dict[str, str] = {}
-        questions: dict[tuple[str, str], tuple[str, list[Excerpt]]] = {}
+        texts: dict[tuple[str, str], str] = {}
+        excerpts: dict[tuple[str, str], list[Excerpt]] = {}
         for subset, data in parts.items():
             relevant = select_relevant(data.corpus, data.evidence.document_ids)
             documents |= {f"{subset}/{name}": row["text"] for name, row in relevant.items()}
@@ -219,15 +254,12 @@ class ExcerptData:
                 if span is None or span.start == span.end or query in data.unsuited:
                     continue
                 owner = data.places[query].query if query in data.places else query
+                texts.setdefault((subset, owner), text)
                 excerpt = Excerpt(numbers[f"{subset}/{document}"], span)
-                questions.setdefault((subset, owner), (text, []))[1].append(excerpt)
-        articles = (
-            link_documents(digest_documents([*documents], titles, documents).T)
-            if documents
-            else np.zeros(0, np.int64)
-        )
-        asked = tuple((text, tuple(excerpts)) for text, excerpts in questions.values())
-        return cls(name, documents, asked, articles, 0, tuple(questions))
+                excerpts.setdefault((subset, owner), []).append(excerpt)
+        questions = tuple((texts[key], tuple(found)) for key, found in excerpts.items())
+        articles = _find_articles(documents, titles)
+        return cls(name, documents, questions, articles, skipped=0, ids=tuple(excerpts))
 
     @property
     def owners(self) -> Integers:
@@ -240,6 +272,12 @@ class ExcerptData:
         independent.
         """
         return self.articles[self.owners]
+
+
+def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> Integers:
+    if not documents:
+        return np.zeros(0, np.int64)
+    return link_documents(digest_documents([*documents], titles, documents).T)
 
 
 def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = False) -> ExcerptData:
@@ -255,9 +293,8 @@ def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = Fal
     skipped: set[tuple[str, str]] = set()
     originals: dict[bytes, str] = {}
     unnamed: dict[str, str] = {}
-    items, notes = prepare_offsets(
-        (item for part in opened.subsets for item in part.read_passages()), repair=repair
-    )
+    passages = (item for part in opened.subsets for item in part.read_passages())
+    items, notes = prepare_offsets(passages, repair=repair)
     for note in notes:
         logger.warning("%s: %s", opened.name, note)
     for item in items:
@@ -274,39 +311,34 @@ def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = Fal
         titles[name] = titles.get(name) or item.title
         for question in item.questions:
             span = _locate(question, item.text, text, repair=repair)
-            places = excerpts.setdefault((question.file, question.name, question.text), [])
-            if span is not None:
-                excerpt = Excerpt(number, span)
-                # The same place may be stated of several copies.
-                places += [] if is_merged and excerpt in places else [excerpt]
-    questions = [(text, tuple(places)) for (_, _, text), places in excerpts.items() if places]
+            found = excerpts.setdefault((question.file, question.name, question.text), [])
+            # The same place may be stated of several copies.
+            if span is not None and not (is_merged and Excerpt(number, span) in found):
+                found.append(Excerpt(number, span))
+    questions = tuple((text, tuple(found)) for (_, _, text), found in excerpts.items() if found)
     if not questions:
         raise DataError(
             f"{opened.location} ({opened.kind}): has no questions with the span of their evidence."
         )
     if opened.is_recognized and opened.repeated:
+        repeated = opened.repeated.describe()
         logger.warning(
-            "%s: %s; each is asked of its own document (--scope).",
-            opened.name,
-            opened.repeated.describe(),
+            "%s: %s; each is asked of its own document (--scope).", opened.name, repeated
         )
-    _warn_of_copies(opened, documents, questions)
-    articles = link_documents(digest_documents([*documents], titles, documents).T)
-    left_out = len(skipped) + len(excerpts) - len(questions)
-    return ExcerptData(
+    data = ExcerptData(
         opened.name,
         documents,
-        tuple(questions),
-        articles,
-        left_out,
+        questions,
+        _find_articles(documents, titles),
+        skipped=len(skipped) + len(excerpts) - len(questions),
         within=opened.use is not Use.CORPUS,
     )
+    _warn_of_copies(data)
+    return data
 
 
 def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool) -> Span | None:
-    """Return the answer of a question about a text, in the document that it is a copy of; None if
-    the text lacks it.
-    """
+    """Locate the answer of a question about a text in the document that the text is a copy of."""
     if question.answer is None:
         return None
     try:
@@ -316,28 +348,22 @@ def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool
     return span if text == original else move_span(span, text, original)
 
 
-def _warn_of_copies(
-    opened: Dataset,
-    documents: Mapping[str, str],
-    questions: Iterable[tuple[str, Sequence[Excerpt]]],
-) -> None:
-    names = [*documents]
-    corpus = datasets.Dataset.from_dict({"id": names, "text": [*documents.values()]})
-    if copies := find_copies(
-        corpus, {names[excerpt.document] for _, excerpts in questions for excerpt in excerpts}
-    ):
-        logger.warning("%s: %s", opened.name, copies.describe())
+def _warn_of_copies(data: ExcerptData) -> None:
+    names = [*data.documents]
+    corpus = datasets.Dataset.from_dict({"id": names, "text": [*data.documents.values()]})
+    relevant = {names[excerpt.document] for _, found in data.questions for excerpt in found}
+    copies = find_copies(corpus, relevant)
+    if copies:
+        logger.warning("%s: %s", data.name, copies.describe())
 
 
-def find_chunk_part(span: Span, chunks: Integers) -> str:
-    """Return the third of a chunk in which an excerpt is, or that no chunk has all of it; `chunks`
-    are spans, shape (n, 2).
-    """
-    whole = chunks[(chunks[:, 0] <= span.start) & (chunks[:, 1] >= span.end)]
-    if not len(whole):
+def find_chunk_part(span: Span, chunks: Iterable[Sequence[int]]) -> str:
+    """Find the third of a chunk that contains an excerpt, given the spans of chunks."""
+    whole = [(start, end) for start, end in chunks if start <= span.start and span.end <= end]
+    if not whole:
         return DIVIDED
     # Of chunks that overlap, the one in which it is nearest to the middle.
-    start, end = min(whole.tolist(), key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
+    start, end = min(whole, key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
     return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
 
 
@@ -346,32 +372,30 @@ def build_place_rows(
 ) -> Iterator[PlaceRow]:
     """Yield the mean recall by part of document and chunk, with intervals for new questions.
 
-    The recall of each excerpt and the part of a chunk that it is in are in the order of the
-    questions.
+    Args:
+        name: The splitter or the run.
+        data: The questions with their excerpts.
+        recalls: Recall of each excerpt, in the order of the questions.
+        parts: The part of a chunk that contains each.
     """
-    excerpts = [
-        (number, excerpt) for number, (_, listed) in enumerate(data.questions) for excerpt in listed
-    ]
-    texts, values = [*data.documents.values()], np.array(recalls)
-    questions = np.array([number for number, _ in excerpts])
-    thirds = [
-        THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))] for _, excerpt in excerpts
-    ]
-    for place, own in zip(PLACES, (thirds, parts), strict=True):
+    texts = [*data.documents.values()]
+    questions = []
+    thirds = []
+    for number, (_, excerpts) in enumerate(data.questions):
+        for excerpt in excerpts:
+            questions.append(number)
+            thirds.append(THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))])
+    values = np.array(recalls)
+    for place, excerpt_parts in zip(PLACES, (thirds, parts), strict=True):
         for part in (*THIRDS, DIVIDED, NOT_RETURNED):
-            if (chosen := np.array(own) == part).any():
-                _, clusters = np.unique(questions[chosen], return_inverse=True)
-                yield PlaceRow(
-                    name, place, part, int(chosen.sum()), estimate_score(values[chosen], clusters)
-                )
+            chosen = np.array(excerpt_parts) == part
+            if chosen.any():
+                recall = estimate_score(values[chosen], np.array(questions)[chosen])
+                yield PlaceRow(name, place, part, int(chosen.sum()), recall)
 
 
 def estimate_score(values: Floats, clusters: Integers) -> Estimate:
-    """Return the mean of scores in [0, 1] with a t interval, without one if there is a single
-    cluster.
-    """
+    """Estimate the mean of scores in [0, 1] with a t interval, if there are several clusters."""
     estimate = estimate_difference(values, clusters)
-    mean = float(values.mean())
-    return Estimate(
-        mean, (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None
-    )
+    interval = (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None
+    return Estimate(float(values.mean()), interval)

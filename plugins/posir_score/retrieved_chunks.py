@@ -16,9 +16,9 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import chain, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,16 +30,15 @@ from posir_score.excerpts import (
     Excerpt,
     ExcerptData,
     PlaceRow,
+    Range,
     build_place_rows,
-    count_shared,
     estimate_score,
     find_chunk_part,
-    lacks_words,
+    find_evidence,
     merge,
     score_retrieved,
-    subtract,
 )
-from posir_tasks.base.arrays import Integers
+from posir_significance import messages
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
@@ -54,11 +53,9 @@ if TYPE_CHECKING:
     from posir_score.alignment import AlignedRun
 
 #: Largest share of the excerpts, in no returned chunk, at which the others stand for all.
-MOST_UNKNOWN = 0.01
+MAX_UNKNOWN = 0.01
 #: Numbers of chunks that recall is computed at, and the one that positions and losses are of.
 DEPTHS, HEADLINE = (1, 3, 5, 10, 20), 10
-SHARE = "Share of all evidence"
-DEPTH_HEADINGS = ("First chunks", "Evidence recall", "IoU", "Precision")
 #: The number of a chunk in its document, at the end of its id.
 NUMBER = re.compile(r"\d{1,9}$")
 #: A question by the names of its subset and itself.
@@ -76,17 +73,6 @@ class Loss(StrEnum):
     NOT_READ = "not_read"
 
 
-#: The words for each, after a number.
-LOSSES = {
-    Loss.NOT_RETRIEVED: "in a document that is not retrieved",
-    Loss.OTHER_CHUNK: "in another chunk of a retrieved document",
-    Loss.NOT_RETURNED: "in a retrieved document, but in no returned chunk",
-    Loss.NOT_LOCATED: "in a chunk that is not located",
-    Loss.CUT: "cut off by the border of a retrieved chunk",
-    Loss.NOT_READ: "beyond what the embedder reads",
-}
-
-
 class ChunkKey(NamedTuple):
     """A chunk as a system states it; a chunk that is returned for several questions is the same."""
 
@@ -97,6 +83,11 @@ class ChunkKey(NamedTuple):
     end: int | None
     id: str
     """The end of its id, after that of its document."""
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether its text or its place is known."""
+        return bool(self.text) or self.start is not None
 
     @property
     def number(self) -> int | None:
@@ -110,26 +101,21 @@ class ChunkKey(NamedTuple):
         return len(self.text) if self.text else len(range(self.start or 0, self.end or 0))
 
     def describe(self, characters: int) -> str:
-        """Return the beginning of its text, or else its place in a document of so many characters,
-        for a message.
+        """Name the chunk in a message by the beginning of its text, or by its place in a document
+        of that many characters.
         """
         if self.text:
             return f"{sanitized(self.text, 60)} ({pluralize(len(self.text), 'character')})"
         return f"characters {self.start or 0:,} to {self.end or 0:,} of {characters:,}"
 
     def locate(self, locator: TextLocator, previous: Span) -> Span | None:
-        """Return its place in its document, behind the previous chunk if it is there; None if it is
-        not in the document.
-        """
+        """Locate the chunk in its document, after the previous chunk if possible."""
         if self.text:
             return locator.locate(self.text, self.start, previous)
-        if (
-            self.start is None
-            or self.end is None
-            or not 0 <= self.start < self.end <= len(locator.text)
-        ):
+        if self.start is None or self.end is None:
             return None
-        return Span(self.start, self.end)
+        is_within = 0 <= self.start < self.end <= len(locator.text)
+        return Span(self.start, self.end) if is_within else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +128,8 @@ class RetrievedChunks:
     spans: Mapping[ChunkKey, Span | None]
     """Place of each distinct chunk in its document; None if it is not located."""
     texts: Mapping[int, Mapping[Span, str]]
-    """Text of each distinct chunk by its place, by number of its document; of documents with
-    evidence alone.
+    """Text of each distinct chunk by its place, by number of its document; only of documents with
+    evidence.
     """
     other_texts: frozenset[str]
     """Texts of the chunks of documents without evidence. Those that are not in their document say
@@ -160,81 +146,79 @@ class RetrievedChunks:
         if not data.ids:
             return None
         numbers = {name: number for number, name in enumerate(data.documents)}
-        keys: dict[QueryKey, list[ChunkKey]] = {}
+        by_query: dict[QueryKey, list[ChunkKey]] = {}
         for subset, query in data.ids:
-            hits = run.hits[subset].get(query, ())
-            owners = (numbers.get(f"{subset}/{hit.document}", NOWHERE) for hit in hits)
-            ids = (hit.chunk.removeprefix(hit.document) for hit in hits)
-            listed = zip(owners, hits, ids, strict=True)
-            keys[subset, query] = [
-                ChunkKey(owner, hit.text, hit.start, hit.end, name) for owner, hit, name in listed
-            ]
-        names, bodies = [*data.documents], [*data.documents.values()]
-        spans = _locate_chunks({key for listed in keys.values() for key in listed}, bodies)
+            chunks = by_query[subset, query] = []
+            for hit in run.hits[subset].get(query, ()):
+                owner = numbers.get(f"{subset}/{hit.document}", NOWHERE)
+                name = hit.chunk.removeprefix(hit.document)
+                chunks.append(ChunkKey(owner, hit.text, hit.start, hit.end, name))
+        names = [*data.documents]
+        bodies = [*data.documents.values()]
+        spans = _locate_chunks({key for keys in by_query.values() for key in keys}, bodies)
         texts: dict[int, dict[Span, str]] = defaultdict(dict)
+        lost: dict[ChunkKey, None] = {}
         for key, span in spans.items():
             if span is not None:
                 texts[key.document][span] = key.text or span.of(bodies[key.document])
-        stated = (
-            key
-            for key, span in spans.items()
-            if span is None and (key.text or key.start is not None)
-        )
-        lost = dict.fromkeys(key._replace(id="") for key in stated)
+            elif key.is_stated:
+                lost[key._replace(id="")] = None
         others = frozenset(key.text for key in lost if key.text and key.document == NOWHERE)
-        not_located = tuple(
-            f"{sanitized(names[key.document].partition('/')[2])}: "
-            f"{key.describe(len(bodies[key.document]))}"
-            for key in lost
-            if key.document != NOWHERE
-        )
-        return (
-            cls(data, keys, spans, texts, others, not_located)
-            if texts or others or not_located
-            else None
-        )
+        not_located = []
+        for key in lost:
+            if key.document != NOWHERE:
+                _, _, name = names[key.document].partition("/")
+                described = key.describe(len(bodies[key.document]))
+                not_located.append(f"{sanitized(name)}: {described}")
+        if not (texts or others or not_located):
+            return None
+        return cls(data, by_query, spans, texts, others, tuple(not_located))
 
     def place(self, hits: Sequence[ChunkKey]) -> ChunkPlaces:
-        """Return the places of retrieved chunks."""
-        spans = [self.spans[hit] for hit in hits]
-        owners = [
-            NOWHERE if span is None else hit.document for hit, span in zip(hits, spans, strict=True)
-        ]
-        places = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
-        return ChunkPlaces(
-            np.array(owners, np.int64), places, np.array([hit.length for hit in hits], np.int64)
+        """Place retrieved chunks in their documents."""
+        return ChunkPlaces.build(
+            [hit.document for hit in hits],
+            [self.spans[hit] for hit in hits],
+            [hit.length for hit in hits],
         )
 
-    def find_suspects(self) -> Iterator[str]:
-        """Yield what texts of chunks are or may be in place of these, a sentence each: those of
-        queries, previews.
+    def list_spans(self, document: int) -> list[Span]:
+        """List the places of a document's chunks."""
+        return [*self.texts.get(document, ())]
+
+    def find_part(self, excerpt: Excerpt) -> str:
+        """Find the third of a chunk that contains an excerpt, unless it is divided or in no
+        returned chunk.
         """
-        asked = zip(self.data.ids, self.data.questions, strict=True)
-        pairs = [(hit, text) for key, (text, _) in asked for hit in self.by_query[key]]
-        if queries := sum((hit.text or "").strip() == text.strip() for hit, text in pairs):
+        spans = self.list_spans(excerpt.document)
+        is_returned = find_evidence(excerpt.span, spans).inside
+        return find_chunk_part(excerpt.span, spans) if is_returned else NOT_RETURNED
+
+    def find_suspects(self) -> Iterator[str]:
+        """Yield a sentence on texts that may be no chunks: those of queries, and previews."""
+        queries = 0
+        hits: list[ChunkKey] = []
+        for key, (text, _) in zip(self.data.ids, self.data.questions, strict=True):
+            for hit in self.by_query[key]:
+                queries += (hit.text or "").strip() == text.strip()
+                hits += [hit] if hit.document != NOWHERE else []
+        if queries:
             yield (
                 f"{pluralize(queries, 'hit has', 'hits have')} the text of the query: return that "
                 "of the chunk."
             )
-        hits = [hit for hit, _ in pairs if hit.document != NOWHERE]
         # Each was returned for several questions.
-        if 2 * len(set(hits)) <= len(hits) and len(set(hits)) == len(
-            {hit.document for hit in hits}
-        ):
+        distinct = set(hits)
+        is_repeated = 2 * len(distinct) <= len(hits)
+        if is_repeated and len(distinct) == len({hit.document for hit in hits}):
             yield (
                 "Every document comes back with the same chunk for all queries: if that is a "
                 "preview, return what was found."
             )
 
-    def list_spans(self, document: int) -> Integers:
-        """Return the places of a document's chunks, shape (n, 2)."""
-        return np.array([*self.texts.get(document, ())], np.int64).reshape(-1, 2)
-
 
 def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[ChunkKey, Span | None]:
-    """Return the place of each chunk in its document, given the texts of the documents; None if it
-    is unknown.
-    """
+    """Locate each chunk in its document, given the texts of the documents."""
     spans: dict[ChunkKey, Span | None] = {}
     # By document, then as they are numbered or placed.
     ordered = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
@@ -242,9 +226,10 @@ def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[Chunk
         if document == NOWHERE:
             spans |= dict.fromkeys(group)
             continue
-        locator, previous = TextLocator(texts[document]), START
+        locator = TextLocator(texts[document])
+        previous = START
         for key in group:
-            spans[key] = span = key.locate(locator, previous)
+            span = spans[key] = key.locate(locator, previous)
             # Chunks that are numbered follow each other.
             previous = (span or previous) if key.number is not None else START
     return spans
@@ -259,9 +244,9 @@ class ReadChunks:
     tokens: tuple[int, ...]
     """Tokens of each distinct chunk in ascending order, prompt and special tokens included."""
     has_tokenizer: bool
-    unread: Mapping[int, Sequence[tuple[int, int]]]
-    """Characters of each document that are in chunks, but in what is read of none, by number of the
-    document.
+    unread: Mapping[int, Sequence[Range]] = field(default_factory=dict)
+    """Characters of each document that are in chunks, but truncated in all of them, by number of
+    the document.
     """
     not_returned: int = 0
     """Excerpts that are not, or not as a whole, in returned chunks, so that it is unknown whether
@@ -276,61 +261,52 @@ class ReadChunks:
         tokenizer: Tokenizer | None = None,
         added: int = 0,
     ) -> ReadChunks:
-        """Return what is read of chunks, given what an embedder reads of a text, and its prompt and
-        special tokens.
+        """Measure what is read of chunks.
+
+        Args:
+            chunks: The chunks.
+            read: The part of a text that the embedder reads.
+            tokenizer: Its tokenizer, if it is known.
+            added: Tokens of its prompt and special tokens.
         """
-        counter, has_tokenizer = tokenizer or EstimatedTokenizer(), tokenizer is not None
+        counter = tokenizer or EstimatedTokenizer()
         located = [
             (document, span, text)
             for document, spans in chunks.texts.items()
             for span, text in spans.items()
         ]
-        places = counter.find_tokens([text for _, _, text in located])
-        counts = [*map(len, places), *counter.count_all([*chunks.other_texts])]
-        lengths, limit = tuple(sorted(count + added for count in counts)), read.tokens
+        tokens = counter.find_tokens([text for _, _, text in located])
+        counts = [*map(len, tokens), *counter.count_all([*chunks.other_texts])]
+        lengths = tuple(sorted(count + added for count in counts))
+        measured = cls(chunks.data, read, lengths, tokenizer is not None)
+        limit = read.tokens
         if limit is None or read.known_by is None:
-            return cls(chunks.data, read, lengths, has_tokenizer, {})
-        documents, excerpts = (
-            [*chunks.data.documents.values()],
-            chain(*(listed for _, listed in chunks.data.questions)),
-        )
-        not_returned = sum(
-            lacks_words(
-                excerpt.span, documents[excerpt.document], chunks.texts.get(excerpt.document, ())
-            )
-            for excerpt in excerpts
-        )
-        whole = cls(
-            chunks.data, ReadPart.all(read.known_by), lengths, has_tokenizer, {}, not_returned
+            return measured
+        whole = replace(
+            measured, read=ReadPart.all(read.known_by), not_returned=_count_not_returned(chunks)
         )
         if not whole.is_selection and max(lengths, default=0) <= limit:
             return whole
         if read.part is not Part.FIRST:
-            return cls(chunks.data, UNKNOWN, lengths, has_tokenizer, {})
-        known: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for (document, span, text), tokens in zip(located, places, strict=True):
+            return replace(measured, read=UNKNOWN)
+        read_spans: dict[int, list[Range]] = defaultdict(list)
+        for (document, span, text), places in zip(located, tokens, strict=True):
+            is_cut = len(places) + added > limit
+            last = places[max(limit - added, 1) - 1, 1] if is_cut else len(text)
             # Of a text that is not a slice of its document, a place is the same share of the
             # length.
-            last = (
-                tokens[max(limit - added, 1) - 1, 1] if len(tokens) + added > limit else len(text)
-            )
-            known[document].append(
-                (span.start, span.start + round(last / len(text) * len(range(*span))))
-            )
-        unread = {
-            document: [
-                part
-                for start, end in merge(chunks.texts[document])
-                for part in subtract(Span(start, end), merge(spans))
-            ]
-            for document, spans in known.items()
-        }
+            size = round(last / len(text) * (span.end - span.start))
+            read_spans[document].append((span.start, span.start + size))
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
-        return cls(chunks.data, part, lengths, has_tokenizer, unread, not_returned)
+        unread = {
+            document: _subtract(chunks.list_spans(document), spans)
+            for document, spans in read_spans.items()
+        }
+        return replace(whole, read=part, unread=unread)
 
     def place(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
-        """Return which twelfth of its document contains each row's evidence, or `Unread`; texts are
-        in these languages.
+        """Find the twelfth of its document that contains each row's evidence, or `Unread`; texts
+        are in these languages.
         """
         if self.read.kind is ReadKind.UNKNOWN or self.is_selection:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
@@ -341,19 +317,20 @@ class ReadChunks:
             # The length that the data states may be that of the original of a translation.
             scale = len(self.data.documents[document]) / max(int(evidence.characters[row]), 1)
             span = Span(round(evidence.starts[row] * scale), round(evidence.ends[row] * scale))
-            if unread := count_shared(span, self.unread.get(numbers[document], ())):
-                twelfths[row] = Unread.BEYOND if unread == len(range(*span)) else Unread.CUT
-        is_counted = self.read.kind is ReadKind.PART and len(twelfths)
-        counted = (
-            CountedWith.TOKENIZER if self.has_tokenizer else CountedWith.from_languages(languages)
-        )
-        return ReadEvidence(self.read, twelfths, counted if is_counted else None)
+            unread = find_evidence(span, self.unread.get(numbers[document], ()))
+            if unread.inside:
+                twelfths[row] = Unread.CUT if unread.outside else Unread.BEYOND
+        if self.read.kind is not ReadKind.PART or not len(twelfths):
+            return ReadEvidence(self.read, twelfths)
+        estimated = CountedWith.from_languages(languages)
+        counted = CountedWith.TOKENIZER if self.has_tokenizer else estimated
+        return ReadEvidence(self.read, twelfths, counted)
 
     @property
     def is_selection(self) -> bool:
         """Whether what is retrieved decides of too much evidence whether it is known to be read."""
-        excerpts = sum(len(listed) for _, listed in self.data.questions)
-        return self.not_returned > MOST_UNKNOWN * excerpts
+        excerpts = sum(len(found) for _, found in self.data.questions)
+        return self.not_returned > MAX_UNKNOWN * excerpts
 
     @property
     def longer(self) -> int | None:
@@ -361,6 +338,23 @@ class ReadChunks:
         if self.read.kind is ReadKind.UNKNOWN:
             return None
         return sum(count > (self.read.tokens or count) for count in self.tokens)
+
+
+def _count_not_returned(chunks: RetrievedChunks) -> int:
+    texts = [*chunks.data.documents.values()]
+    number = 0
+    for _, excerpts in chunks.data.questions:
+        for excerpt in excerpts:
+            found = find_evidence(excerpt.span, chunks.list_spans(excerpt.document))
+            number += found.lacks_words(texts[excerpt.document])
+    return number
+
+
+def _subtract(chunks: Iterable[Span], read: Sequence[Range]) -> list[Range]:
+    parts = []
+    for start, end in merge(chunks):
+        parts += find_evidence(Span(start, end), read).outside
+    return parts
 
 
 @dataclass(frozen=True)
@@ -409,80 +403,62 @@ class EvidenceScores:
     """Sentences on texts that may be no chunks."""
 
     def to_json(self) -> dict[str, Estimate]:
-        """Return the scores by name, as a row."""
-        depths = {
-            f"{name}_at_{row.k}": value
-            for row in self.depths
-            for name, value in vars(row).items()
-            if name != "k"
-        }
-        return depths | {f"lost_{name}_at_{self.k}": value for name, value in self.lost.items()}
+        """Convert the scores to a row."""
+        row = {}
+        for scores in self.depths:
+            row[f"evidence_recall_at_{scores.k}"] = scores.evidence_recall
+            row[f"iou_at_{scores.k}"] = scores.iou
+            row[f"precision_at_{scores.k}"] = scores.precision
+        return row | {f"lost_{name}_at_{self.k}": share for name, share in self.lost.items()}
 
-    def describe(self, ndcg_at_10: float) -> Iterator[str]:
-        """Yield how much of the evidence is in the first chunks, and where the rest is, beside the
-        documents' nDCG@10.
+    def describe(self, ndcg_at_10: float) -> tuple[str, ...]:
+        """Describe how much of the evidence is in the first chunks, and where the rest is, next to
+        the documents' nDCG@10.
         """
         recall = next(row.evidence_recall for row in self.depths if row.k == self.k)
-        first = "The first chunk has" if self.k == 1 else f"The first {self.k} chunks have"
-        yield (
-            f"{first} {format_estimate(recall, format_percent)}% of the evidence; documents score "
-            "nDCG@10 "
-            f"{format_percent(ndcg_at_10)}."
-        )
-        lost = sorted(
-            ((share.value, loss) for loss, share in self.lost.items() if share.value), reverse=True
-        )
-        if lost:
-            parts = ", ".join(
-                f"{format_percent(share)} {LOSSES[Loss(loss)]}" for share, loss in lost
-            )
-            unknown = (
-                ""
-                if Loss.NOT_READ in self.lost
-                else "; what of it is beyond what the embedder reads is unknown"
-            )
-            yield f"The other {format_percent(1 - recall.value)}%: {parts}{unknown}."
+        lost = {name: share.value for name, share in self.lost.items() if share.value}
+        found = messages.describe_evidence_recall(self.k, recall, ndcg_at_10)
+        if not lost:
+            return (found,)
+        is_known = Loss.NOT_READ in self.lost
+        return found, messages.describe_lost_evidence(lost, recall.value, is_known=is_known)
 
     def build_tables(self) -> Iterator[Table]:
         """Yield the scores by number of chunks, recall by position, and where the evidence is that
         is lost.
         """
-        depths = (
+        headings = ["First chunks", "Evidence recall", "IoU", "Precision"]
+        depths = [
             (str(row.k), *_format(row.evidence_recall, row.iou, row.precision))
             for row in self.depths
-        )
-        yield Table(build_columns(DEPTH_HEADINGS, DEPTH_HEADINGS), tuple(depths))
-        headings = ("Evidence in the", "Excerpts", f"Recall@{self.k}")
-        places = (
+        ]
+        yield Table(build_columns(headings, headings), tuple(depths))
+        headings = ["Evidence in the", "Excerpts", f"Recall@{self.k}"]
+        places = [
             (row.title, format_count(row.excerpts), *_format(row.recall))
             for row in self.by_position
-        )
+        ]
         yield Table(build_columns(headings, headings[1:]), tuple(places))
         rare = (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
-        shown = {
-            loss: share for loss, share in self.lost.items() if share.value or loss not in rare
-        }
-        lost = ((LOSSES[Loss(loss)], *_format(share)) for loss, share in shown.items())
-        yield Table(
-            build_columns((f"Evidence that the first {self.k} lack", SHARE), [SHARE]), tuple(lost)
-        )
+        headings = [f"Evidence that the first {self.k} lack", "Share of all evidence"]
+        lost = [
+            (messages.LOSSES[loss], *_format(share))
+            for loss, share in self.lost.items()
+            if share.value or loss not in rare
+        ]
+        yield Table(build_columns(headings, headings[1:]), tuple(lost))
 
     def describe_chunks(self) -> Iterator[str]:
         """Yield how long the chunks are, how many are read in part, and which are not in their
         document.
         """
-        estimated = ", estimated" if self.tokens_estimated else ""
-        median = pluralize(round(self.median_tokens), "token")
-        longer = (
-            f"; {pluralize(self.longer_than_read, 'is', 'are')} read in part"
-            if self.longer_than_read
-            else ""
-        )
-        chunks = pluralize(self.chunks, "distinct chunk")
         if self.chunks:
-            yield (
-                f"{chunks}, of {median} in the median, at most "
-                f"{self.longest_tokens:,}{estimated}{longer}."
+            yield messages.describe_chunk_lengths(
+                self.chunks,
+                self.median_tokens,
+                self.longest_tokens,
+                is_estimated=self.tokens_estimated,
+                longer=self.longer_than_read or 0,
             )
         if self.not_returned:
             number = f"{self.not_returned:,} of {pluralize(self.excerpts, 'excerpt')}"
@@ -501,41 +477,41 @@ class EvidenceScores:
 
 def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> EvidenceScores:
     """Score the chunks of a run, given its name."""
-    data, most = chunks.data, max(map(len, chunks.by_query.values()))
+    data = chunks.data
+    most = max(map(len, chunks.by_query.values()))
     depths = [depth for depth in DEPTHS if depth <= most] or [1]
     headline = max(depth for depth in depths if depth <= HEADLINE)
-    scores, losses = (
-        {depth: list[tuple[float, float, float]]() for depth in depths},
-        list[list[float]](),
-    )
-    recalls, parts = list[float](), list[str]()
+    scores: dict[int, list[tuple[float, float, float]]] = {depth: [] for depth in depths}
+    losses: list[list[float]] = []
+    recalls: list[float] = []
+    parts: list[str] = []
     for key, (_, excerpts) in zip(data.ids, data.questions, strict=True):
-        hits, lost = chunks.by_query[key], dict.fromkeys(LOSSES, 0)
+        hits = chunks.by_query[key]
+        places = chunks.place(hits)
         for depth in depths:
-            scores[depth].append(
-                score_retrieved(excerpts, chunks.place(hits[:depth]), np.arange(len(hits[:depth])))
-            )
+            rows = np.arange(min(depth, len(hits)))
+            scores[depth].append(score_retrieved(excerpts, places, rows))
+        lost = dict.fromkeys(Loss, 0)
         for excerpt in excerpts:
             missing = find_losses(excerpt, hits[:headline], chunks, read)
-            lost |= {loss: lost[loss] + characters for loss, characters in missing.items()}
-            recalls.append(1 - sum(missing.values()) / len(range(*excerpt.span)))
-            parts.append(_find_part(excerpt, chunks))
-        total = sum(len(range(*excerpt.span)) for excerpt in excerpts)
+            for loss, characters in missing.items():
+                lost[loss] += characters
+            recalls.append(1 - sum(missing.values()) / excerpt.length)
+            parts.append(chunks.find_part(excerpt))
+        total = sum(excerpt.length for excerpt in excerpts)
         losses.append([characters / total for characters in lost.values()])
-    shares = dict(zip(LOSSES, np.array(losses).T, strict=True))
+    shares = dict(zip(Loss, np.array(losses).T, strict=True))
     if read.read.kind is ReadKind.UNKNOWN:
         del shares[Loss.NOT_READ]
-    rows = {
-        depth: [estimate_score(values, data.clusters) for values in np.array(scores[depth]).T]
-        for depth in depths
-    }
+    depth_scores = []
+    for depth in depths:
+        columns = np.array(scores[depth]).T
+        iou, recall, precision = (estimate_score(values, data.clusters) for values in columns)
+        depth_scores.append(DepthScores(depth, recall, iou, precision))
     return EvidenceScores(
         questions=len(data.questions),
         k=headline,
-        depths=tuple(
-            DepthScores(depth, recall, iou, precision)
-            for depth, (iou, recall, precision) in rows.items()
-        ),
+        depths=tuple(depth_scores),
         by_position=tuple(build_place_rows(name, data, recalls, parts)),
         lost={loss: estimate_score(values, data.clusters) for loss, values in shares.items()},
         chunks=len(read.tokens),
@@ -557,34 +533,19 @@ def _format(*shares: Estimate) -> list[str]:
 def find_losses(
     excerpt: Excerpt, hits: Iterable[ChunkKey], chunks: RetrievedChunks, read: ReadChunks
 ) -> dict[Loss, int]:
-    """Return how many characters of an excerpt retrieved chunks lack, by where they are."""
-    own = [chunks.spans[hit] for hit in hits if hit.document == excerpt.document]
-    missing = subtract(excerpt.span, merge(filter(None, own)))
-    number = sum(end - start for start, end in missing)
-    unread = sum(
-        count_shared(Span(start, end), read.unread.get(excerpt.document, ()))
-        for start, end in missing
-    )
-    if number < len(range(*excerpt.span)):
+    """Count the characters of an excerpt that retrieved chunks lack, by where they are."""
+    spans = [chunks.spans[hit] for hit in hits if hit.document == excerpt.document]
+    found = find_evidence(excerpt.span, [span for span in spans if span])
+    beyond = read.unread.get(excerpt.document, ())
+    unread = sum(find_evidence(Span(*part), beyond).shared for part in found.outside)
+    if found.inside:
         rest = Loss.CUT
-    elif None in own:
+    elif None in spans:
         rest = Loss.NOT_LOCATED
-    elif not own:
+    elif not spans:
         rest = Loss.NOT_RETRIEVED
+    elif chunks.find_part(excerpt) == NOT_RETURNED:
+        rest = Loss.NOT_RETURNED
     else:
-        rest = (
-            Loss.NOT_RETURNED if _find_part(excerpt, chunks) == NOT_RETURNED else Loss.OTHER_CHUNK
-        )
-    return {Loss.NOT_READ: unread, rest: number - unread}
-
-
-def _find_part(excerpt: Excerpt, chunks: RetrievedChunks) -> str:
-    """Return the third of a chunk in which an excerpt is, that it is divided, or that no chunk with
-    it was returned.
-    """
-    spans = chunks.list_spans(excerpt.document)
-    return (
-        find_chunk_part(excerpt.span, spans)
-        if count_shared(excerpt.span, merge(spans.tolist()))
-        else NOT_RETURNED
-    )
+        rest = Loss.OTHER_CHUNK
+    return {Loss.NOT_READ: unread, rest: found.lost - unread}

@@ -437,6 +437,14 @@ def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
         "nDCG@10 (100: always ranked first)",
         format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate),
     )
+    yield from list_effects(findings)
+    yield "Next", describe_advice(findings)
+
+
+def list_effects(findings: GroupFindings) -> Iterator[tuple[str, str]]:
+    """Yield the effects of position and truncation: a name with its definition in parentheses, and
+    a value.
+    """
     effect = findings[Quantity.POSITION_EFFECT]
     yield (
         "Position effect (same evidence, first minus last third of the document)",
@@ -454,7 +462,6 @@ def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
     label = label_state(findings)
     within = f"{format_finding(findings.verdict)}\n" if findings.verdict.estimate else ""
     yield "Bias within the window", Label(f"{within}{label}", label.tone)
-    yield "Next", describe_advice(findings)
 
 
 def name_change(state: ChangeState, margin: float) -> Label:
@@ -727,33 +734,229 @@ def describe_few(needed: int | None, number: int, counted: str) -> str:
     )
 
 
-#: How recall in two parts of the documents is told; {first} and {last} are the parts.
-RECALL: dict[ChangeState, str] = {
-    ChangeState.BETTER: "{of} recall is higher in the {first} than in the {last}: {points}.",
-    ChangeState.WORSE: "{of} recall is lower in the {first} than in the {last}: {points}.",
-    ChangeState.EQUIVALENT: "{of} recall: no difference above {margin} between the {first} and "
-    "the {last}, {points}.",
-    ChangeState.INCONCLUSIVE: "{of} recall in the {first} and the {last}: "
-    "inconclusive{points}.{needed}",
+# posir_score: retrieved chunks.
+
+#: Where evidence is that the first chunks lack, by the key of the loss, after a number.
+LOSSES = {
+    "not_retrieved": "in a document that is not retrieved",
+    "other_chunk": "in another chunk of a retrieved document",
+    "not_returned": "in a retrieved document, but in no returned chunk",
+    "not_located": "in a chunk that is not located",
+    "cut": "cut off by the border of a retrieved chunk",
+    "not_read": "beyond what the embedder reads",
 }
+EVIDENCE_RECALL = "The first {chunks} {recall}% of the evidence; documents score nDCG@10 {ndcg}."
+LOST_EVIDENCE = "The other {share}%: {parts}{unknown}."
+UNREAD_UNKNOWN = "; what of it is beyond what the embedder reads is unknown"
+CHUNK_LENGTHS = "{chunks}, of {median} in the median, at most {longest:,}{estimated}{longer}."
 
 
-def describe_recall_change(of: str, parts: tuple[str, str], change: ChangeRow) -> str:
-    """Describe how recall, of documents or of chunks, differs between two parts of the documents,
-    in a sentence.
+def describe_evidence_recall(k: int, recall: Estimate, ndcg_at_10: float) -> str:
+    """Describe the share of the evidence in the first k chunks, next to the documents' nDCG@10."""
+    return EVIDENCE_RECALL.format(
+        chunks="chunk has" if k == 1 else f"{k} chunks have",
+        recall=numbers.format_estimate(recall, numbers.format_percent),
+        ndcg=numbers.format_percent(ndcg_at_10),
+    )
+
+
+def describe_lost_evidence(lost: Mapping[str, float], recall: float, *, is_known: bool) -> str:
+    """Describe where the rest of the evidence is, given its share by loss, and whether it is known
+    what the embedder reads.
+    """
+    ordered = sorted(((share, loss) for loss, share in lost.items()), reverse=True)
+    parts = [f"{numbers.format_percent(share)} {LOSSES[loss]}" for share, loss in ordered]
+    return LOST_EVIDENCE.format(
+        share=numbers.format_percent(1 - recall),
+        parts=", ".join(parts),
+        unknown="" if is_known else UNREAD_UNKNOWN,
+    )
+
+
+def describe_chunk_lengths(
+    chunks: int, median: float, longest: int, *, is_estimated: bool, longer: int
+) -> str:
+    """Describe how long chunks are in tokens, and how many are longer than the window."""
+    return CHUNK_LENGTHS.format(
+        chunks=pluralize(chunks, "distinct chunk"),
+        median=pluralize(round(median), "token"),
+        longest=longest,
+        estimated=", estimated" if is_estimated else "",
+        longer=f"; {pluralize(longer, 'is', 'are')} read in part" if longer else "",
+    )
+
+
+# posir_inspect: texts, chunks, and a running index.
+
+#: The window of a model, by how it compares with the claim.
+WINDOWS = {
+    "all": "It reads {length} of a text{about}, as many as were tried.",
+    "all_claimed": (
+        "It reads {length} of a text{about}, as many as were tried; {claimant} claims {claimed} "
+        "tokens."
+    ),
+    "no_claim": "It reads {length} of a text{about}, and {rest}; it claims no length.",
+    "less": (
+        "It reads only {length} of a text{about}, and {rest}, although {claimant} claims {claimed} "
+        "tokens."
+    ),
+    "more": (
+        "It reads {length} of a text{about}, more than the {claimed} tokens that {claimant} "
+        "claims, and {rest}."
+    ),
+    "as_claimed": "It reads {length} of a text{about}, as it claims, and {rest}.",
+}
+FEWER_TOKENS = "It reads only {length} of the {claimed} tokens that {claimant} claims, and {rest}."
+REFUSES = "refuses longer texts"
+IGNORES = "ignores the rest without an error"
+ABOUT_ENGLISH = (
+    "That is about the {part} {characters:,} characters, or {words:,.0f} words, of English."
+)
+NOT_READ = "{rest} does not change its {output}."
+REQUIREMENT = "{verb} enough: {required:,} tokens are required."
+START_REQUIREMENT = (
+    "{verb} enough: {required:,} tokens are required from the start without a gap, {number}."
+)
+READS_ALL_TEXTS = "{model} reads {texts} to the end"
+NEVER_READS = "{model} never reads {share} of the words of {texts}"
+TRUNCATES_TEXTS = "{model} does not read all of {number:,} of {texts}"
+UNREAD_WORDS = "{number:,} of {texts:,} texts are longer: {share} of all words are never read."
+WORD_BASELINE = "BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}."
+SAME_ADVICE = "The advice is that of questions in their rarest words."
+OTHER_ADVICE = "The advice differs: questions in their rarest words have {chunks}."
+MORE_TEXTS = "Add texts: {number:,} are too few to measure a bias or the best chunks."
+FITTING_CHUNKS = "Search in chunks of {size} tokens: it reads no more. "
+SENTENCE_SCORES = "How well: nDCG@10 {score} over {sentences}. {observed}"
+TRUNCATED_SCORES = (
+    "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}{guessed}."
+)
+
+
+def advise_more_texts(texts: int, size: int) -> str:
+    """Advise more texts, and chunks of the size that the model reads if it is above 0."""
+    chunks = FITTING_CHUNKS.format(size=size) if size else ""
+    return chunks + MORE_TEXTS.format(number=texts)
+
+
+def describe_sentence_scores(findings: GroupFindings) -> str:
+    """Describe how well all sentences are found, and the difference as the data lie."""
+    return SENTENCE_SCORES.format(
+        score=format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate),
+        sentences=pluralize(findings.questions, "sentence"),
+        observed=describe_observed(findings),
+    ).rstrip()
+
+
+def describe_truncated_scores(
+    read: str, score: float, shared: float, chance: float, *, is_guessed: bool
+) -> str:
+    """Describe nDCG@10 of truncated sentences next to BM25 in what is read, and to chance."""
+    return TRUNCATED_SCORES.format(
+        score=numbers.format_percent(score),
+        read=read,
+        shared=numbers.format_percent(shared),
+        chance=numbers.format_percent(chance),
+        guessed=": it is guessed from the topic" if is_guessed else "",
+    )
+
+
+CHUNK_COST = "It takes {cost:.1f} times as many vectors."
+WHOLE_SERVES = "No chunks find more than {whole}."
+CHUNK_ADVICE = "Search in {chunks}: nDCG@10 {rises} from {whole} to {value} on {texts}, with {cost}"
+BEST_CHUNKS = "; {chunks} reach {value}, with {times:.2g} times the vectors"
+CHUNK_CHOICE = (
+    "Advised: {reason}. Chunks overlap by half; queries in a text's own words favor small ones."
+)
+
+
+def describe_chunk_advice(
+    chunks: str,
+    texts: str,
+    scores: tuple[float, float],
+    *,
+    vectors: float | None,
+    cost: float,
+    is_better: bool,
+    best: tuple[str, float, float] | None,
+) -> str:
+    """Describe the advised chunks.
+
+    Args:
+        chunks: Their name.
+        texts: The texts that they were measured on.
+        scores: nDCG@10 of whole texts and of the chunks.
+        vectors: Mean number of chunks of a text, if it is known.
+        cost: Vectors relative to whole texts.
+        is_better: Whether the chunks are better than whole texts.
+        best: Name, nDCG@10 and vectors relative to the advised chunks of the best ones, if others
+            are better.
+    """
+    whole, value = map(numbers.format_percent, scores)
+    text = CHUNK_ADVICE.format(
+        chunks=chunks,
+        rises="rises" if is_better else "changes",
+        whole=whole,
+        value=value,
+        texts=texts,
+        cost=f"about {vectors:,.0f} vectors a text" if vectors else f"{cost:.1f} times the vectors",
+    )
+    if best:
+        name, score, times = best
+        text += BEST_CHUNKS.format(chunks=name, value=numbers.format_percent(score), times=times)
+    return f"{text}."
+
+
+def note_chunk_choice(*, is_better: bool) -> str:
+    """Explain why chunks are advised."""
+    reason = "the fewest vectors of those that are better than whole"
+    return CHUNK_CHOICE.format(reason=reason if is_better else "as good, for fewer vectors")
+
+
+#: How recall in two parts of the documents differs; {recall} is `Recall (document, rarest words)`.
+RECALL: dict[ChangeState, str] = {
+    ChangeState.BETTER: "{recall} is higher in the {first} than in the {last}: {points}.",
+    ChangeState.WORSE: "{recall} is lower in the {first} than in the {last}: {points}.",
+    ChangeState.EQUIVALENT: (
+        "{recall}: no difference above {margin} between the {first} and the {last}, {points}."
+    ),
+    ChangeState.INCONCLUSIVE: "{recall} in the {first} and the {last}: {points}.{needed}",
+}
+TAIL_RECALL = "Tail {recall}: {share} of {sentences} in the last third."
+
+
+def describe_recall_change(change: ChangeRow) -> str:
+    """Describe how recall differs between two parts of the documents: the baseline is the later
+    part.
     """
     points = format_difference(change)
-    if change.state is ChangeState.INCONCLUSIVE and points:
-        points = f", {points}"
+    if change.state is ChangeState.INCONCLUSIVE:
+        points = f"inconclusive, {points}" if points else "inconclusive"
     assert change.state is not None
     return RECALL[change.state].format(
-        of=_capitalize(of),
-        first=parts[0],
-        last=parts[1],
+        recall=f"Recall ({change.subject.task})",
+        first=change.subject.model,
+        last=change.subject.baseline,
         margin=format_margin(change.margin),
         points=points,
         needed=_describe_needed_change(change),
     )
+
+
+def describe_tail_recall(task: str, recall: Estimate | None, questions: int) -> str:
+    """Describe the recall of sentences in the last third of documents."""
+    return TAIL_RECALL.format(
+        recall=f"recall ({task})",
+        share=format_share(recall),
+        sentences=pluralize(questions, "sentence"),
+    )
+
+
+def format_share(share: Estimate | None) -> str:
+    """Format a share with its interval: `27.0% [19.4, 36.1]`."""
+    if share is None:
+        return numbers.MISSING
+    interval = numbers.format_interval(share, numbers.format_percent)
+    return f"{numbers.format_percent(share.value)}% {interval}".rstrip()
 
 
 # Comparisons, trainings and mitigations.

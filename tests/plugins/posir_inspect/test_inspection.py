@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 import posir
-from posir_inspect.inspection import InspectionRun, Setup, evaluate, inspect_model
+from posir_inspect.inspection import InspectionInput, InspectionRun, evaluate, inspect_model
 from posir_inspect.questions import Wording, ask_questions, build_question_task
-from posir_inspect.sections import Inspection
+from posir_inspect.sections import Inspection, complete
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
 from posir_significance.findings import ChangeState, Quantity, State
@@ -43,7 +43,9 @@ from tests.support.probed_encoders import (
 def run(
     encoder: FirstWords, texts: list[str], budget: int | None = None, **options: Any
 ) -> Inspection:
-    return inspect_model(Setup(ModelEncoder(encoder), None, collect(*texts), budget), **options)
+    return inspect_model(
+        InspectionInput(ModelEncoder(encoder), None, collect(*texts), budget), **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -137,16 +139,18 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     assert max(map(len, printed.splitlines())) <= 80
     assert describe_verdict(findings) in " ".join(printed.split())
     assert f" {inspection.chunks.row.cost:.1f} " in printed
-    assert ("PSI" in printed, "PSI" in str(replace(inspection, full=True))) == (False, True)
+    assert ("PSI" in printed, "PSI" in str(complete(replace(inspection, full=True)))) == (
+        False,
+        True,
+    )
     parsed = json.loads(inspection.to_json())
     assert (parsed["fading"][-1]["groups"]["all"]["state"], parsed["rows"][0]["level"]) == (
         findings.state,
         0.95,
     )
     assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
-    page = replace(
-        inspection, skipped=(SkippedText("<script>alert(1)</script>", "empty"),)
-    ).to_html()
+    skipped = (SkippedText("<script>alert(1)</script>", "empty"),)
+    page = complete(replace(inspection, skipped=skipped)).to_html()
     assert "<script>alert(1)" not in page
     assert not re.search(
         r'(src|href)="', re.sub(r"<script.*?</script>|<a [^>]*>", "", page, flags=re.DOTALL)
@@ -219,7 +223,7 @@ class EveryOther:
 def test_questions_in_other_words_stand_beside_the_others():
     encoder, texts = FirstWords(words=300), invent_texts(8, 12)
     inspection = inspect_model(
-        Setup(ModelEncoder(encoder), None, collect(*texts), 30_000, writer=EveryOther())
+        InspectionInput(ModelEncoder(encoder), None, collect(*texts), 30_000, writer=EveryOther())
     )
     searched = list_searched(encoder, texts)
     assert len(searched) == len(set(searched))
@@ -228,7 +232,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     assert (
         other.questions == written.findings.questions == rarest.findings.questions - other.unwritten
     )
-    assert (other.writer, other.by_itself) == ("test/first-words", True)
+    assert (other.writer, other.writer_is_model) == ("test/first-words", True)
     # The same words in another order.
     assert other.words_alone.shared_words == pytest.approx(1)
     assert [row.size for row in other.chunks.rows] == [row.size for row in inspection.chunks.rows]
@@ -250,7 +254,7 @@ def test_questions_in_other_words_stand_beside_the_others():
 def test_a_writer_without_a_question_is_said_so():
     silent = SimpleNamespace(name="silent", write=lambda requests: [None] * len(requests))
     inspection = inspect_model(
-        Setup(
+        InspectionInput(
             ModelEncoder(FirstWords(60)), None, collect(*invent_texts(3, 6)), 30_000, writer=silent
         )
     )
@@ -262,17 +266,17 @@ def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
     # The number of vectors is that of the last search.
     monkeypatch.setenv(ROTATED_VARIABLE, "0")
     model, collection = build_encoder(), collect(*invent_texts(4, 8))
-    setup = Setup(ModelEncoder(model), find_tokenizer(model), collection, None)
+    setup = InspectionInput(ModelEncoder(model), find_tokenizer(model), collection, None)
     questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
     reading = ReadingLength(None, *[Bounds(1, 1)] * 4, "tokens", 1)
     known = Inspection(
-        "m",
-        None,
-        "texts",
-        4,
-        4,
-        {},
-        1.0,
+        model="m",
+        revision=None,
+        source="texts",
+        texts=4,
+        texts_found=4,
+        languages={},
+        median_tokens=1.0,
         tokens_estimated=False,
         skipped=(),
         window=None,
@@ -323,7 +327,7 @@ def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path)
         "of these 12 texts",
         "Skipped: 1 binary (scan.doc).",
         "How far the model reads",
-        "are too few",
+        "What to do",
     ):
         assert said in text
     assert "vegaEmbed" in (tmp_path / "page.html").read_text()

@@ -31,6 +31,7 @@ from posir_score.alignment import AlignmentRules
 from posir_score.collecting import FIRST_QUERIES, CollectionSettings
 from posir_score.hits import Hit
 from posir_significance.findings import ChangeState
+from posir_significance.messages import describe_recall_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.read_part import KnownBy, ReadPart
 from tests.plugins.posir_inspect.test_questions import collect
@@ -63,8 +64,8 @@ def inspect(tmp_path: Path) -> Callable[..., IndexInspection]:
     )
 
 
-def shares(inspection: IndexInspection, of: str = "document") -> dict[str, float]:
-    return {row.part: round(row.recall.value, 9) for row in inspection.rows if row.of == of}
+def shares(inspection: IndexInspection, unit: str = "document") -> dict[str, float]:
+    return {row.part: round(row.recall.value, 9) for row in inspection.rows if row.unit == unit}
 
 
 def read_index(
@@ -101,15 +102,15 @@ def test_an_index_of_the_first_halves_loses_the_tails_and_not_the_documents(insp
     success = shares(inspection)
     assert (success["first third"], success["last third"]) == (1, 0)
     (change,) = inspection.changes
-    assert (change.change.state, change.change.estimate.value) == (
+    assert (change.state, change.estimate.value) == (
         ChangeState.BETTER,
         pytest.approx(1),
     )
-    assert change.describe() in " ".join(str(inspection).split())
+    assert describe_recall_change(change) in " ".join(str(inspection).split())
     assert not Path(inspection.unfinished).is_file()
     complete = inspect(lambda query, k: find(query, DOCUMENTS, k))
     assert set(shares(complete).values()) == {1}
-    assert complete.changes[0].change.state is ChangeState.EQUIVALENT
+    assert complete.changes[0].state is ChangeState.EQUIVALENT
 
 
 def test_documents_that_an_index_lacks_are_named_and_are_no_lost_tails(inspect):
@@ -204,7 +205,10 @@ def test_what_is_read_is_compared_with_what_is_not():
     by_part = {row.part: (row.questions, row.recall.value) for row in rows}
     assert by_part[READ] == (sum(half.values()), pytest.approx(1))
     assert by_part[NOT_READ] == (len(half) - sum(half.values()), pytest.approx(0))
-    assert [change.parts for change in changes] == [(THIRDS[0], THIRDS[-1]), (READ, NOT_READ)]
+    assert [(change.subject.model, change.subject.baseline) for change in changes] == [
+        (THIRDS[0], THIRDS[-1]),
+        (READ, NOT_READ),
+    ]
     assert read_index().locate_in_read() == {}
 
 
@@ -235,11 +239,11 @@ def test_a_difference_is_the_mean_of_those_within_documents():
     differences = [
         ((f"d{number}", 2) in lost) - ((f"d{number}", 0) in lost) for number in range(20)
     ]
-    assert change.change.estimate.value == pytest.approx(np.mean(differences))
+    assert change.estimate.value == pytest.approx(np.mean(differences))
     # Of one difference a document, CR2 is the usual standard error of a mean, here with a small
     # further variance.
     error = np.std(differences, ddof=1) / np.sqrt(20)
-    assert error <= change.change.estimate.standard_error < 1.1 * error
+    assert error <= change.estimate.standard_error < 1.1 * error
     assert [row.recall.value for row in rows] == pytest.approx(
         [1 - np.mean([(f"d{number}", third) in lost for number in range(20)]) for third in range(3)]
     )

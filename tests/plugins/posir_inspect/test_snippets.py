@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import posir
-from posir_inspect.inspection import Setup, inspect_model
+from posir_inspect.inspection import InspectionInput, inspect_model
 from posir_inspect.snippets import Snippet, SnippetKind, require_tokenizer, write_snippet
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.embeddings.encoding import ModelEncoder
@@ -108,7 +108,7 @@ def test_without_an_advised_size_there_is_no_code(folder):
 
 
 def test_an_inspection_shows_the_code_as_it_is():
-    setup = Setup(
+    setup = InspectionInput(
         ModelEncoder(FirstWords(words=60)),
         None,
         collect(*invent_texts(30, 15)),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import posir
-from posir_inspect.inspection import Setup, inspect_model
+from posir_inspect.inspection import InspectionInput, inspect_model
 from posir_inspect.questions import ask_questions
 from posir_inspect.splitting import (
     ChunkComparison,
@@ -40,7 +40,7 @@ def test_splitters_are_compared_with_whole_texts():
     )
     encoder = FirstWords(words=60)
     inspection = inspect_model(
-        Setup(ModelEncoder(encoder), None, collect(*invent_texts(6, 15)), None, splitters)
+        InspectionInput(ModelEncoder(encoder), None, collect(*invent_texts(6, 15)), None, splitters)
     )
     whole, large, small, notes = inspection.chunks.rows
     assert [row.chunker for row in inspection.chunks.rows] == [

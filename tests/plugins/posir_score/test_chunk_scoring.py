@@ -4,7 +4,6 @@ own code.
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 import posir
-from posir_score.chunk_scoring import describe_changes, score_splitters
+from posir_score.chunk_scoring import compare_splitters, score_splitters
 from posir_score.excerpts import (
     ChunkPlaces,
     Excerpt,
@@ -25,6 +24,7 @@ from posir_score.excerpts import (
     score_retrieved,
 )
 from posir_significance.changes import Metric
+from posir_significance.findings import ChangeState, Reason
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.embeddings.encoding import ModelEncoder
@@ -114,9 +114,9 @@ def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     assert rows["whole", "bells"].precision_omega.value == pytest.approx(8 / 59)
     assert rows["whole", "all"].in_place["recall"] == rows["whole", "all"].recall.value
     assert scoring.to_polars()["recall"].to_list()[0] == scoring.rows[0].recall.value
-    assert scoring.notes == ("whole: 2 of 4 chunks are not in their text.",)
+    assert scoring.remarks == ("whole: 2 of 4 chunks are not in their text.",)
     assert len(scoring.changes) == 2
-    assert all("inconclusive" in change for change in scoring.changes)
+    assert {change.state for change in scoring.changes} == {ChangeState.INCONCLUSIVE}
     assert sum(row.excerpts for row in scoring.places) == 2 * 2 * 3
 
 
@@ -129,19 +129,19 @@ def test_the_change_between_chunkers_counts_documents_and_not_questions():
         "worse": best - 0.2 - 0.02 * rng.random(300),
         "same": best - 1e-4 * rng.random(300),
     }
-    worse, same = describe_changes(Metric.RECALL, scores, many)
-    assert worse.startswith("worse is worse than best in recall: -21.0 [-21.")
-    assert same == "best and same are equivalent within 2 points in recall: 0.0 [0.0, 0.0]."
-    sentences = list(describe_changes(Metric.RECALL, scores, few))
-    assert all("too few documents" in sentence for sentence in sentences)
+    worse, same = compare_splitters(Metric.RECALL, scores, many)
+    assert (worse.subject.baseline, worse.subject.model) == ("best", "worse")
+    assert (worse.state, same.state) == (ChangeState.WORSE, ChangeState.EQUIVALENT)
+    assert worse.estimate.value == pytest.approx(-0.21, abs=0.002)
+    assert -0.22 < worse.estimate.low < worse.estimate.high < -0.2
+    rows = compare_splitters(Metric.RECALL, scores, few)
+    assert {row.reason for row in rows} == {Reason.FEW_DOCUMENTS}
     # All questions of a document change alike: there are as many observations as documents.
     by_document = rng.standard_normal(30)
-    (sentence,) = describe_changes(
-        "iou", {"best": best + 1, "other": best + 1 + 0.1 * by_document[many] - 0.05}, many
-    )
-    low, high = map(float, re.search(r"\[(\S+), (\S+)\]", sentence).groups())
-    half = stdtrit(29, 1 - 0.05 / 6) * 10 * by_document.std(ddof=1) / 30**0.5
-    assert (high - low) / 2 == pytest.approx(half, abs=0.2)
+    other = best + 1 + 0.1 * by_document[many] - 0.05
+    (row,) = compare_splitters(Metric.IOU, {"best": best + 1, "other": other}, many)
+    half = stdtrit(29, 1 - 0.05 / 6) * 0.1 * by_document.std(ddof=1) / 30**0.5
+    assert (row.estimate.high - row.estimate.low) / 2 == pytest.approx(half, abs=0.002)
 
 
 def test_passages_of_one_article_are_not_independent(tmp_path: Path):
@@ -188,7 +188,7 @@ def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):
     scoring = score_splitters(ModelEncoder(FirstWords()), EstimatedTokenizer(), data, [splitter], 2)
     overall = scoring.rows[0]
     assert (overall.recall.value, overall.in_place["recall"]) == (0, 1)
-    assert scoring.notes == ("parts: 1 of 4 chunks repeat an earlier passage and count there.",)
+    assert scoring.remarks == ("parts: 1 of 4 chunks repeat an earlier passage and count there.",)
 
 
 def test_bad_arguments_are_one_message(tmp_path: Path):
