@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from posir_compare.comparison import Metric, compare_pairs
+from posir_leaderboard.board import averages, groups, views
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
-from posir_leaderboard.board import views
 from posir_leaderboard.board.build import JSON
 from posir_leaderboard.board.comparable import compute_pin, write_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
@@ -50,7 +50,6 @@ from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, decide_change
 from posir_significance.findings import ChangeState, Reason, State
 from posir_significance.intervals import estimate_mean, student_difference
-from posir_significance.messages import label_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.results import read_results
@@ -225,7 +224,7 @@ def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
 
 def test_published_averages_are_those_of_the_papers():
     records = published()
-    for group in views.builtin_groups()[:2]:
+    for group in groups.builtin_groups()[:2]:
         view = views.build_average_view(group, records)
         shown = {
             (row.model.name, length): scored
@@ -248,15 +247,15 @@ def test_published_averages_are_those_of_the_papers():
 
 
 def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
-    groups = views.builtin_groups(
+    listed = groups.builtin_groups(
         {"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"}
     )
-    known = {task for group in views.builtin_groups() for task in group.labels}
+    known = {task for group in groups.builtin_groups() for task in group.labels}
     further = {
-        task: label for group in groups for task, label in group.labels.items() if task not in known
+        task: label for group in listed for task, label in group.labels.items() if task not in known
     }
     assert further == {"PosIR-Persian": "Persian", "PosIR-Persian-English": "Persian → English"}
-    assert further.keys().isdisjoint(task for group in groups for task in group.averaged_tasks)
+    assert further.keys().isdisjoint(task for group in listed for task in group.averaged_tasks)
 
 
 def test_a_published_interval_is_that_of_the_most_variable_queries():
@@ -290,7 +289,7 @@ def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations
     ).T
     mean = values.mean()
     for power in (2, 1):
-        shown = views.average_rows(rows, "PosIR", power).position_effect
+        shown = averages.average_rows(rows, "PosIR", power).position_effect
         below, above = (
             (abs(values - tails) ** power).sum() ** (1 / power) / len(rows)
             for tails in (lows, highs)
@@ -303,16 +302,16 @@ def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations
 
 def test_an_average_lacks_what_a_task_lacks():
     first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
-    shown = views.average_rows([first.with_scores(psi_as_published=0.3)] * 4, "PosIR")
+    shown = averages.average_rows([first.with_scores(psi_as_published=0.3)] * 4, "PosIR")
     assert shown.psi_as_published == pytest.approx(0.3)
     effect = second.position_effect.value
-    shown = views.average_rows(
+    shown = averages.average_rows(
         [first, second.with_scores(position_effect=Estimate(effect), queries=None)], "PosIR"
     )
     assert (shown.position_effect.interval, shown.queries) == (None, None)
     assert shown.position_effect.value == pytest.approx((first.position_effect.value + effect) / 2)
     assert (
-        views.average_rows(
+        averages.average_rows(
             [first, second.with_scores(position_effect=None)], "PosIR"
         ).position_effect
         is None
@@ -323,7 +322,7 @@ def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     states = [State.FAVORS_END, *[State.FAVORS_START] * 3, State.INCONCLUSIVE]
     rows = [replace(template, findings=fake_findings(0.0, state=state)) for state in states]
-    average = views.average_rows(rows, "PosIR")
+    average = averages.average_rows(rows, "PosIR")
     assert average.states == (State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE)
     assert (
         average.state_label == "favors the start in 3, favors the end in 1, inconclusive in 1 of 5"
@@ -334,8 +333,8 @@ def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
         [["favors_start", "favors_end", "inconclusive"]],
     )
     untested = [replace(row, findings=fake_findings(0.0, state=State.NOT_TESTED)) for row in rows]
-    assert views.average_rows(untested, "PosIR").states == (State.NOT_TESTED,)
-    assert views.average_rows([replace(row, findings=None) for row in rows], "PosIR").states == (
+    assert averages.average_rows(untested, "PosIR").states == (State.NOT_TESTED,)
+    assert averages.average_rows([replace(row, findings=None) for row in rows], "PosIR").states == (
         State.NOT_TESTED,
     )
 
@@ -347,7 +346,7 @@ def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
 def test_rank_ranges_count_who_is_certainly_before_and_after(pairs):
     intervals = [tuple(sorted(pair)) for pair in pairs]
     scores = [sum(pair) / 2 for pair in pairs]
-    ranges = rank_ranges(scores, intervals)
+    ranges = rank_ranges(list(map(Estimate, scores, intervals)))
     for own, result in zip(intervals, ranges, strict=True):
         lower = sum(other[1] < own[0] for other in intervals)
         higher = sum(other[0] > own[1] for other in intervals)
@@ -355,7 +354,8 @@ def test_rank_ranges_count_who_is_certainly_before_and_after(pairs):
 
 
 def test_scores_without_an_interval_are_not_separated_and_missing_scores_are_unranked():
-    ranges = rank_ranges([0.9, 0.5, 0.1, None], [(0.8, 1.0), None, (0.0, 0.2), None])
+    scores = [Estimate(0.9, (0.8, 1.0)), Estimate(0.5), Estimate(0.1, (0.0, 0.2)), None]
+    ranges = rank_ranges(scores)
     assert ranges == [(1, 2), None, (2, 3), None]
 
 
@@ -389,8 +389,9 @@ def test_a_paired_test_separates_what_overlapping_intervals_do_not():
     ]
     scores = [mean.mean for mean in means]
     assert scores == pytest.approx([worse.mean(), better.mean()])
-    assert rank_ranges(scores, intervals) == [(1, 2), (1, 2)]
-    assert rank_ranges(scores, intervals, differences=paired_differences(means)) == [(2, 2), (1, 1)]
+    estimates = list(map(Estimate, scores, intervals))
+    assert rank_ranges(estimates) == [(1, 2), (1, 2)]
+    assert rank_ranges(estimates, paired_differences(means)) == [(2, 2), (1, 1)]
 
 
 def test_models_on_other_queries_are_compared_by_their_intervals():
@@ -403,15 +404,9 @@ def test_models_on_other_queries_are_compared_by_their_intervals():
     means = [means_by_cluster(value)[0] for value in (first, second)]
     differences = paired_differences(means)
     assert not differences.paired.any()
-    scores = [0.2, 0.9]
-    assert rank_ranges(scores, [(0.1, 0.3), (0.8, 1.0)], differences=differences) == [
-        (2, 2),
-        (1, 1),
-    ]
-    assert rank_ranges(scores, [(0.1, 0.95), (0.8, 1.0)], differences=differences) == [
-        (1, 2),
-        (1, 2),
-    ]
+    best = Estimate(0.9, (0.8, 1.0))
+    assert rank_ranges([Estimate(0.2, (0.1, 0.3)), best], differences) == [(2, 2), (1, 1)]
+    assert rank_ranges([Estimate(0.2, (0.1, 0.95)), best], differences) == [(1, 2), (1, 2)]
 
 
 def test_paired_errors_are_those_of_the_mean_of_the_differences():
@@ -442,9 +437,7 @@ def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
         means = [means_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
         differences = paired_differences(means)
         states, level = differences.states(), 1 - 0.05 / 3
-        ranks = rank_ranges(
-            [mean.mean for mean in means], [(0.0, 1.0)] * 6, differences=differences
-        )
+        ranks = rank_ranges([Estimate(mean.mean, (0.0, 1.0)) for mean in means], differences)
         for row, column in permutations(range(6), 2):
             error, freedom = differences.errors[row, column], differences.freedom[row, column]
             difference = student_difference(differences.values[row, column], error, freedom)
@@ -508,13 +501,13 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
         assert [value, value - half, value + half] == pytest.approx(
             [row.difference.value, *row.difference.interval], abs=2e-6
         )
-        assert paired["lengths"][row.length]["state"][b][a] == label_change(row.metric_change)
+        assert paired["lengths"][row.length]["state"][b][a] == row.metric_change.state
     (compared,) = [row for row in rows if row.length == "all"]
     columns = views.build_task_view("PosIR-English", records[:2]).columns("all")
     *_, best, before, second, after = columns["lead"]
     ends = after.split("]")[0].split("[")[1]
     assert (best, second) == ("b", "a")
-    assert before.endswith(f", {100 * compared.difference.value:.1f} points ahead of ")
+    assert before == f" is {100 * compared.difference.value:.1f} points ahead of "
     assert list(map(float, ends.split(",\xa0"))) == pytest.approx(
         [100 * end for end in compared.difference.interval], abs=0.1
     )
@@ -533,7 +526,7 @@ def test_a_result_without_rotated_versions_is_not_tested_and_has_the_command_tha
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():
-    group = views.Group("PosIR", "Language", "", {"A": "A", "B": "B"}, ("A", "B"))
+    group = groups.Group("PosIR", "Language", "", {"A": "A", "B": "B"}, ("A", "B"))
     whole = [fake_record(fake_model(number), task, number) for number in range(2) for task in "AB"]
     third = fake_model(2)
     records = [

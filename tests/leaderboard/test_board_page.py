@@ -18,9 +18,9 @@ import pytest
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board.comparable import separate_data
 from posir_leaderboard.board.folder import create_server, write_site
+from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
-from posir_leaderboard.board.views import builtin_groups
 from posir_report.tables import known_columns
 from posir_tasks.values.scores import Estimate, ScoreInfo, Unit
 from tests.support.board import (

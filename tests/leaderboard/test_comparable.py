@@ -21,8 +21,9 @@ from posir_leaderboard.board.comparable import (
     separate_data,
     write_pins,
 )
+from posir_leaderboard.board.groups import add_data_tables
 from posir_leaderboard.board.records import BoardRecord
-from posir_leaderboard.board.views import add_data_tables, build_average_view, build_task_view
+from posir_leaderboard.board.views import build_average_view, build_task_view
 from posir_tasks.base.errors import PosirError
 from tests.support.board import GROUPS, contents, fake_model, fake_record
 from tests.support.damage import call_posir

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from posir_leaderboard.board.averages import average_detail
 from posir_leaderboard.board.published import add_query_counts, count_queries, read_statistics
-from posir_leaderboard.board.views import average_detail, build_task_view
+from posir_leaderboard.board.views import build_task_view
 from posir_significance.findings import State
 from posir_tasks.base.errors import PosirError
 from tests.support.board import fake_model, fake_record, published

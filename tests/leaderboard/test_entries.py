@@ -18,7 +18,6 @@ from posir_leaderboard.board.comparable import separate_data
 from posir_leaderboard.board.records import score_entry
 from posir_leaderboard.entries import (
     MAX_BYTES,
-    MAX_COUNT,
     MAX_NAME,
     EntryError,
     ModelMeta,
@@ -382,9 +381,7 @@ def test_a_subset_twice_is_refused(file, split):
 # What it counts
 
 
-@pytest.mark.parametrize(
-    "count", ["-1", str(10**30), str(2**63 - 1), str(MAX_COUNT + 1), "1.5", "x"]
-)
+@pytest.mark.parametrize("count", ["-1", str(10**30), str(2**63 - 1), str(10**7 + 1), "1.5", "x"])
 @pytest.mark.parametrize("field", ["counts", "totals"])
 def test_counts_that_no_data_has_are_refused(file, field, count):
     def change(data):
