@@ -254,10 +254,10 @@ def _ignores_order(model: str) -> bool:
     """Tell whether word order plays no part in the scores of a model, which only mteb's registry
     can say.
     """
-    known = MODEL_REGISTRY.resolve().get(model)
-    if known is None:
+    meta = MODEL_REGISTRY.resolve().get(model)
+    if meta is None:
         return False
-    return known.loader is bm25_loader or getattr(known.loader, "order_blind", False) is True
+    return meta.loader is bm25_loader or getattr(meta.loader, "order_blind", False) is True
 
 
 def _sample_problems(
@@ -295,7 +295,7 @@ def _digest_sample(
     """
     assert facts.documents is not None
     texts = list[str]()
-    for at in np.flatnonzero(part.sample):
+    for at in np.flatnonzero(part.sample).tolist():
         document = facts.documents[facts.evidence.document_ids[groups[at][0]]]
         text = str(document["text"])
         units = find_units(text, language, find_spans(facts.evidence, groups[at]))

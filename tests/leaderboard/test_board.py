@@ -207,7 +207,7 @@ def test_a_date_that_cannot_be_is_unknown():
     }
 
 
-def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
+def test_a_models_page_has_every_position_and_domain(built):
     site = contents(files_of(built[0]))
     place = site["board"]["models"]["name"].index("org/first")
     detail = site[f"models/{site['board']['models']['id'][place]}"]["tasks"]["PosIR-English"]
@@ -246,7 +246,7 @@ def test_published_averages_are_those_of_the_papers():
             assert values == pytest.approx((row.ndcg_at_10, row.psi_as_published, row.queries))
 
 
-def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
+def test_further_languages_have_a_choice_and_no_average():
     listed = groups.builtin_groups(
         {"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"}
     )
@@ -258,7 +258,7 @@ def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
     assert further.keys().isdisjoint(task for group in listed for task in group.averaged_tasks)
 
 
-def test_a_published_interval_is_that_of_the_most_variable_queries():
+def test_a_published_interval_is_the_widest_possible():
     (row,) = (
         record
         for record in published()
@@ -275,7 +275,7 @@ def test_a_published_interval_is_that_of_the_most_variable_queries():
 
 
 @given(st.lists(st.tuples(EDGES, EDGES, EDGES).map(sorted), min_size=1, max_size=10))
-def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations_are_added(ends):
+def test_errors_of_independent_tasks_add_in_quadrature(ends):
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     rows = [
         template.with_scores(position_effect=Estimate(mean, (low, high)))
@@ -318,7 +318,7 @@ def test_an_average_lacks_what_a_task_lacks():
     )
 
 
-def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
+def test_an_average_counts_the_states_of_its_tasks():
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     states = [State.FAVORS_END, *[State.FAVORS_START] * 3, State.INCONCLUSIVE]
     rows = [replace(template, findings=fake_findings(0.0, state=state)) for state in states]
@@ -353,7 +353,7 @@ def test_rank_ranges_count_who_is_certainly_before_and_after(pairs):
         assert result == (higher + 1, len(pairs) - lower)
 
 
-def test_scores_without_an_interval_are_not_separated_and_missing_scores_are_unranked():
+def test_scores_without_an_interval_have_no_range():
     scores = [Estimate(0.9, (0.8, 1.0)), Estimate(0.5), Estimate(0.1, (0.0, 0.2)), None]
     ranges = rank_ranges(scores)
     assert ranges == [(1, 2), None, (2, 3), None]
@@ -376,7 +376,7 @@ def rank_values(gains: np.ndarray, articles: np.ndarray) -> list[DocumentRanks]:
     ]
 
 
-def test_a_paired_test_separates_what_overlapping_intervals_do_not():
+def test_a_paired_test_separates_overlapping_intervals():
     rng = np.random.default_rng(0)
     worse = (rng.random(600) < 0.5).astype(int)
     better = np.maximum(worse, rng.random(600) < 0.06)
@@ -429,7 +429,7 @@ def test_paired_errors_are_those_of_the_mean_of_the_differences():
     )
 
 
-def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
+def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
     rng = np.random.default_rng(5)
     for documents in (5, 60, 400):
         gains = (rng.random((6, documents)) < np.linspace(0.4, 0.6, 6)[:, None]).astype(int)
@@ -513,7 +513,7 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     )
 
 
-def test_a_result_without_rotated_versions_is_not_tested_and_has_the_command_that_tests_it(results):
+def test_a_result_without_rotated_versions_has_a_command(results):
     entries, _ = read_entries(results)
     (record,) = (recording.score_entry(entry) for entry in entries if entry.model == "org/second")
     for row in record.rows:
@@ -678,7 +678,7 @@ def test_metadata_is_read_and_unknown_if_of_the_wrong_kind():
 # Names that mean harm
 
 
-def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_row():
+def test_hostile_names_stay_in_folder_script_and_row():
     models = [replace(fake_model(number), name=name) for number, name in enumerate(hostile_names())]
     models.append(replace(models[0], revision="another"))
     records = [
@@ -737,7 +737,7 @@ def test_a_model_that_is_described_in_two_ways_has_one_row():
     assert averaged["partial"] == [""]
 
 
-def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(results, tmp_path):
+def test_an_unreadable_file_is_named_and_the_others_shown(results, tmp_path):
     shutil.copytree(results, tmp_path / "a")
     bad = tmp_path / "a" / "results" / "org__first" / "rev1" / "PosIR-German.json"
     bad.write_text("[" * 100_000)
@@ -828,7 +828,7 @@ def test_a_later_site_replaces_an_earlier_one(tmp_path):
     assert write_site(later, tmp_path).number == 0
 
 
-def test_a_folder_of_something_else_is_left_alone_and_one_without_a_site_neither_served_nor_pushed(
+def test_a_folder_without_a_site_is_left_alone(
     tmp_path,
 ):
     (tmp_path / "thesis.tex").write_text("years of work")
@@ -934,7 +934,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_somebody_writes_is_kept_by_any_number_of_builds(steps):
+def test_somebody_elses_files_are_kept_by_every_build(steps):
     with tempfile.TemporaryDirectory() as name:
         folder, written = Path(name) / "site", []
         write_site(EARLIER, folder)
@@ -959,7 +959,7 @@ def test_whatever_somebody_writes_is_kept_by_any_number_of_builds(steps):
 
 
 @pytest.mark.parametrize("writes", range(1, 8))
-def test_a_build_that_is_killed_at_any_write_is_finished_by_the_next(tmp_path, monkeypatch, writes):
+def test_a_killed_build_is_finished_by_the_next(tmp_path, monkeypatch, writes):
     write_site(EARLIER, tmp_path)
     done = []
     replace_file = Path.replace
@@ -979,7 +979,7 @@ def test_a_build_that_is_killed_at_any_write_is_finished_by_the_next(tmp_path, m
 
 
 @pytest.mark.slow
-def test_the_command_makes_the_same_of_a_dataset_repository_and_of_a_copy_with_its_pins(tmp_path):
+def test_a_repository_and_its_copy_give_the_same_site(tmp_path):
     results, commit = tmp_path / "results", "a" * 40
     write_guesses(results, [mteb.get_task("PosIR-Mini")], name="org/guessing", revision=commit)
     write_pins(results, {"PosIR-Mini": compute_pin("PosIR-Mini")})
@@ -1064,7 +1064,7 @@ def test_the_server_is_of_this_machine_alone_and_names_its_types(served):
         assert len(body) > len(compressed)
 
 
-def test_the_server_serves_its_folder_alone_at_a_port_that_is_free(served, tmp_path):
+def test_the_server_serves_its_folder_alone(served, tmp_path):
     site = tmp_path / "site"
     for name, target in {
         "out": tmp_path,

@@ -141,16 +141,16 @@ class TaskData:
     @classmethod
     def of_records(cls, records: Sequence[BoardRecord], pin: Pin | None) -> TaskData:
         """Return the data of results on a task."""
-        known: dict[str, set[str]] = {}
+        contents: dict[str, set[str]] = {}
         if pin:
-            known[pin.digest] = {pin.revision}
+            contents[pin.digest] = {pin.revision}
         # Partial results last: those of the revision of complete data are of these.
         for record in sorted(records, key=lambda record: bool(record.partial)):
             revision = record.data_revision
-            if not record.partial or not any(revision in some for some in known.values()):
-                known.setdefault(record.data, set()).add(revision)
+            if not record.partial or not any(revision in some for some in contents.values()):
+                contents.setdefault(record.data, set()).add(revision)
         revisions = {
-            data: sorted(some, key=_order_revisions) for data, some in sorted(known.items())
+            data: sorted(some, key=_order_revisions) for data, some in sorted(contents.items())
         }
         public = [data for data, some in revisions.items() if not some[0].startswith(LOCAL)]
         candidates = public if len(public) == 1 else list(revisions)

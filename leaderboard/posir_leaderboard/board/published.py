@@ -261,4 +261,4 @@ def _count_row(row: BoardRow, counts: QueryCounts | None) -> BoardRow:
         return row
     queries = counts.queries[row.length]
     interval = wilson_interval(score.value, queries if is_mean else len(filled) * min(filled))
-    return row.with_scores(**{"queries": queries, key: Estimate(score.value, interval)})
+    return row.with_scores(queries=queries).with_scores(**{key: Estimate(score.value, interval)})

@@ -206,13 +206,13 @@ def rank_ranges(
         differences: Of the same models, if any share their queries.
     """
     intervals = [score.interval if score else None for score in scores]
-    known = np.array([interval is not None for interval in intervals], bool)
+    has_interval = np.array([interval is not None for interval in intervals], bool)
     ends = np.array([interval or (np.nan, np.nan) for interval in intervals]).reshape(-1, 2)
     ahead = ends[:, :1] > ends[:, 1]
     if differences:
         ahead = np.where(differences.paired, differences.is_before(), ahead)
-    ahead &= known[:, None] & known
+    ahead &= has_interval[:, None] & has_interval
     first = 1 + ahead.sum(axis=0)
     last = sum(score is not None for score in scores) - ahead.sum(axis=1)
     ranges = zip(first.tolist(), last.tolist(), strict=True)
-    return [ends if some else None for ends, some in zip(ranges, known, strict=True)]
+    return [ends if some else None for ends, some in zip(ranges, has_interval, strict=True)]

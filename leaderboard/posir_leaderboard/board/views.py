@@ -274,7 +274,8 @@ class View:
         scores: Mapping[int, Estimate],
         differences: PairedDifferences,
     ) -> str:
-        models = [self.rows[at].model for at in (first, second)]
+        best = self.rows[first].model
+        other = self.rows[second].model
         lead = Estimate(scores[first].value - scores[second].value)
         state = None
         if differences.paired[first, second]:
@@ -282,12 +283,9 @@ class View:
             half = float(differences.half_widths()[first, second])
             lead = Estimate(value, (value - half, value + half))
             state = ChangeState(differences.states()[first, second])
-        return messages.describe_lead(
-            *(_mark(model.short_name) for model in models),
-            lead,
-            state,
-            published=any(model.published for model in models),
-        )
+        published = best.published or other.published
+        names = (_mark(best.short_name), _mark(other.short_name))
+        return messages.describe_lead(*names, lead, state, published=published)
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
