@@ -47,7 +47,8 @@ MAX_NAME = 128
 FIRST_DATE = 1_577_836_800
 #: Seconds by which another computer's clock may be ahead.
 CLOCK_SKEW = 86_400
-DIGEST, COMMIT = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{40}")
+DIGEST = re.compile(r"[0-9a-f]{16}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 #: Names of tasks, subsets, schemes, length buckets and position bins, such as `(0.05, 0.10]`.
 Name = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,()\[\]-]*$", max_length=MAX_NAME)
@@ -120,9 +121,12 @@ class EntryProblem:
     field: str | None = None
 
     def __str__(self) -> str:
-        subset = f": subset '{sanitized(self.subset)}'" if self.subset is not None else ""
-        field = f": field '{sanitized(self.field)}'" if self.field is not None else ""
-        return f"{sanitized(self.file, 1_000)}{subset}{field}: {self.message}"
+        parts = [sanitized(self.file, 1_000)]
+        if self.subset is not None:
+            parts.append(f"subset '{sanitized(self.subset)}'")
+        if self.field is not None:
+            parts.append(f"field '{sanitized(self.field)}'")
+        return ": ".join([*parts, self.message])
 
 
 class EntryError(PosirError):
@@ -245,7 +249,8 @@ def read_entry(file: Path) -> Entry | None:
     folder = file.resolve().parents[0 if find_paper(file) is None else 2]
     place = "/".join(folder.parts[-2:])
     # The folder that mteb's ModelMeta.model_name_as_path names.
-    expected = f"{model.replace('/', '__').replace(' ', '_')}/{revision}"
+    model_folder = model.replace("/", "__").replace(" ", "_")
+    expected = f"{model_folder}/{revision}"
     if place != expected:
         message = (
             f"lies in {sanitized(place, 300)}, but {META_FILE} names {expected}; move it to its "
@@ -360,7 +365,9 @@ def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | No
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = first["loc"]
-        fault = "is missing" if first["type"] == "missing" else f"is {sanitized(first['input'])}"
+        fault = "is missing"
+        if first["type"] != "missing":
+            fault = f"is {sanitized(first['input'])}"
         allowed = shape.model_fields[str(place[0])].description
         reason = f"must be {allowed}" if allowed else first["msg"]
         message = f"{fault}; {reason}"

@@ -451,8 +451,11 @@ def _read_public(file: Path) -> bytes:
 
 def _path_in_repository(entry: Entry, name: str) -> str:
     folder = entry.file.parent
-    model = folder.parent.name if entry.paper is None else folder.parents[2].name
-    experiment = "" if entry.paper is None else f"{EXPERIMENTS}/{folder.name}/"
+    model = folder.parent.name
+    experiment = ""
+    if entry.paper is not None:
+        model = folder.parents[2].name
+        experiment = f"{EXPERIMENTS}/{folder.name}/"
     return f"results/{model}/{entry.revision}/{experiment}{name}"
 
 

@@ -383,7 +383,8 @@ def retrieval_bounds(
     between = int(counts[DEPTH])
     to_20 = 0
     if isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20):
-        to_20 = min(max(round(recall_at_20 * profile.queries) - near, 0), between)
+        found = round(recall_at_20 * profile.queries)
+        to_20 = min(max(found - near, 0), between)
     bounds = []
     for rank_to_20, rank_to_100 in ((20, 100), (11, 21)):
         # Of each rank as many queries as have it; 0 is that of a document which is not found.

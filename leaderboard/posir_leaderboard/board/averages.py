@@ -36,7 +36,8 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
     )
     complete = [record.rows_by_length for record in members if not record.partial]
     if len(complete) < len(tasks):
-        return replace(average, partial=f"{len(complete)} of {len(tasks)} tasks")
+        partial = f"{len(complete)} of {len(tasks)} tasks"
+        return replace(average, partial=partial)
     shared = set(complete[0]).intersection(*complete)
     lengths = [length for length in complete[0] if length in shared]
     rows = [
@@ -107,7 +108,8 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     scores: dict[str, Any] = {"queries": None if None in queries else sum(filter(None, queries))}
     for column in board_columns():
         if column.unit in AVERAGED_UNITS:
-            scores[column.key] = _average([row.estimate(column.key) for row in rows], power)
+            estimates = [row.estimate(column.key) for row in rows]
+            scores[column.key] = _average(estimates, power)
     return BoardRow(
         model=first.model,
         task=name,
@@ -127,6 +129,8 @@ def _average(estimates: Sequence[Estimate | None], power: int) -> Estimate | flo
     intervals = [estimate.interval for estimate in present if estimate.interval]
     if len(intervals) < len(present):
         return mean
-    errors = np.abs(np.array(intervals) - values[:, None])
-    combined = (errors**power).sum(axis=0) ** (1 / power) / len(values)
+    ends = np.array(intervals)
+    errors = np.abs(ends - values[:, None])
+    sums = (errors**power).sum(axis=0)
+    combined = sums ** (1 / power) / len(values)
     return Estimate(mean, (mean - float(combined[0]), mean + float(combined[1])))

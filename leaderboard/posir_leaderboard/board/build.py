@@ -187,7 +187,9 @@ def _agree(run: BoardRecord, record: BoardRecord) -> bool:
     """Return whether two runs of a model have the same nDCG@10."""
     first = run.rows[0].ndcg_at_10
     second = record.rows[0].ndcg_at_10
-    return bool(first and second) and abs(first.value - second.value) <= TOLERANCE  # type: ignore[union-attr]
+    if first is None or second is None:
+        return False
+    return abs(first.value - second.value) <= TOLERANCE
 
 
 def score_results(

@@ -160,7 +160,9 @@ class TaskData:
     @property
     def is_local(self) -> bool:
         """Whether the data that keep the task's name are of a local folder."""
-        return self.main is not None and self.revisions[self.main][0].startswith(LOCAL)
+        if self.main is None:
+            return False
+        return self.revisions[self.main][0].startswith(LOCAL)
 
     def find(self, record: BoardRecord) -> str | None:
         """Return the digest of a result's data; of a partial result that of the complete data of

@@ -86,7 +86,9 @@ def write_site(site: Site, folder: Path) -> SiteChange:
 def _read_file(folder: Path, path: str) -> bytes | None:
     """Return the content of a file of a folder; None if there is none, or a link leads to it."""
     file = folder / path
-    return file.read_bytes() if file.is_file() and not has_link(folder, path) else None
+    if has_link(folder, path) or not file.is_file():
+        return None
+    return file.read_bytes()
 
 
 def _is_changed(folder: Path, path: str, manifest: Manifest) -> bool:

@@ -25,8 +25,9 @@ SCHEMA = 1
 def is_site_path(path: str) -> bool:
     """Return whether a path is one of a file below a folder, in its only spelling."""
     pure = PurePosixPath(path)
-    is_below = not pure.is_absolute() and ".." not in pure.parts and pure.parts
-    return bool(is_below) and str(pure) == path and "\\" not in path and path.isprintable()
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        return False
+    return str(pure) == path and "\\" not in path and path.isprintable()
 
 
 def _check_site_path(path: str) -> str:

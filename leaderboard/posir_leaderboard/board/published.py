@@ -71,10 +71,9 @@ def published_records() -> list[BoardRecord]:
     # The papers print names without organization; no two registered names differ in organization or
     # case alone.
     registered = {name.split("/")[-1].casefold(): meta for name, meta in MODEL_REGISTRY.items()}
-    kinds = {
-        system.model: ARCHITECTURES.get(system.architecture, system.architecture)
-        for system in read_posq_systems()
-    }
+    kinds = {}
+    for system in read_posq_systems():
+        kinds[system.model] = ARCHITECTURES.get(system.architecture, system.architecture)
     records = []
     for task in published_tasks():
         if task not in (MONOLINGUAL, CROSS_LINGUAL):
@@ -91,16 +90,17 @@ def _build_record(
     if kind:
         meta["model_type"] = [kind]
     # The papers print one name in several cases.
-    short_name = str(meta.get("name", name)).split("/")[-1]
-    model = read_board_model(short_name, "", meta, published=True)
+    full_name = str(meta.get("name", name))
+    model = read_board_model(full_name.split("/")[-1], "", meta, published=True)
     task = rows[0].task
     bins: dict[str, list[PublishedBin]] = {}
     for bin_ in published_bins(task):
         if bin_.model == name:
             bins.setdefault(bin_.length, []).append(bin_)
     scored = tuple(_build_row(row, bins.get(row.length, [])) for row in rows)
-    detail = rounded(_build_detail(bins, [row.length for row in rows], rows[0]))
-    return BoardRecord(model, task, scored, dict(detail))
+    lengths = [row.length for row in rows]
+    detail = dict(rounded(_build_detail(bins, lengths, rows[0])))
+    return BoardRecord(model, task, scored, detail)
 
 
 def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:

@@ -213,6 +213,6 @@ def rank_ranges(
         ahead = np.where(differences.paired, differences.is_before(), ahead)
     ahead &= has_interval[:, None] & has_interval
     first = 1 + ahead.sum(axis=0)
-    last = sum(score is not None for score in scores) - ahead.sum(axis=1)
+    last = len(scores) - scores.count(None) - ahead.sum(axis=1)
     ranges = zip(first.tolist(), last.tolist(), strict=True)
     return [ends if some else None for ends, some in zip(ranges, has_interval, strict=True)]

@@ -66,12 +66,14 @@ DRAWN = ("score", "score_low", "score_high", "states", "state_label", "parts", "
 NAMED = (*ANSWER, *FURTHER, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
 #: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the
 #: submitter's run alone.
-REPRODUCED, AS_SUBMITTED = "reproduced", "as submitted"
+REPRODUCED = "reproduced"
+AS_SUBMITTED = "as submitted"
 
 Columns = dict[str, list[Any]]
 
 #: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
-BM25, UNKNOWN = "BM25", "Unknown"
+BM25 = "BM25"
+UNKNOWN = "Unknown"
 KINDS = {
     "dense": "Dense",
     "sparse": "Sparse",
@@ -223,7 +225,9 @@ class BoardRow(ReportRow):
         """The answer below nDCG@10 and the position effect, which are columns: a title and a
         sentence for each part; empty without findings.
         """
-        return [*messages.iterate_answer(self.findings, self.task)][2:] if self.findings else []
+        if self.findings is None:
+            return []
+        return list(messages.iterate_answer(self.findings, self.task))[2:]
 
     @property
     def code(self) -> str:
@@ -395,7 +399,8 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
     lengths = list(axes.length_titles)
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
-        panels.insert(0, _cell_columns([row.score_columns() for row in build_bin_rows(summary)]))
+        bins = [row.score_columns() for row in build_bin_rows(summary)]
+        panels.insert(0, _cell_columns(bins))
     places = describe_places(summary)
     notes = [messages.describe_several_places(places)] if places else []
     notes += truncation_notes([summary.model], [summary])
@@ -462,7 +467,8 @@ def merge_panels(summary: TaskSummary) -> list[Columns | None]:
         return panels
     pooled = None
     if is_sparse(axes, counts.sum(axis=0)):
-        pooled = _cell_columns([cell.columns() for cell in pool_curve_cells([summary])[0]])
+        (pooled_cells,) = pool_curve_cells([summary])
+        pooled = _cell_columns([cell.columns() for cell in pooled_cells])
     return [pooled, *panels]
 
 
@@ -548,4 +554,6 @@ def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
     """Return the names of a score's columns under a key; one with an interval has three, as in
     `posir_tasks.values.scores.flatten`.
     """
-    return (key, f"{key}_low", f"{key}_high") if column.interval else (key,)
+    if not column.interval:
+        return (key,)
+    return key, f"{key}_low", f"{key}_high"

@@ -308,5 +308,7 @@ def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> byt
             if strip := read_strip(record, length, *lines):
                 strips.append((row.score.value, strip))
     best = sorted(strips, key=itemgetter(0), reverse=True)[:PICTURES]
-    source = f"{view.data}, {view.describe_documents(length)}." if best else ""
+    source = ""
+    if best:
+        source = f"{view.data}, {view.describe_documents(length)}."
     return render_png(draw_card([strip for _, strip in best], "PosIR leaderboard", source))

@@ -208,7 +208,8 @@ class View:
             return self.name
         revisions = {result.data_revision for result in results}
         content = revisions.pop().removeprefix(f"{LOCAL}-")[:8] if len(revisions) == 1 else ""
-        return f"{self.name} data, local: {content}" if content else f"{self.name} data, local"
+        name = f"{self.name} data, local"
+        return f"{name}: {content}" if content else name
 
     def describe_documents(self, length: str) -> str:
         """Return which documents a length has, in words."""
@@ -222,7 +223,8 @@ class View:
             template = short if length == self.lengths[1] else long
             return template.format(documents=documents)
         low, high = bound_lengths()[length]
-        return between.format(documents=documents, tokens=f"{low:,} to {high:,}")
+        tokens = f"{low:,} to {high:,}"
+        return between.format(documents=documents, tokens=tokens)
 
     def write_heading(self, length: str, differences: PairedDifferences) -> tuple[str, str]:
         """Return which models find evidence best, and below it what is known of the first, with a
@@ -248,7 +250,8 @@ class View:
             paired=not others or bool(differences.paired[first, others[0]]),
         )
         if self.own and others:
-            heading = messages.BOARD["models"].format(models=f"{len(scores)} models") + heading
+            models = f"{len(scores)} models"
+            heading = messages.BOARD["models"].format(models=models) + heading
         lead = self._describe_lead(first, others[0], scores, differences) if others else ""
         if not self.own:
             ends = [
@@ -258,7 +261,8 @@ class View:
             ]
             return heading, messages.describe_ends(ends) + lead
         if findings and len(scores) <= MAX_DESCRIBED:
-            return "".join(messages.describe_models(findings)), f"{heading}. {lead}"
+            models = "".join(messages.describe_models(findings))
+            return models, f"{heading}. {lead}"
         if findings:
             results = [found for _, found in findings]
             truncating = sum(bool(found.value(Quantity.UNREAD_SHARE)) for found in results)
@@ -326,7 +330,8 @@ class View:
             }
             for length, difference in differences.items()
         }
-        return {"models": [indices[self.rows[at].model.id] for at in best], "lengths": columns}
+        models = [indices[self.rows[at].model.id] for at in best]
+        return {"models": models, "lengths": columns}
 
 
 def _mark(name: str) -> str:
@@ -345,7 +350,8 @@ def _is_tied(
 
 def _count_buckets(result: BoardRecord) -> int:
     """Return the number of length buckets with queries."""
-    return sum(bool(row.queries) for row in result.rows if row.length != ALL)
+    buckets = [row.queries for row in result.rows if row.length != ALL]
+    return len(buckets) - buckets.count(0) - buckets.count(None)
 
 
 def bound_lengths() -> dict[str, tuple[int, int | None]]:
@@ -382,7 +388,8 @@ def shorten_size(parameters: int) -> str:
     """Return a number of parameters to two digits, such as `7.6B`; empty below a thousand."""
     for unit, size in SIZES.items():
         if parameters >= size:
-            return f"{float(f'{parameters / size:.2g}'):g}{unit}"
+            number = float(f"{parameters / size:.2g}")
+            return f"{number:g}{unit}"
     return ""
 
 
@@ -431,7 +438,8 @@ def find_opening(views: Sequence[View]) -> View | None:
 
 def build_task_view(task: str, records: Iterable[BoardRecord], label: str = "") -> View:
     """Return the view of a task."""
-    return View(task, tuple(record for record in records if record.task == task), label)
+    rows = tuple(record for record in records if record.task == task)
+    return View(task, rows, label)
 
 
 def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
@@ -448,5 +456,6 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
         averages = [
             replace(record, mark="") if record.model.published else record for record in averages
         ]
-    label = f"Average of {len(group.averaged_tasks)} {group.dimension.lower()}s"
+    tasks = len(group.averaged_tasks)
+    label = f"Average of {tasks} {group.dimension.lower()}s"
     return View(group.name, tuple(averages), label, average=True, power=group.power)
