@@ -93,7 +93,7 @@ def leaderboard_build(
 
 
 def _suggest_steps(source: str, repository: str | None, built: BuildSummary) -> Iterator[str]:
-    """Yield what a new leaderboard lacks: results, and pins of the data of their tasks."""
+    """Yield the next steps of a new leaderboard: send results, pin the data of their tasks."""
     if repository and not built.results and not built.problems:
         yield (
             f"{source} has no results; pull requests count once merged. Send some: posir submit "
@@ -280,7 +280,7 @@ def submit(
 
 
 def _list_files(commit: Commit, *, direct: bool) -> Iterator[str]:
-    """Yield what a commit would send: repository and title, then its files."""
+    """Yield repository and title of a commit, then its files."""
     way = "one commit to the main branch" if direct else "one commit in one pull request"
     yield f"{commit.repository}, {way}: {commit.title}"
     for path, content in commit.files.items():

@@ -203,7 +203,7 @@ def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     """Yield the files below a folder that lie where mteb puts results,
     `<org>__<model>/<revision>/`, in order.
 
-    A file elsewhere counts if it has a `model_meta.json` beside it, so that a misplaced result is
+    A file elsewhere counts if it has a `model_meta.json` next to it, so that a misplaced result is
     reported, not skipped. With `experiments`, results of other settings than a model's own or a
     paper's protocol are meant, which are no entries.
     """
@@ -265,9 +265,7 @@ def read_entry(file: Path) -> Entry | None:
 
 
 def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield what a result of a third party lacks to show where it is from: a public model and
-    revision, data, a date.
-    """
+    """Yield problems with the origin of a result: a private model, local data, no date."""
     if origin := model_origin(entry.model):
         message = (
             f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and "
@@ -316,7 +314,7 @@ def future_problems(entry: Entry) -> Iterator[EntryProblem]:
 
 
 def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield where a run with a protocol was not asked for what the table of this version has."""
+    """Yield the subsets of a run with a protocol that differ from this version's table."""
     if entry.paper is None:
         return
     try:

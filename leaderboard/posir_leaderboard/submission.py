@@ -162,9 +162,7 @@ class HuggingFaceHub:
         sanitize_log("huggingface_hub")
 
     def find(self, commit: Commit) -> str | None:
-        """Return where the files of a commit are, on the main branch or in an open pull request;
-        None if they are not.
-        """
+        """Find the files of a commit on the main branch or in an open pull request."""
         if self._contains(commit, MAIN):
             return f"the main branch of {self.url(commit)}"
         oldest = None if self.direct else self._find_oldest(commit)
@@ -273,7 +271,7 @@ class HuggingFaceHub:
         Args:
             repository: The repository in messages.
             advice: What to do, by HTTP status.
-            missing: What to do besides if there is no such repository.
+            missing: Further advice if there is no such repository.
 
         Raises:
             HubError: The Hub refuses the request, or huggingface_hub does not send it.

@@ -149,7 +149,7 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Yield field and message of what is wrong with a subset."""
+    """Yield the problems of a subset, a field and a message each."""
     revision = result.run.get(keys.REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
@@ -179,8 +179,7 @@ def _subset_problems(
 def _rank_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
 ) -> Iterator[Problem]:
-    """Yield what in the ranks by document, and in the places of the evidence, is not of the
-    dataset's queries.
+    """Yield the differences of ranks and places of evidence from the dataset's queries.
 
     The profile follows from the ranks, and reading a result checks that it does.
     """
@@ -233,9 +232,9 @@ def _place_problems(
 def _rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
 ) -> Iterator[Problem]:
-    """Yield what in the ranks of rotated versions is not of the sample of the dataset's documents.
+    """Yield the differences of rotated versions from the sample of the dataset's documents.
 
-    Which documents are sampled, and their versions, follow from their texts, if these were read.
+    Sample and versions follow from the texts, if these were read.
     """
     subsets = len(task.metadata.hf_subsets)
     for part in result.values.rotations.sets if result.values.rotations else ():
@@ -306,9 +305,7 @@ def _digest_sample(
 def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Yield every score that is missing, unknown, or different from what the profile gives, as
-    field and message.
-    """
+    """Yield every score that is missing, unknown, or not the one that the profile gives."""
     low, high = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
     expected = {
@@ -337,7 +334,7 @@ def _score_problems(
 def _expected_run(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, names: list[str]
 ) -> dict[str, Any]:
-    """Return what a result states of its run, apart from the names of its scores."""
+    """List the facts of a run that the task and its data decide."""
     corpus = result.data.corpus
     return {
         "schema": keys.SCHEMA,

@@ -784,7 +784,7 @@ BOARD = {
     "{model}. ",
 }
 #: Documents of the shortest and the longest bucket, and of one between them.
-BOARD_LENGTHS = ("in short {documents}", "in long {documents}", "in {documents} of {tokens} tokens")
+BOARD_LENGTHS = ("in short {documents}", "in long {documents}", "in {documents} of {length}")
 SEVERAL_PLACES = (
     "{queries} with several places of evidence are in no other number here: each place with the "
     "rank of its own document and the weight 1/n, nDCG@10 is {score}, start minus end {difference}"

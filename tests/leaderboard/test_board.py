@@ -543,6 +543,15 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
     assert averaged.columns("all")["score"][2] is None
 
 
+def test_lengths_of_another_scheme_are_named():
+    record = fake_record(fake_model(0), "PosIR-English", 0)
+    names = {"all": "all", "Q1": "s", "Q2": "m", "Q3": "l", "Q4": "xl"}
+    rows = tuple(replace(row, length=names[row.length]) for row in record.rows)
+    view = views.build_task_view("PosIR-English", [replace(record, rows=rows)])
+    described = [view.describe_documents(length) for length in ("s", "m", "xl")]
+    assert described == ["in short documents", "in documents of m", "in long documents"]
+
+
 # Columns follow from the declarations
 
 

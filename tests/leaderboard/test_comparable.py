@@ -147,6 +147,14 @@ def test_partial_results_are_in_the_table_of_their_revision():
     assert separate_own([partial])[0].task == "PosIR-English"
 
 
+def test_partial_results_of_one_revision_share_a_table():
+    partial = [
+        replace(on_data(number, data, "e" * 40), partial="1 of 31 subsets")
+        for number, data in enumerate(("p", "q"))
+    ]
+    assert [record.task for record in separate_own(partial)] == ["PosIR-English"] * 2
+
+
 def test_means_over_positions_are_not_ranked_among_query_means():
     paper = on_data(0, "", "", published=True)
     rows = tuple(

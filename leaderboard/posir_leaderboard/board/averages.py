@@ -20,9 +20,7 @@ SHARED = ("lengths", "positions", "position_title", "relative")
 
 
 def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord:
-    """Return the average of a model's results on the tasks of a group; without rows if it lacks
-    one.
-    """
+    """Average a model's results on the tasks of a group; without rows if it lacks one."""
     tasks = group.averaged_tasks
     members = tuple(sorted(records, key=lambda record: tasks.index(record.task)))
     average = BoardRecord(
@@ -50,7 +48,7 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
 
 
 def _count_published(row: BoardRow, group: Group) -> BoardRow:
-    """Return an average of published rows with the papers' own number of queries."""
+    """Complete an average of published rows with the papers' own number of queries."""
     queries = find_query_count(group.name)
     if queries and row.length == ALL:
         # The papers give the exact sum, but only the average for most languages.
@@ -62,7 +60,7 @@ def _count_published(row: BoardRow, group: Group) -> BoardRow:
 
 
 def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:
-    """Return the curves of an average: unweighted means over tasks, of the ends of intervals, too.
+    """Average the curves of tasks and the ends of their intervals, unweighted.
 
     The ends are those of fully correlated errors. Empty unless all tasks have the same positions.
     """

@@ -111,9 +111,7 @@ class PairedDifferences:
         return widths
 
     def is_before(self) -> Mask:
-        """Return whether the row's model is better than the column's by intervals that hold for all
-        pairs, too.
-        """
+        """Return whether the row's model is better than the column's, in all pairs jointly."""
         pairs = int(self.paired.sum()) // 2
         joint = replace(self, comparisons=max(self.comparisons, pairs))
         mask: Mask = (self.states() == ChangeState.BETTER) & (joint.states() == ChangeState.BETTER)

@@ -391,7 +391,7 @@ def score_entry(entry: Entry) -> BoardRecord:
 
 
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
-    """Return what the model's own page shows of a task besides the rows."""
+    """Build the contents of the model's own page on a task, apart from the rows."""
     strips = [row.build_strip(summary.model) for row in rows]
     axes = summary.profile.axes
     cells = build_cells(summary)
@@ -425,7 +425,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
 
 
 def _score_subsets(subsets: Sequence[SubsetResult]) -> Columns:
-    """Return the scores of each subset by itself, over all lengths."""
+    """Score each subset by itself, over all lengths."""
     rows = []
     for subset in subsets:
         (summary,) = summarize([subset])

@@ -207,7 +207,7 @@ def _page_of(record: BoardRecord) -> dict[str, Any]:
 def _build_index(
     models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
 ) -> dict[str, Any]:
-    """Return what the page needs first: the declared columns, the models and the choices."""
+    """Build what the page loads first: the declared columns, the models and the choices."""
     every = [view for of_group in views.values() for view in of_group]
     opening = find_opening(every)
     times = Counter(model.name for model in models if not model.published)

@@ -99,7 +99,7 @@ class View:
         return [record.rows_by_length.get(length) for record in self.rows]
 
     def has_verdict(self, length: str) -> bool:
-        """Return whether a result has a verdict on its bias at a length."""
+        """Tell whether a result has a verdict on its bias at a length."""
         rows = self.rows_at(length)
         return any(row and not UNDECIDED.issuperset(row.states) for row in rows)
 
@@ -212,7 +212,7 @@ class View:
         return f"{name}: {content}" if content else name
 
     def describe_documents(self, length: str) -> str:
-        """Return which documents a length has, in words."""
+        """Describe the documents of a length: `in long German documents`."""
         if length == ALL or len(self.lengths) == 1:
             return f"on {self.data}"
         language = f"{self.label} " if self.dimension == Dimension.LANGUAGE else ""
@@ -222,12 +222,12 @@ class View:
         if length in (self.lengths[1], self.lengths[-1]):
             template = short if length == self.lengths[1] else long
             return template.format(documents=documents)
-        low, high = bound_lengths()[length]
-        tokens = f"{low:,} to {high:,}"
-        return between.format(documents=documents, tokens=tokens)
+        if bounds := bound_lengths().get(length):
+            length = f"{bounds[0]:,} to {bounds[1]:,} tokens"
+        return between.format(documents=documents, length=length)
 
     def write_heading(self, length: str, differences: PairedDifferences) -> tuple[str, str]:
-        """Return which models find evidence best, and below it what is known of the first, with a
+        """Write the heading about the best models, and the lead below it about the first, with a
         `NAME_MARK` on either side of each name.
         """
         names = [_mark(record.model.short_name) for record in self.rows]
@@ -365,9 +365,7 @@ def bound_lengths() -> dict[str, tuple[int, int | None]]:
 
 
 def describe_result(record: BoardRecord) -> list[str]:
-    """Return what is known of a model and its result: kind, size, window, license, vectors of a
-    document if several, date.
-    """
+    """List facts about a model and its result: kind, size, window, license, vectors, date."""
     model = record.model
     vectors = record.detail.get("vectors") or 1
     places = record.detail.get("several_places")
@@ -385,7 +383,7 @@ def describe_result(record: BoardRecord) -> list[str]:
 
 
 def shorten_size(parameters: int) -> str:
-    """Return a number of parameters to two digits, such as `7.6B`; empty below a thousand."""
+    """Format a number of parameters with two digits, such as `7.6B`; empty below a thousand."""
     for unit, size in SIZES.items():
         if parameters >= size:
             number = float(f"{parameters / size:.2g}")
@@ -394,7 +392,7 @@ def shorten_size(parameters: int) -> str:
 
 
 def shorten_window(tokens: int) -> str:
-    """Return a number of tokens, such as `512` or `32k`."""
+    """Format a number of tokens, such as `512` or `32k`."""
     return format_count(tokens) if tokens % 1024 else f"{tokens // 1024}k"
 
 

@@ -50,7 +50,7 @@
     byId("search").placeholder = (rows.at(-1)?.label ?? "").split("/").at(-1);
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isTested);
     const data = shown.length === "all" || !rows.length ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
-    const what = shown.length === "all" ? "" : ` in documents of ${board.describeTokens(shown.length)}`;
+    const what = shown.length === "all" ? "" : ` in documents of ${board.describeTokens(shown.length) || shown.length}`;
     const source = published ? `; published in the papers${rows.some((row) => known(row.score_low)) ? "" : ", without intervals"}` : "";
     const intervals = !published && rows.some((row) => known(row.score_low)) ? "; in brackets 95% intervals" : "";
     const single = published && shown.choice.average && !rows.some((row) => known(row.difference)) ? "; start minus end is known of single ones only" : "";
