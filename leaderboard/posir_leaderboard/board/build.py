@@ -111,8 +111,8 @@ def build_site(
     repeated = [file for file in files if file.is_relative_to(runs)]
     records_cache = RecordCache(cache / "records")
     identities = cache / "models" if submitted else None
-    own_files = [file for file in files if file not in set(repeated)]
-    records, problems, scored = score_results(own_files, records_cache, identities)
+    submissions = [file for file in files if not file.is_relative_to(runs)]
+    records, problems, scored = score_results(submissions, records_cache, identities)
     unchecked: list[str] = []
     if identities:
         reproduced = score_results(repeated, records_cache)[0]
