@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from posir_compare.comparison import CommonResults, ModelRun, Pair, compare_pair
-from posir_report.api import Results
+from posir_report.api import build_results
 from posir_significance.analysis import analyze
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import SubsetResult
@@ -80,13 +80,13 @@ def main() -> None:
         SubsetResult("lab/model", "1", f"Task{number}", "web", values, {}, Path())
         for number, values in enumerate(results)
     ]
-    str(Results(tuple(tasks[:1])))
+    str(build_results(tasks[:1]))
     for what, rows in (
         ("a task each", tasks[1:]),
         ("one task", [replace(row, task="All", subset=row.task) for row in tasks[1:]]),
     ):
         with timed(f"report of {DOMAINS} domains, {what}"):
-            str(Results(tuple(rows)))
+            str(build_results(rows))
     analyze.cache_clear()
     with timed(f"all scores of {DOMAINS} domains, as results store them"):
         for result in results[1:]:

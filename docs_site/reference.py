@@ -5,38 +5,41 @@ Usage, in the folder that has docs: python docs_site/reference.py
 """
 
 import inspect
+import textwrap
 from pathlib import Path
 from typing import Any
 
-import typer
-from typer.cli import get_docs_for_click
-
 import posir
-from posir_report.tables import known_columns
-from posir_tasks.command.app import build_app
-from posir_tasks.command.lazy import LazyCommand
+from posir_report.columns import known_columns
+from posir_tasks.base.public import DECLARATION, describe_function
+from posir_tasks.command.commands import declared_commands, load_command
+from posir_tasks.command.help import describe_parameter
+from posir_tasks.command.options import list_own, list_shared
 
 FOLDER = Path("docs") / "reference"
 
 
 def render_commands() -> str:
-    """Return Markdown of every command with its arguments and options."""
-    command: Any = typer.main.get_command(build_app())
-    _load_commands(command)
-    return get_docs_for_click(
-        obj=command, ctx=typer.Context(command), name="posir", title="Commands"
-    )
+    """Render every command with its arguments and options as Markdown."""
+    parts = ["# Commands\n"]
+    for command in declared_commands():
+        target = load_command(command)
+        if hasattr(target, DECLARATION):
+            parts.append(render_command(command.name, target))
+    return "\n".join(parts)
 
 
-def _load_commands(group: Any) -> None:
-    """Replace the declarations of a group's commands, and of the groups in it, by the commands."""
-    for name, declared in group.commands.items():
-        loaded = declared.load() if isinstance(declared, LazyCommand) else declared
-        loaded.name = name
-        loaded.short_help = declared.get_short_help_str(limit=200)
-        group.commands[name] = loaded
-        if hasattr(loaded, "commands"):
-            _load_commands(loaded)
+def render_command(name: str, function: Any) -> str:
+    """Render a command: its text, and a table of its arguments and options."""
+    lines = [f"## `posir {name}`", ""]
+    for part in describe_function(function).split("\n\n"):
+        lines += ["```bash", textwrap.dedent(part), "```", ""] if part[0] == " " else [part, ""]
+    lines += ["| argument or option | meaning | value |", "| --- | --- | --- |"]
+    for parameter in [*list_own(function), *list_shared(getattr(function, DECLARATION))]:
+        entry = describe_parameter(parameter)
+        name = entry.name.replace("|", "\\|")
+        lines.append(f"| `{name}` | {entry.text} | {entry.facts} |")
+    return "\n".join([*lines, ""])
 
 
 def render_scores() -> str:

@@ -31,6 +31,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.wording import drop_organizations, escape_controls
 from posir_tasks.command.undecided import UNDECIDED
+from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
@@ -49,6 +50,13 @@ class GateVerdict(StrEnum):
     PASSES = "passes"
     FAILS = "fails"
     UNDECIDED = "inconclusive"
+
+
+VERDICT_TONES = {
+    GateVerdict.PASSES: Tone.GOOD,
+    GateVerdict.FAILS: Tone.BAD,
+    GateVerdict.UNDECIDED: Tone.OPEN,
+}
 
 
 @dataclass(frozen=True)
@@ -467,7 +475,7 @@ def gate_table(gate: Gate) -> Table:
     names = dict(zip(models, drop_organizations(models), strict=True))
     rows = [
         {
-            "Verdict": limit.verdict.value,
+            "Verdict": Label(limit.verdict.value, VERDICT_TONES[limit.verdict]),
             "Model": names[limit.model] if of_scores else limit.model,
             "Limit": limit.limit,
             "Task": limit.task or MISSING,

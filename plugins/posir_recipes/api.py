@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import model_validator
-from rich.console import Console
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write, check_writable
@@ -22,8 +21,8 @@ from posir_tasks.base.public import public
 from posir_tasks.base.settings_file import Section, load_settings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.command.calls import Call, check_call, expand_line
-from posir_tasks.display.presentation import Presentable, Result
-from posir_tasks.display.tables import Column, DisplaySection, Table, to_markdown
+from posir_tasks.display.presentation import Result
+from posir_tasks.display.tables import Column, DisplaySection, OutputFormat, Table, to_markdown
 from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
 
 RECIPE_FILE = "recipe.yaml"
@@ -224,43 +223,32 @@ def _to_shell(lines: Sequence[str]) -> str:
     return "\n".join(["```bash", *lines, "```"])
 
 
-@dataclass(frozen=True, repr=False)
-class PaperRecipe(Presentable):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PaperRecipe(Result):
     """The commands that repeat a paper, or one item of it."""
 
     paper: str
     recipe: Recipe
 
-    @property
-    def title(self) -> str:
-        """Title of the paper."""
-        return self.recipe.title
 
-    def sections(self) -> list[DisplaySection]:
-        """Return the items with their commands, for a page."""
-        return [
-            DisplaySection(
-                title=item.item,
-                sentences=(item.shows, *(f"`{command}`" for command in item.commands)),
-            )
-            for item in self.recipe.items
-        ]
-
-    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
-        """Print what can be pasted into a shell as it is."""
-        console.out(_to_text(self.paper, self.recipe), highlight=False)
-
-    def to_markdown(self, *, explain: bool = False) -> str:  # noqa: ARG002
-        """Return a page of the documentation."""
-        return to_page(self.paper, self.recipe)
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row for each item."""
-        return [item.model_dump() for item in self.recipe.items]
-
-    def document(self) -> dict[str, Any]:
-        """Return the whole recipe."""
-        return self.recipe.model_dump()
+def build_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
+    """Show a recipe: text can be pasted into a shell, and Markdown is a page of the docs."""
+    sections = []
+    for item in recipe.items:
+        commands = (f"`{command}`" for command in item.commands)
+        sections.append(DisplaySection(title=item.item, sentences=(item.shows, *commands)))
+    return PaperRecipe(
+        paper=paper,
+        recipe=recipe,
+        title=recipe.title,
+        rows=[item.model_dump() for item in recipe.items],
+        values=recipe.model_dump(),
+        parts=sections,
+        renderings={
+            OutputFormat.TEXT: lambda: _to_text(paper, recipe),
+            OutputFormat.MARKDOWN: lambda: to_page(paper, recipe),
+        },
+    )
 
 
 def check_recipes(recipes: Mapping[str, Recipe]) -> Result:
@@ -333,7 +321,7 @@ def recipe(
     if check:
         return check_recipes({paper: select_item(content, item) if item else content})
     if output is None:
-        return PaperRecipe(paper, select_item(content, item) if item else content)
+        return build_recipe(paper, select_item(content, item) if item else content)
     folder = Path(output)
     check_writable(folder)
     copies = {folder / source.name: source for source in list_settings_files(paper)}

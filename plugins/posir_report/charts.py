@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 
 import altair as alt
 
 from posir_report.cells import FEW, ProfileCell, build_curve_cells, find_beyond
-from posir_report.summary import (
-    TaskSummary,
-    build_rows,
-    model_labels,
-    partial_suffix,
-    task_and_scheme,
-)
-from posir_report.tables import title_effect, title_lengths
-from posir_tasks.base.progress import progress
+from posir_report.summary import TaskSummary, build_rows, partial_suffix
+from posir_significance import messages
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
@@ -94,7 +86,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     )
     return charts.add_frame(
         chart,
-        title_effect(build_rows(summary)[0]),
+        messages.title_curve(build_rows(summary)[0].findings),
         name_run(summary),
         explanation,
         cite([summary]),
@@ -161,12 +153,21 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     seen = f"A table of {len({cell.length for cell in cells})} lengths by position of the evidence."
     return charts.add_frame(
         chart,
-        title_lengths(build_rows(summary)),
+        _title_lengths(summary),
         name_run(summary),
         explanation,
         cite([summary]),
         seen,
     )
+
+
+def _title_lengths(summary: TaskSummary) -> str:
+    """Name nDCG@10 of the shortest and the longest documents, or the finding without lengths."""
+    overall, *lengths = build_rows(summary)
+    scores = [row.ndcg_at_10 for row in lengths if row.ndcg_at_10]
+    if len(scores) > 1:
+        return messages.title_lengths(scores[0], scores[-1])
+    return messages.title_curve(overall.findings)
 
 
 def name_run(summary: TaskSummary) -> str:
@@ -209,22 +210,14 @@ def legend_of_models(labels: Sequence[str]) -> alt.Legend:
     )
 
 
-def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
-    """Return the figures of a report: those of each model on each task."""
-    with_queries = sorted(
-        (summary for summary in summaries if summary.profile.queries), key=task_and_scheme
-    )
-    groups = [list(group) for _, group in groupby(with_queries, key=task_and_scheme)]
-    return [
-        figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)
-    ]
+#: The kinds of figures of a model on a task.
+DRAW = {"curves": draw_curves, "heat-map": draw_heat_map}
 
 
-def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
-    for summary, name in zip(summaries, model_labels(summaries), strict=True):
-        cells = build_curve_cells(summary)
-        # Where all have few queries, none is marked.
-        if all(cell.few for cell in cells):
-            cells = [replace(cell, few=False) for cell in cells]
-        yield Figure("curves", summary.task, name, draw_curves(summary, cells))
-        yield Figure("heat-map", summary.task, name, draw_heat_map(summary, cells))
+def draw_figure(kind: str, summary: TaskSummary, label: str) -> Figure:
+    """Draw a figure of a kind of `DRAW` of a model on a task."""
+    cells = build_curve_cells(summary)
+    # Where all have few queries, none is marked.
+    if all(cell.few for cell in cells):
+        cells = [replace(cell, few=False) for cell in cells]
+    return Figure(kind, summary.task, label, DRAW[kind](summary, cells))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -88,8 +88,8 @@ def short_labels(runs: Iterable[Any]) -> list[str]:
 
 
 Value = TypeVar("Value")
-#: Most results with a sentence each.
-MOST_SENTENCES = 6
+#: Maximum number of results with a sentence each.
+MAX_SENTENCES = 6
 #: Columns of the verdict, next to those of the scores that it is about.
 VERDICT_COLUMNS = (
     "state",
@@ -100,6 +100,8 @@ VERDICT_COLUMNS = (
     "documents_needed",
     "answer",
 )
+#: Columns of the subsets of a row.
+COUNTS = ("subsets", "missing_subsets")
 #: Columns that are not scores. (`state` is a score, at the default margin.)
 UNDECLARED = VERDICT_COLUMNS[1:]
 
@@ -223,13 +225,16 @@ class ReportRow:
             **position,
         }
 
-    def score_columns(self) -> dict[str, float | int | str | None]:
-        """Return the columns of the scores; an estimate has three."""
-        return {
-            name: cell
-            for key, value in self.scores.items()
-            for name, cell in flatten(key, value).items()
-        }
+    def score_columns(self, keys: Container[str] | None = None) -> dict[str, Any]:
+        """List the scores as columns, those with these keys if given; an estimate has three.
+
+        A score whose key another column has is `scores.KEY`.
+        """
+        cells: dict[str, Any] = {}
+        for key, value in self.scores.items():
+            if keys is None or key in keys:
+                cells |= flatten(key, value)
+        return prefix_scores(cells, (*self.identity(), *COUNTS, *UNDECLARED))
 
     def verdict_columns(self) -> dict[str, Any]:
         """Return the columns of the verdict, of what it follows from, and of its sentences; None
@@ -249,12 +254,11 @@ class ReportRow:
 
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV and charts; an estimate has three."""
-        fields = self.identity()
-        if self.position is not None:
-            return {**fields, **prefix_scores(self.score_columns(), fields)}
-        counts = {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
-        scores = prefix_scores(self.score_columns(), (*fields, *counts, *UNDECLARED))
-        return {**fields, **scores, **self.verdict_columns(), **counts}
+        columns = self.identity() | self.score_columns()
+        if self.position is None:
+            columns |= self.verdict_columns()
+            columns |= {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
+        return columns
 
     def with_scores(self, **changed: ScoreValue) -> Self:
         """Return the row with other values of some scores."""

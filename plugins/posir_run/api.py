@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from posir_report.api import Results
+from posir_report.api import Results, build_results
 from posir_run.jobs import (
     Dispatcher,
     Engine,
@@ -139,7 +139,7 @@ def evaluate(
             f"no evidence positions in {', '.join(names)}. `posir tasks` lists the tasks that "
             "have them."
         )
-    return Results(tuple(sorted(results, key=lambda subset: (subset.task, subset.subset))))
+    return build_results(sorted(results, key=lambda subset: (subset.task, subset.subset)))
 
 
 def _require_window(tokenizer: str | Path | None, window: int | None) -> str | None:
@@ -354,7 +354,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
         rows=rows,
         tables=[],
         sentences=[sentence],
-        footer=[f"mteb run -t {name} -m MODEL"],
+        commands=[f"mteb run -t {name} -m MODEL"],
     )
 
 

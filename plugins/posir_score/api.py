@@ -133,9 +133,9 @@ class ScoredRuns(Presentable):
 
     @cached_property
     def _report(self) -> Results:
-        from posir_report.api import Results
+        from posir_report.api import build_results
 
-        return Results(self.results, judged=self.judged)
+        return build_results([*self.results, *self.judged])
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each run; scores in [0, 1]."""

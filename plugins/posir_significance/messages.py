@@ -8,7 +8,7 @@ unless they say otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from posir_significance.advice import (
@@ -31,7 +31,9 @@ from posir_significance.findings import (
 )
 from posir_tasks.base.wording import NO_BREAK, pluralize
 from posir_tasks.display import numbers
-from posir_tasks.values.read_part import Part, ReadKind, ReadPart
+from posir_tasks.display.labels import Label, Tone
+from posir_tasks.values.place_ranks import MOST_PLACES as MAX_PLACES
+from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.values.scores import Estimate, Interval
 
 #: States in a few words, for a cell or a title. {margin} is `5 points`.
@@ -42,7 +44,15 @@ STATES = {
     State.INCONCLUSIVE: "inconclusive",
     State.NOT_TESTED: "not tested",
 }
-ORDER_BLIND_CELL = "none: word order plays no part"
+TONES = {
+    State.FAVORS_START: Tone.BAD,
+    State.FAVORS_END: Tone.BAD,
+    State.NO_BIAS: Tone.GOOD,
+    ChangeState.BETTER: Tone.GOOD,
+    ChangeState.WORSE: Tone.BAD,
+    ChangeState.EQUIVALENT: Tone.GOOD,
+}
+ORDER_BLIND_CELL = Label("none: word order plays no part", Tone.GOOD)
 CHANGE_STATES = {
     ChangeState.BETTER: "better",
     ChangeState.WORSE: "worse",
@@ -212,14 +222,14 @@ METRICS = {
 WINDOW, DOCUMENT = "window", "document"
 
 
-def name_state(state: State, margin: float, reason: Reason | None = None) -> str:
+def name_state(state: State, margin: float, reason: Reason | None = None) -> Label:
     """Return a state in a few words, for a cell of a table or a title: `no bias above 5 points`."""
     if reason is Reason.ORDER_BLIND:
         return ORDER_BLIND_CELL
-    return STATES[state].format(margin=format_margin(margin))
+    return Label(STATES[state].format(margin=format_margin(margin)), TONES.get(state, Tone.OPEN))
 
 
-def label_state(findings: GroupFindings) -> str:
+def label_state(findings: GroupFindings) -> Label:
     """Return the state of the verdict in a few words."""
     return name_state(findings.state, findings.margin, findings.reason)
 
@@ -453,22 +463,23 @@ def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
         )
     elif findings.read.kind is ReadKind.UNKNOWN:
         yield "Truncated", "unknown"
-    within = format_finding(findings.verdict)
-    yield (
-        "Bias within the window",
-        "\n".join(part for part in (within, label_state(findings)) if part != numbers.MISSING),
-    )
+    label = label_state(findings)
+    within = f"{format_finding(findings.verdict)}\n" if findings.verdict.estimate else ""
+    yield "Bias within the window", Label(f"{within}{label}", label.tone)
     yield "Next", describe_advice(findings)
 
 
-def label_change(change: MetricChange) -> str:
+def label_change(change: MetricChange) -> Label:
     """Return the state of a change in a few words: `better`, `equivalent within 2 points`."""
-    return CHANGE_STATES[change.state].format(margin=format_margin(change.margin))
+    words = CHANGE_STATES[change.state].format(margin=format_margin(change.margin))
+    return Label(words, TONES.get(change.state, Tone.OPEN))
 
 
-def format_change(change: MetricChange) -> str:
+def format_change(change: MetricChange, separator: str = ": ") -> Label:
     """Return the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
-    return ": ".join(part for part in (label_change(change), format_difference(change)) if part)
+    label = label_change(change)
+    points = format_difference(change)
+    return Label(f"{label}{separator}{points}", label.tone) if points else label
 
 
 def format_difference(change: MetricChange) -> str:
@@ -652,9 +663,9 @@ NOT_KNOWN = "The effect of position is not known."
 CURVE_TITLE = "nDCG@10 by position of the evidence"
 
 
-def title_finding(findings: GroupFindings) -> str:
-    """Return a finding as the title of a chart."""
-    return _capitalize(phrase_finding(findings))
+def title_curve(findings: GroupFindings | None) -> str:
+    """Return a finding as the title of a chart; without one, the subject of the chart."""
+    return _capitalize(phrase_finding(findings)) if findings else CURVE_TITLE
 
 
 def title_lengths(first: Estimate, last: Estimate) -> str:
@@ -888,3 +899,108 @@ def caption_model(estimates: Mapping[Quantity, Estimate | None], state: str) -> 
         if estimate := estimates.get(quantity):
             lines.append(template.format(numbers.format_estimate(estimate, form)))
     return [*lines, f"Bias within the window: {state}"] if state else lines
+
+
+# Report.
+
+#: The picture of the answer in a line, as a column.
+EXPLAINED_SKETCH = (
+    "nDCG@10 at each position in the window, on an axis from 0 to 100; ░ after ┊: truncated "
+    "evidence, as wide as its share. The boundary does not mark a fixed position, since documents "
+    "differ in length."
+)
+UNKNOWN_WINDOWS = "The window of {models} is unknown; `posir window MODEL` measures it."
+DESIGN_EFFECT = (
+    "{task}, {model}: {queries:,} queries on {documents:,} documents; the variance of nDCG@10 is "
+    "{effect:.1f} times that of independent queries (design effect)."
+)
+LEVELS = "Intervals of effects in the rows of lengths hold at the same time, each at {levels}."
+#: The way in which tokens before the evidence were counted, if not with the model's own tokenizer.
+COUNTED = {
+    CountedWith.ESTIMATE: (
+        "That is estimated from the token counts in the data, not counted with the model's own "
+        "tokenizer."
+    ),
+    CountedWith.ROUGH_ESTIMATE: (
+        "That is roughly estimated from the token counts in the data; for languages other than "
+        "English, the model's own tokenizer may find several times as many."
+    ),
+}
+PLACES = (
+    "{model}, {task}, several places: {places} of {queries}, each with the rank of its own "
+    "document and the weight 1/n of n places; {left_out:,} with more than {most} left out. In "
+    "thirds of the document: {shares}% of the evidence, nDCG@10 {gains}. Share of a query's places "
+    "whose document is among the first 10: {recall_10}%, 100: {recall_100}%."
+)
+
+
+#: Heading of position effects, and what follows a task above a table of its lengths.
+POSITION_EFFECT, BY_LENGTH = "Position effect", "by length of the document"
+
+
+def count_queries(queries: int) -> str:
+    """Format a number of queries with its noun."""
+    return pluralize(queries, "query", "queries")
+
+
+def describe_ndcg(estimate: Estimate | None) -> str:
+    """Format nDCG@10 without its interval: `nDCG@10 58.3`."""
+    return f"nDCG@10 {numbers.format_percent(estimate.value if estimate else None)}"
+
+
+def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
+    """Describe the findings, and on a line of its own the next step."""
+    if findings is None:
+        return NOT_KNOWN
+    return f"{describe_group(findings)}\n{describe_advice(findings, task)}"
+
+
+def describe_counting(
+    model: str, findings: GroupFindings, counted_with: CountedWith | None
+) -> Iterator[str]:
+    """Yield the window, what is truncated and how that was counted, if anything is known."""
+    truncation = describe_truncation(findings)
+    if truncation:
+        counted = COUNTED.get(counted_with, "") if counted_with else ""
+        yield f"{model}: {truncation} {counted}".rstrip()
+
+
+def describe_levels(levels: Sequence[float]) -> str:
+    """Say at which levels the intervals of lengths hold; empty without levels."""
+    if not levels:
+        return ""
+    return LEVELS.format(levels=" or ".join(format_level(level) for level in levels))
+
+
+def describe_places(model: str, task: str, places: Mapping[str, Any]) -> str:
+    """Describe the queries with several places of evidence, as `posir_report` summarizes them."""
+    shares, gains = places["shares"] or [None], places["ndcg_at_10_by_third"] or [None]
+    return PLACES.format(
+        model=model,
+        task=task,
+        places=pluralize(places["places"], "place"),
+        queries=pluralize(places["queries"], "query", "queries"),
+        left_out=places["left_out"],
+        most=MAX_PLACES,
+        shares=" / ".join(numbers.format_percent(share) for share in shares),
+        gains=" / ".join(numbers.format_percent(gain) for gain in gains),
+        recall_10=numbers.format_percent(places["place_recall_at_10"]),
+        recall_100=numbers.format_percent(places["place_recall_at_100"]),
+    )
+
+
+def title_lengths_table(task: str, sizes: Collection[str]) -> str:
+    """Name a table of lengths, with the number of queries if that is the same in all."""
+    each = f" · {next(iter(sizes))} each" if len(sizes) == 1 else ""
+    start = f"{task}, {BY_LENGTH}" if task else _capitalize(BY_LENGTH)
+    return f"{start}{each}"
+
+
+def describe_folded_lengths(lengths: Mapping[str, int]) -> str:
+    """Name lengths without an estimate, with their queries; empty if there are none."""
+    if not lengths:
+        return ""
+    named = [
+        f"{name} ({pluralize(number, 'query', 'queries')})" for name, number in lengths.items()
+    ]
+    return f"Not estimated: {', '.join(named)}."

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from posir_significance.analysis import GroupAnalysis, analyze, estimate_bins
+from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import decide_result
 from posir_significance.findings import GroupFindings, Quantity
-from posir_significance.observations import Integers, Observations
-from posir_tasks.values.profile import NDCG_AT_10, mean_gain
+from posir_significance.observations import Integers
+from posir_tasks.values.profile import NDCG_AT_10, RECALL_COLUMNS, mean_gain, recall_gain
 from posir_tasks.values.schemes import bin_midpoints
 from posir_tasks.values.scores import Better, Estimate, QueryGroup, Score, ScoreValue, Unit
 
@@ -46,13 +46,11 @@ def _read_value(quantity: Quantity) -> Callable[[QueryGroup], ScoreValue]:
 def _mean_ndcg(group: QueryGroup) -> ScoreValue:
     if group.position is None:
         return _decide(group)[Quantity.NDCG_AT_10].estimate
-    computed = group.values.computed
-    if "bins" not in computed:
-        computed["bins"] = list(
-            map(_as_estimate, estimate_bins(Observations.from_ranks(group.values.ranks)))
-        )
-    mean: Estimate | None = computed["bins"][group.position]
-    return mean
+    return group.estimate(NDCG_AT_10)
+
+
+def _recall(depth: int) -> Callable[[QueryGroup], ScoreValue]:
+    return lambda group: group.estimate(recall_gain(depth))
 
 
 def _as_estimate(estimate: Estimate | None) -> Estimate | None:
@@ -134,6 +132,7 @@ COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "tested_questions": lambda group: _decide(group).tested_questions,
     "design_effect": lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,
     **{key: _trend(key) for key in TRENDS},
+    **{f"recall_at_{depth}": _recall(depth) for depth in RECALL_COLUMNS},
 }
 
 

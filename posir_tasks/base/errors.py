@@ -30,9 +30,12 @@ class PosirError(Exception):
 
 
 class UsageError(PosirError):
-    """A wrong value of an option. Commands exit with status 2, as for an option that there is
-    not.
-    """
+    """A wrong command line. Commands exit with status 2."""
+
+    def __init__(self, message: str, command: str = "") -> None:
+        super().__init__(message)
+        self.command = command
+        """The command whose help says more; empty for that of the process."""
 
 
 class NoAnswerError(PosirError):

@@ -235,15 +235,15 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def describe_function(function: Callable[..., Any]) -> str:
-    """Return the docstring of a function before its sections; indented or commented lines are kept,
-    as Click marks them.
+    """Return the docstring of a function before its sections; indented or commented lines stay
+    lines of their own.
     """
-    text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).strip()
-    parts = text.split("\n\n")
-    return "\n\n".join(
-        f"\b\n{part}" if part.startswith(" ") or "  # " in part else " ".join(part.split())
-        for part in parts
-    )
+    text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).rstrip()
+    parts = []
+    for part in text.split("\n\n"):
+        is_literal = part.startswith(" ") or "  # " in part
+        parts.append(part if is_literal else " ".join(part.split()))
+    return "\n\n".join(parts)
 
 
 def _name_options(text: str, function: Callable[..., Any]) -> str:

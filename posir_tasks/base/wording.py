@@ -31,12 +31,6 @@ INSEPARABLE = re.compile(
 #: Code in a sentence.
 COMMAND = re.compile("`([^`\n]+)`")
 NO_BREAK = "\N{NO-BREAK SPACE}"
-#: Words of a verdict and their colors in a terminal and on a page; there is no other color.
-VERDICTS = {
-    "(favors the (start|end)|worse|fails)": "red",
-    "(no bias above|none: word order|equivalent|better|passes)": "green",
-    r"(differs( \([^)]*\))?|inconclusive|not tested)": "yellow",
-}
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
@@ -202,11 +196,3 @@ def make_output_encodable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=HANDLER)
-
-
-def find_color(cell: object) -> str:
-    """Return the color of a cell of which a line begins with a verdict; empty for another one."""
-    return next(
-        (color for pattern, color in VERDICTS.items() if re.search(rf"(?m)^{pattern}", str(cell))),
-        "",
-    )

@@ -18,9 +18,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from posir_tasks.base.errors import PosirError, UsageError, summarize_error
 from posir_tasks.base.private_names import (
     PRIVATE_NAMES,
@@ -32,7 +29,7 @@ from posir_tasks.base.progress import progress, track
 from posir_tasks.base.public import public
 from posir_tasks.base.wording import pluralize, suggest_name
 from posir_tasks.data.declared import MINI, DeclaredTask, format_size
-from posir_tasks.display.presentation import Presentable, Result
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, list_protocols
 from posir_tasks.plugin_api import loaded_plugins
@@ -55,8 +52,8 @@ SKIPPED_WHEN = (
 )
 
 
-#: Mark and style of what passed, what failed, and information.
-MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "dim")}
+#: Marks of what passed, what failed, and information.
+MARKS = {True: "✓", False: "✗", None: "·"}
 
 
 @dataclass(frozen=True)
@@ -68,31 +65,23 @@ class CheckResult:
     text: str
 
 
-@dataclass(frozen=True, repr=False)
-class Diagnosis(Presentable):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Diagnosis(Result):
     """The outcome of all checks of an installation."""
 
     findings: tuple[CheckResult, ...]
-    title: str = "Installation of posir"
 
-    @property
-    def exit_status(self) -> int:
-        """1 if any check fails."""
-        return int(any(finding.passed is False for finding in self.findings))
 
-    def sections(self) -> Sequence[DisplaySection]:
-        """Return a table with a line for each finding."""
-        rows = tuple((MARKS[finding.passed][0], finding.text) for finding in self.findings)
-        return (DisplaySection(tables=(Table(build_columns(("", "Finding")), rows),)),)
-
-    def records(self) -> Sequence[CheckResult]:
-        """Return the findings."""
-        return self.findings
-
-    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
-        """Print a line for each finding, whatever the width of the terminal."""
-        for finding in self.findings:
-            console.print(Text.assemble(MARKS[finding.passed], f" {finding.text}"), soft_wrap=True)
+def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Diagnosis:
+    """Show a line for each finding; the exit status is 1 if a check fails."""
+    lines = [f"{MARKS[finding.passed]} {finding.text}" for finding in findings]
+    return Diagnosis(
+        title=title,
+        findings=tuple(findings),
+        rows=findings,
+        parts=(DisplaySection(code="\n".join(lines)),),
+        exit_status=int(any(finding.passed is False for finding in findings)),
+    )
 
 
 @public()
@@ -125,9 +114,8 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
     """
     if protocol is not None:
         rows = list_protocols(protocol) if model is None else [find_protocol(protocol, model)]
-        return Diagnosis(
-            tuple(_check_protocols(rows, own_weights=model is not None)), f"Protocol {protocol}"
-        )
+        findings = list(_check_protocols(rows, own_weights=model is not None))
+        return build_diagnosis(findings, f"Protocol {protocol}")
     if model is not None:
         raise PosirError(
             f"doctor {model}: a model is checked against a paper's protocol. Add --protocol, such "
@@ -144,7 +132,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
             findings.append(
                 CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})")
             )
-    return Diagnosis(tuple(findings))
+    return build_diagnosis(findings, "Installation of posir")
 
 
 def _check_protocols(rows: Sequence[Protocol], *, own_weights: bool) -> Iterator[CheckResult]:

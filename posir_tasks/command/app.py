@@ -7,31 +7,9 @@ is imported.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import typer
 
 #: Exit status after Ctrl-C, by convention of the shell.
 INTERRUPTED = 130
-
-
-def build_app() -> typer.Typer:
-    """Return the application with every plugin's commands, none of which is imported yet."""
-    import typer
-
-    from posir_tasks.base.public import describe_function
-    from posir_tasks.command.help import SETTINGS
-    from posir_tasks.command.lazy import LazyGroup, posir
-
-    app = typer.Typer(
-        cls=LazyGroup,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings=SETTINGS,
-    )
-    app.callback(help=describe_function(posir))(posir)
-    return app
 
 
 def main() -> None:
@@ -48,9 +26,10 @@ def run_app() -> None:
     from posir_tasks.base.errors import sanitize_errors
     from posir_tasks.base.logs import sanitize_log
     from posir_tasks.base.wording import make_output_encodable
+    from posir_tasks.command.commands import run_command
     from posir_tasks.command.undecided import report_errors
 
     make_output_encodable()
     sanitize_log()
     with report_errors(), sanitize_errors():
-        sys.exit(build_app()(sys.argv[1:] or ["--help"], standalone_mode=False))
+        sys.exit(run_command(sys.argv[1:] or ["--help"]))

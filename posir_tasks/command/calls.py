@@ -10,14 +10,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
-from functools import cache
 from itertools import takewhile
 from string import Template
-from typing import Any
-
-import typer
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.command.commands import check_words
 
 LOOP = re.compile(r"for (\w+) in (.+?); do (.+); done")
 ASSIGNMENT = re.compile(r"[A-Z_]+=")
@@ -61,48 +58,31 @@ def _substitute(text: str, variables: Mapping[str, str]) -> str:
 
 
 def check_call(arguments: Sequence[str]) -> str | None:
-    """Return why a program does not take these arguments; None if it does, or is neither `posir`
-    nor `mteb`.
+    """Describe why a program does not take these arguments; None if it takes them.
+
+    Args:
+        arguments: A program and its arguments.
     """
     program, *rest = arguments
     if program not in PROGRAMS:
         return f"'{program}' is none of the programs {' and '.join(PROGRAMS)}"
-    said = io.StringIO()
+    if program == "mteb":
+        return _check_mteb(rest)
     try:
-        with redirect_stderr(said):
-            _parse_mteb(rest) if program == "mteb" else _parse_posir(rest)
-    except (typer.Exit, SystemExit) as ended:
-        # `--help` ends the program, too.
-        failed = getattr(ended, "exit_code", getattr(ended, "code", 0))
-        return " ".join(said.getvalue().split()) if failed else None
+        check_words(rest)
     except PosirError as error:
         return str(error)
-    except Exception as error:  # Click has its own errors, and typer may hold a copy of Click
-        if not hasattr(error, "format_message"):
-            raise
-        return str(error.format_message())
     return None
 
 
-def _parse_mteb(arguments: list[str]) -> None:
+def _check_mteb(arguments: list[str]) -> str | None:
     from mteb.cli.build_cli import build_cli
 
-    build_cli().parse_args(arguments)
-
-
-@cache
-def _build_command() -> Any:
-    from posir_tasks.command.app import build_app
-
-    return typer.main.get_command(build_app())
-
-
-def _parse_posir(arguments: list[str]) -> None:
-    command, name, context = _build_command(), "posir", None
-    while True:
-        context = command.make_context(name, arguments, parent=context)
-        if not hasattr(context.command, "commands"):
-            return
-        name, command, arguments = context.command.resolve_command(
-            context, [*context._protected_args, *context.args]
-        )
+    printed = io.StringIO()
+    try:
+        with redirect_stderr(printed):
+            build_cli().parse_args(arguments)
+    except SystemExit as ended:
+        # `--help` ends the program, too.
+        return " ".join(printed.getvalue().split()) if ended.code else None
+    return None

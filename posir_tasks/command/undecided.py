@@ -7,16 +7,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import Any
 
-import typer
-
-#: Exit status if a check cannot be decided; typer has the same one for wrong options.
+#: Exit status if a check cannot be decided, and for wrong options.
 UNDECIDED = 2
 
 #: Errors of the operating system for a file or folder that the user named.
@@ -45,11 +41,9 @@ def undecided_on_error() -> Iterator[None]:
     try:
         with report_errors(UNDECIDED):
             yield
-    except typer.BadParameter:
-        raise
     except Exception:
         logger.exception("an unexpected error, which is no verdict")
-        raise typer.Exit(UNDECIDED) from None
+        sys.exit(UNDECIDED)
 
 
 @contextmanager
@@ -66,7 +60,8 @@ def report_errors(status: int = 1) -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except UsageError as error:
-        exit_with(f"{error}\n{_name_help(None)}", UNDECIDED)
+        command = error.command or " ".join(["posir", *sys.argv[1:2]])
+        exit_with(f"{error}\nSee `{command} --help`.", UNDECIDED)
     except PosirError as error:
         exit_with(str(error), status)
     except ModuleNotFoundError as error:
@@ -99,40 +94,6 @@ def report_errors(status: int = 1) -> Iterator[None]:
             "Free some space.",
             status,
         )
-    except Exception as error:  # Click has its own errors, and typer may hold a copy of Click
-        if not hasattr(error, "format_message"):
-            raise
-        exit_with(describe_usage_error(error), getattr(error, "exit_code", UNDECIDED))
-
-
-def describe_usage_error(error: Any) -> str:
-    """Return what is wrong with arguments, the nearest name or what is missing, and where help
-    is.
-    """
-    from posir_tasks.base.wording import suggest_name
-
-    said, context = error.format_message().replace("Value error, ", ""), getattr(error, "ctx", None)
-    said = re.sub("', '.*'[?]", "'?", said)
-    if close := getattr(error, "possibilities", None):
-        near = suggest_name(error.option_name.strip("-"), [name.strip("-") for name in close])
-        said = f"{error.message.removesuffix('.')}.{near.replace('mean ', 'mean --')}"
-    elif not error.message:
-        said = f"{said.removesuffix('.')}: {error.param.help}"
-        if context and (
-            example := re.search(
-                rf"^ *({context.command_path} .*)", context.command.help or "", re.MULTILINE
-            )
-        ):
-            said = f"{said.removesuffix('.')}. Example: `{example[1]}`"
-    end = "" if said.endswith(("?", ".")) else "."
-    return f"{said}{end}\n{_name_help(context)}"
-
-
-def _name_help(context: Any) -> str:
-    """Return where help is, of a command that has no context left."""
-    return (
-        f"See `{context.command_path if context else ' '.join(['posir', *sys.argv[1:2]])} --help`."
-    )
 
 
 def exit_with(message: str, status: int) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.base.wording import pluralize
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
 from posir_tasks.data.formats.passages import (
     Item,
@@ -27,8 +26,8 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.data.formats.recognition import describe_form
 from posir_tasks.display.numbers import format_count
-from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.presentation import Deferred, Result
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.tasks.catalog import mention_task
 from posir_tasks.text.languages import UNKNOWN
 from posir_tasks.values.schemes import PositionScheme
@@ -96,7 +95,7 @@ class Subset:
 
 
 @dataclass(frozen=True, repr=False)
-class Dataset(Presentable):
+class Dataset(Result):
     """Documents, and questions with their evidence if there are any: one or several subsets with
     one position scheme.
 
@@ -167,27 +166,23 @@ class Dataset(Presentable):
                 "corpus of import, score and stats asks it of the whole corpus."
             )
 
-    @property
-    def title(self) -> str:
-        """Its name and size."""
-        return (
-            f"{self.name}: "
-            f"{pluralize(len(self.rows), 'question' if self.has_questions else 'text')}"
-        )
+    def __post_init__(self) -> None:
+        # A dataset is also a result: its rows and table are read when they are first shown.
+        object.__setattr__(self, "title", self.name)
+        object.__setattr__(self, "rows", Deferred(self._list_rows))
+        object.__setattr__(self, "tables", Deferred(self._build_tables))
 
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each question with the characters of its evidence, or for each text if there
-        are no questions.
+    def _list_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a row for each question with the characters of its evidence, or for each text if
+        there are no questions.
         """
-        if self.has_questions:
-            return [row for subset in self.subsets for row in _list_rows(subset)]
-        return [
-            {"subset": subset.name, "document_id": item.name, "text": item.text}
-            for subset in self.subsets
-            for item in subset.read_texts()
-            if isinstance(item, Passage)
-        ]
+        for subset in self.subsets:
+            if self.has_questions:
+                yield from _list_questions(subset)
+                continue
+            for item in subset.read_texts():
+                if isinstance(item, Passage):
+                    yield {"subset": subset.name, "document_id": item.name, "text": item.text}
 
     @cached_property
     def skipped(self) -> list[SkippedText]:
@@ -196,25 +191,17 @@ class Dataset(Presentable):
             return [item for subset in self.subsets for item in subset.read().skipped]
         return [item for item in self.read_texts() if isinstance(item, SkippedText)]
 
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return how many rows each subset has, and what in it cannot be used or was repaired."""
-        headings = ("Subset", "Questions" if self.has_questions else "Texts")
+    def _build_tables(self) -> Iterator[Table]:
+        """Yield how many rows each subset has, and what in it cannot be used or was repaired."""
         counts = Counter(row["subset"] for row in self.rows)
-        warnings = (
-            [warning for subset in self.subsets for warning in subset.read().warnings]
-            if self.has_questions
-            else []
-        )
-        table = Table(
-            build_columns(headings, headings[1:]),
-            tuple((name, format_count(count)) for name, count in counts.items()),
-            notes=(*warnings, *filter(None, [describe_skipped(self.skipped)])),
-        )
-        return (DisplaySection(tables=(table,)),)
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows."""
-        return self.rows
+        rows = tuple((name, format_count(count)) for name, count in counts.items())
+        notes: list[str] = []
+        for subset in self.subsets if self.has_questions else ():
+            notes += subset.read().warnings
+        if skipped := describe_skipped(self.skipped):
+            notes.append(skipped)
+        unit = "Questions" if self.has_questions else "Texts"
+        yield Table(build_columns(("Subset", unit), [unit]), rows, notes=tuple(notes))
 
     def find_languages(self) -> dict[str, list[str]]:
         """Return the codes of queries and corpus by the name of each subset in tasks; raise
@@ -296,7 +283,7 @@ class Dataset(Presentable):
         return data
 
 
-def _list_rows(subset: Subset) -> Iterator[dict[str, Any]]:
+def _list_questions(subset: Subset) -> Iterator[dict[str, Any]]:
     data = subset.read()
     lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
     for query, text, document, span in data.list_questions():

@@ -8,10 +8,9 @@ A command prints such an object in the format that is asked for (`present`) and 
 from __future__ import annotations
 
 import io
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -151,7 +150,7 @@ class Presentable(ABC):
         """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is
         none.
         """
-        return _render_latex(self, self.sections())
+        return _render_latex(self, self.sections(), self.legend())
 
     def to_html(self) -> str:
         """Return a page of a single file that needs no network, as the command writes it with
@@ -234,16 +233,8 @@ class Presentable(ABC):
         print_tables(console, [], self.paragraphs(explain=explain))
 
     def paragraphs(self, *, explain: bool) -> list[str]:
-        """Return how to read the tables; if asked to explain, all of it, without lines on what is
-        explained at length.
-        """
-        further = list(self.explanation()) if explain else []
-        told = tuple(re.findall(r"(?m)^[^:\n]+:", "\n".join(further)))
-        brief = (
-            "\n".join(line for line in text.split("\n") if not line.startswith(told))
-            for text in self.legend()
-        )
-        return [*filter(None, brief), *further]
+        """Return how to read the tables; if asked to explain, all of it."""
+        return [*filter(None, self.legend()), *(self.explanation() if explain else ())]
 
     def __str__(self) -> str:
         """Return the complete text, as the command prints it outside a terminal."""
@@ -281,15 +272,19 @@ class Presentable(ABC):
         from posir_tasks.display.figures import render_page
 
         data = self.describe_data().removeprefix(self.title)
+        sections = self.page_sections()
+        # A title without anything below it is the heading of the page.
+        heading = sections[0].title if sections and sections[0].is_heading else ""
+        sections = sections[1:] if heading else sections
         shown = {
-            "title": self.page_title or self.title,
+            "title": heading or self.page_title or self.title,
             "kind": type(self)
             .__module__.partition(".")[0]
             .removeprefix("posir_")
             .replace("tasks", ""),
             "data": data,
             "strips": self.strips(),
-            "sections": self.page_sections(),
+            "sections": sections,
             "legend": self.paragraphs(explain=True),
         }
         return render_page(__package__, template, **shown)
@@ -353,8 +348,8 @@ class Result(Presentable):
     """The data and its revision in a few words, for a page and a card; empty for the title."""
     full: bool = True
     """Whether `--full` would show no more."""
-    page: Callable[[], str] | None = None
-    """Renders a page of its own; None for the page of all results."""
+    renderings: Mapping[OutputFormat, Callable[[], str]] = field(default_factory=dict)
+    """Renders text or Markdown that is to be taken as it is, in place of the sections."""
     exit_status: int = 0
     """1 if a check fails, 2 if it cannot be decided."""
 
@@ -400,7 +395,7 @@ class Result(Presentable):
 
     def closing(self) -> Sequence[str]:
         """Return the lines below everything else."""
-        return (*self.footer, *self.commands)
+        return self.footer
 
     def describe_data(self) -> str:
         """Return the data and its revision in a few words."""
@@ -418,13 +413,24 @@ class Result(Presentable):
         """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is
         none.
         """
-        return _render_latex(self, self.select_sections(Medium.LATEX))
+        sections = self.select_sections(Medium.LATEX)
+        is_special = any(section.only is Medium.LATEX for section in sections)
+        return _render_latex(self, sections, () if is_special else self.notes)
 
-    def to_html(self) -> str:
-        """Return a page of a single file that needs no network, as the command writes it with
-        `--html`.
+    def to_markdown(self, *, explain: bool = False) -> str:
+        """Return everything as GitHub's Markdown, as the command prints it with `--format
+        markdown`.
         """
-        return self.page() if self.page else super().to_html()
+        if OutputFormat.MARKDOWN in self.renderings:
+            return self.renderings[OutputFormat.MARKDOWN]()
+        return super().to_markdown(explain=explain)
+
+    def print_on(self, console: Console, *, explain: bool = False) -> None:
+        """Print sections and notes, and all further paragraphs if asked to explain."""
+        if OutputFormat.TEXT in self.renderings:
+            console.out(self.renderings[OutputFormat.TEXT](), highlight=False)
+        else:
+            super().print_on(console, explain=explain)
 
 
 def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
@@ -433,16 +439,18 @@ def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
         yield DisplaySection(sentences=(sentence,))
 
 
-def _render_latex(result: Presentable, sections: Sequence[DisplaySection]) -> str:
+def _render_latex(
+    result: Presentable, sections: Sequence[DisplaySection], notes: Sequence[str]
+) -> str:
     tables = [table for section in sections for table in section.tables]
     if not tables:
         raise PosirError("There is no table for LaTeX. Choose another --format.")
     rendered = []
     for number, table in enumerate(tables, 1):
         title = table.title or f"{result.title}.".replace("?.", "?")
-        captioned = replace(table, title=title, notes=(*table.notes, *result.legend()))
+        captioned = replace(table, title=title, notes=(*table.notes, *notes))
         rendered.append(to_latex(captioned, label=f"tab:posir-{number}"))
-    return "\n\n".join(rendered)
+    return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *rendered])
 
 
 def _print_wide(print_on: Callable[[Console], None]) -> str:
@@ -467,43 +475,39 @@ def _abbreviate(table: Table | None) -> list[str]:
     ]
 
 
+#: How a result is rendered in each format, but for text, which depends on the terminal.
+RENDERERS: dict[OutputFormat, Callable[[Presentable, bool], str]] = {
+    OutputFormat.JSON: lambda result, _: result.to_json(),
+    OutputFormat.CSV: lambda result, _: to_csv(result.records()).removesuffix("\n"),
+    OutputFormat.MARKDOWN: lambda result, explain: result.to_markdown(explain=explain),
+    OutputFormat.LATEX: lambda result, _: result.to_latex(),
+}
+
+
 def present(
-    shown: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0
+    result: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0
 ) -> None:
-    """Print what a function returned, without the sections that a terminal shows already;
-    explanations only if asked to.
+    """Print a result in a format; of text, without the sections that a terminal shows already.
+
+    Text has explanations only if asked to.
     """
-    match format_:
-        case OutputFormat.JSON:
-            typer.echo(shown.to_json())
-        case OutputFormat.CSV:
-            typer.echo(to_csv(shown.records()), nl=False)
-        case OutputFormat.MARKDOWN:
-            typer.echo(shown.to_markdown(explain=explain))
-        case OutputFormat.LATEX:
-            typer.echo(shown.to_latex())
-        case OutputFormat.TEXT:
-            console = Console(highlight=False)
-            if printed:
-                for section in shown.sections()[printed:]:
-                    section.print_on(console)
-                shown.print_legend(console, explain=explain)
-            else:
-                shown.print_on(console, explain=explain)
-            if not explain and next(iter(shown.explanation()), None):
-                print_paragraph(
-                    console,
-                    f"--explain: all columns{'' if shown.full else '; --full: all numbers'}.",
-                )
-            for line in shown.closing():
-                _print_closing(console, escape_controls(line))
-
-
-def _print_closing(console: Console, line: str) -> None:
-    if line.startswith(("posir ", "mteb ")):
-        print_code(console, line)
+    if format_ in RENDERERS:
+        typer.echo(RENDERERS[format_](result, explain))
+        return
+    console = Console(highlight=False)
+    if printed:
+        for section in result.sections()[printed:]:
+            section.print_on(console)
+        result.print_legend(console, explain=explain)
     else:
-        typer.echo(line)
+        result.print_on(console, explain=explain)
+    if not explain and next(iter(result.explanation()), None):
+        full = "" if result.full else "; --full: all numbers"
+        print_paragraph(console, f"--explain: all columns{full}.")
+    for line in result.closing():
+        typer.echo(escape_controls(line))
+    for command in result.commands if isinstance(result, Result) else ():
+        print_code(console, command)
 
 
 def write_charts(

@@ -22,11 +22,11 @@ from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import (
     COMMAND,
     NO_BREAK,
-    VERDICTS,
     bind,
     escape_controls,
     shorten_names,
 )
+from posir_tasks.display.labels import Tone, change_text, find_tone
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
 from posir_tasks.values.scores import Estimate, estimate_to_json, flatten
@@ -48,6 +48,8 @@ NARROW, PROSE = 80, 100
 FORMULA = re.compile(
     r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]"
 )
+#: Styles of labels in a terminal.
+TONE_STYLES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.OPEN: "dim", None: ""}
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -117,6 +119,11 @@ class Table:
         """Headings of all columns."""
         return tuple(column.heading for column in self.columns)
 
+    @property
+    def has_headings(self) -> bool:
+        """Whether a row is the heading of those below it."""
+        return any(map(is_heading, self.rows))
+
     def parts(self) -> Iterator[Table]:
         """Yield the tables that a terminal shows: one per title of `split_by`, or the table
         itself.
@@ -157,6 +164,11 @@ class Table:
         table = self._select([at for at in range(len(self.columns)) if at not in same])
         return replace(table, title=f"{self.title} · {told}".removeprefix(" · "))
 
+    def without_columns(self, headings: Collection[str]) -> Table:
+        """Return the table without the columns of these headings."""
+        kept = [at for at, heading in enumerate(self.headings) if heading not in headings]
+        return self._select(kept)
+
     def without_pictures(self) -> Table:
         """Return the table without columns of sketches."""
         return self._select([at for at, column in enumerate(self.columns) if not column.picture])
@@ -184,7 +196,7 @@ class Table:
 
     def flattened(self) -> Table:
         """Return the table with each row in one line."""
-        rows = tuple(tuple(cell.replace("\n", " ") for cell in row) for row in self.rows)
+        rows = self._change_cells(lambda cell: cell.replace("\n", " "))
         return replace(
             self,
             columns=tuple(
@@ -198,19 +210,16 @@ class Table:
         """Return the table with numbers below each other, whether an interval follows them or not,
         in columns to the right.
         """
-        cells = []
-        for column, given in zip(self.columns, zip(*self.rows, strict=True), strict=False):
-            tails = [
-                len(cell) - len(cell.partition(" [")[0]) if column.align == "right" else 0
-                for cell in given
-            ]
-            cells.append(
-                [
-                    cell and cell + " " * (max(tails) - tail)
-                    for cell, tail in zip(given, tails, strict=True)
-                ]
-            )
-        return replace(self, rows=tuple(zip(*cells, strict=True)))
+        columns = []
+        for column, cells in zip(self.columns, zip(*self.rows, strict=True), strict=False):
+            if column.align == "right":
+                tails = [len(cell) - len(cell.partition(" [")[0]) for cell in cells]
+                longest = max(tails)
+                padded = zip(cells, tails, strict=True)
+                columns.append([cell and cell + " " * (longest - tail) for cell, tail in padded])
+            else:
+                columns.append(list(cells))
+        return replace(self, rows=tuple(zip(*columns, strict=True)))
 
     def narrowed(self) -> Table:
         """Return the table at most `NARROW` columns wide, if the names in its first column can be
@@ -230,7 +239,7 @@ class Table:
 
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
-        rows = tuple(tuple(map(escape_controls, row)) for row in self.rows)
+        rows = self._change_cells(escape_controls)
         columns = tuple(
             replace(
                 column,
@@ -248,6 +257,9 @@ class Table:
         return [
             max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells
         ]
+
+    def _change_cells(self, change: Callable[[str], str]) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(change_text(cell, change) for cell in row) for row in self.rows)
 
     def _select(self, indices: Sequence[int]) -> Table:
         rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
@@ -358,7 +370,8 @@ def _plain(value: Any) -> Any:
                 else {key: _plain(field)}
             )
         return plain
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return [_plain(item) for item in value] if is_list else value
 
 
 def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
@@ -379,10 +392,12 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
                 part = part.with_common_cells()
             _print_title(console, part.title)
             if not console.is_terminal:
-                console.out("\n".join(_format_lines(part)), "\n", sep="", end="\n", highlight=False)
+                lines = (line.plain for line in _format_lines(part))
+                console.out("\n".join(lines), "\n", sep="", end="\n", highlight=False)
                 continue
             for divided in part.divided(console.width):
-                console.print(_color(divided, console.width), "\n", sep="", soft_wrap=True)
+                text = Text("\n").join(_format_lines(divided, console.width))
+                console.print(text, "\n", sep="", soft_wrap=True)
         for note in table.notes:
             print_paragraph(console, note, "dim")
     for paragraph in legend:
@@ -404,19 +419,10 @@ def _print_title(console: Console, title: str) -> None:
 def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:
     """Print a paragraph, broken by `wrap`, some characters of it in bold."""
     width = min(console.width, PROSE) if console.is_terminal else PROSE
-    paragraphs = [
-        Text("\n".join(wrap(paragraph, width)), style=style)
-        for paragraph in escape_controls(text).split("\n")
+    lines = [
+        line for part in escape_controls(text).split("\n") for line in wrap(part, width) or [""]
     ]
-    for paragraph in paragraphs:
-        # What is explained, and what to do.
-        paragraph.highlight_regex(
-            r"\A[^:.\n]{2,60}:(?= )" if style else r"\AWhat to do:", "not dim bold"
-        )
-        paragraph.highlight_regex(
-            r"\A(It reads|Reads) (only )?(?P<bold>the (first|last) [\d,]+( tokens)?)"
-        )
-    printed = Text("\n").join(paragraphs)
+    printed = Text("\n".join(lines), style=style)
     printed.stylize("bold", 0, bold)
     console.print(printed, soft_wrap=True)
 
@@ -444,54 +450,36 @@ def wrap(text: str, width: int) -> list[str]:
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 
-def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
-    """Yield the lines of a table; its first column, or the words of a wider last one, are folded if
-    it would exceed a limit.
+def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
+    """Yield the lines of a table: headings are bold, labels have the color of their state.
+
+    Its first column, or the words of a wider last one, are folded if it would exceed a limit.
     """
     widths = table.column_widths()
     at = -1 if table.columns[-1].align == "left" and widths[-1] > widths[0] else 0
     if limit:
         widths[at] = min(widths[at], max(MIN_WIDTH, limit - total_width(widths) + widths[at]))
-    right = [column.align == "right" for column in table.columns]
     for row in (table.headings, *table.rows):
-        if is_heading(row) and row is not table.headings:
-            yield from ("", row[0])
+        style = "bold" if row is table.headings else ""
+        if is_heading(row) and not style:
+            yield Text()
+            yield Text(row[0], "bold")
             continue
         cells = [cell.split("\n") for cell in row]
         if cell_len(row[at]) > widths[at]:
-            cells[at] = [
-                part
-                for line in cells[at]
-                for part in (wrap if at else chop_cells)(line, widths[at])
-            ]
-        for line in range(max(map(len, cells))):
-            texts = [cell[line] if line < len(cell) else "" for cell in cells]
-            gaps = [
-                " " * (width - cell_len(text)) for text, width in zip(texts, widths, strict=True)
-            ]
-            padded = (
-                gap + text if last else text + gap
-                for text, gap, last in zip(texts, gaps, right, strict=True)
-            )
-            yield (" " * GAP).join(padded).rstrip()
-
-
-def _color(table: Table, limit: int) -> Text:
-    """Return the lines of a table, colored where a verdict or a truncated share is, bold in
-    headings, dimmed in open states.
-    """
-    lines, height = (
-        list(_format_lines(table, limit)),
-        max(heading.count("\n") for heading in table.headings) + 1,
-    )
-    text = Text.assemble(
-        ("\n".join(lines[:height]), "bold"), "".join(f"\n{line}" for line in lines[height:])
-    )
-    for pattern, color in {**VERDICTS, r"[1-9][\d.]*%(?=  |$)": "red"}.items():
-        text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", "dim" if color == "yellow" else color)
-    # The heading of rows stands below an empty line.
-    text.highlight_regex(r"\n\n(?P<bold>.+)")
-    return text
+            fold = wrap if at else chop_cells
+            cells[at] = [part for line in cells[at] for part in fold(line, widths[at])]
+        for number in range(max(map(len, cells))):
+            line = Text(style=style)
+            for column, cell, lines, width in zip(table.columns, row, cells, widths, strict=True):
+                text = lines[number] if number < len(lines) else ""
+                gap = " " * (width - cell_len(text))
+                line.append(" " * GAP if column is not table.columns[0] else "")
+                line.append(gap if column.align == "right" else "")
+                line.append(text, TONE_STYLES[find_tone(cell)])
+                line.append("" if column.align == "right" else gap)
+            line.rstrip()
+            yield line
 
 
 #: Code in Markdown: between runs of as many backticks, on one line.
@@ -670,6 +658,11 @@ class DisplaySection:
     """Sentences before the others that a page does not have, as its card says them."""
     only: Medium | None = None
     """The medium that shows it alone; None for all."""
+
+    @property
+    def is_heading(self) -> bool:
+        """Whether it has nothing but a title."""
+        return not (self.sentences or self.tables or self.draw or self.code or self.strips)
 
     def figures(self) -> Sequence[Figure]:
         """Return its charts."""

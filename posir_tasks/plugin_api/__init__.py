@@ -64,8 +64,8 @@ class Command:
     name: str
     """Typed after `posir`."""
     target: str
-    """`module:name` of a function with Typer's annotations, or of a `typer.Typer` with subcommands;
-    imported when called.
+    """`module:name` of a public function, a function with the annotations of cyclopts, or a
+    `cyclopts.App`; imported when called.
     """
     summary: str
     """One sentence for `posir --help`. The command's own help is the docstring of its function."""

@@ -31,6 +31,9 @@ RANKS = (*map(str, range(1, DEPTH + 1)), f"{DEPTH + 1}-100", "miss")
 NDCG_AT_10: Floats = np.append(1 / np.log2(1 + np.arange(1, DEPTH + 1)), [0.0, 0.0])
 #: MRR@10 of each column: 1 / rank, 0 below rank 10.
 MRR_AT_10: Floats = np.append(1 / np.arange(1, DEPTH + 1), [0.0, 0.0])
+#: Rank columns within each depth of recall, of the depths that the authors' code prints (5, 10, 20,
+#: 50, 100).
+RECALL_COLUMNS = {5: 5, 10: 10, 100: 11}
 Addable = TypeVar("Addable")
 
 
@@ -68,6 +71,12 @@ def rank_columns(ranks: Integers) -> Integers:
     """
     missed = (ranks < 1) | (ranks > 100)
     return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
+
+
+def recall_gain(depth: int) -> Floats:
+    """Return the gain of each column, shape (12,): 1 within a depth of `RECALL_COLUMNS`, else 0."""
+    gain: Floats = (np.arange(len(RANKS)) < RECALL_COLUMNS[depth]).astype(np.float64)
+    return gain
 
 
 def mean_gain(counts: NDArray[np.int64] | Floats, gains: Floats) -> Floats:

@@ -16,7 +16,9 @@ from enum import StrEnum
 from functools import cache, cached_property, partial
 from typing import Any, TypeAlias, TypeVar
 
-from posir_tasks.base.arrays import Integers
+import numpy as np
+
+from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.place_ranks import PlaceRanks
@@ -239,6 +241,44 @@ class QueryGroup:
     def queries(self) -> int:
         """Number of distinct queries."""
         return self.profile.queries if self.position is None else int(self.counts.sum())
+
+    @cached_property
+    def rows(self) -> Integers:
+        """The group's queries as indices into the columns of the ranks, shape (n,).
+
+        A query on a shared boundary belongs to both bins, and counts once in a group of several.
+        """
+        ranks = self.values.ranks
+        is_member = np.zeros(len(ranks.cell_keys), np.bool_)
+        for cell, (length, bins) in enumerate(ranks.cell_keys):
+            has_length = self.length in (None, length)
+            is_member[cell] = has_length and (self.position is None or self.position in bins)
+        rows: Integers = np.flatnonzero(is_member[ranks.columns.cells])
+        return rows
+
+    def mean(self, gain: Floats) -> float | None:
+        """Return the mean gain over the queries; None without queries.
+
+        Args:
+            gain: Gain in [0, 1] of each rank column of `posir_tasks.values.profile.RANKS`: ranks 1
+                to 10, 11 to 100, and not found. Shape (12,).
+        """
+        gains = gain[self.values.ranks.columns.ranks[self.rows]]
+        return float(gains.mean()) if len(gains) else None
+
+    def estimate(self, gain: Floats) -> Estimate | None:
+        """Return the mean gain with its 95% interval for new documents; None without queries.
+
+        Questions about one document are not independent: documents are the clusters. Near 0 and 1
+        the interval is Wilson's. There is none with fewer than two documents.
+        """
+        # SciPy takes long to import.
+        from posir_tasks.values.means import estimate_mean
+
+        columns = self.values.ranks.columns
+        gains = gain[columns.ranks[self.rows]]
+        mean = estimate_mean(gains, columns.clusters[self.rows])
+        return Estimate(mean.value, mean.interval) if mean else None
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from posir_tasks.command.app import build_app
 from posir_tasks.values.profile import RANKS, PositionProfile
 from posir_tasks.values.schemes import RelativePositions
+from tests.support.cli import call_posir
 from tests.support.results import write_result
 
 HOSTILE = "\x1b]0;title\x07\x1b[31m\u202e\x9b"
@@ -57,7 +56,7 @@ def test_no_control_character_is_printed(results, arguments, caplog):
         if command == "report"
         else [command, "--results", str(results), *options[1:]]
     )
-    done = CliRunner().invoke(build_app(), words, catch_exceptions=False)
+    done = call_posir(words, catch_exceptions=False)
     printed = done.stdout + done.stderr + caplog.text
     assert done.exit_code == 0, printed
     assert "Mine" in done.stdout
@@ -67,8 +66,5 @@ def test_no_control_character_is_printed(results, arguments, caplog):
 @pytest.mark.slow
 def test_the_page_has_no_control_character(results, tmp_path):
     page = tmp_path / "page.html"
-    assert (
-        CliRunner().invoke(build_app(), ["report", str(results), "--html", str(page)]).exit_code
-        == 0
-    )
+    assert call_posir(["report", str(results), "--html", str(page)]).exit_code == 0
     assert not {*"\x1b\x07\u202e\x9b"} & {*page.read_text().partition("<script")[0]}

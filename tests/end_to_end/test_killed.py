@@ -239,7 +239,7 @@ KILLS = 20
 
 def posir(folder: Path, arguments: tuple[str, ...]) -> None:
     """Run a command of `posir` in a folder, with its caches and what it prints in there."""
-    from posir_tasks.command.app import build_app
+    from posir_tasks.command.commands import run_command
     from posir_tasks.tasks.base import PositionTask
 
     os.chdir(folder)
@@ -251,7 +251,7 @@ def posir(folder: Path, arguments: tuple[str, ...]) -> None:
     )
     printed, log = (folder / "printed").open("w"), (folder / "log").open("a")
     with printed, log, redirect_stdout(printed), redirect_stderr(log):
-        build_app()(arguments)
+        sys.exit(run_command(arguments))
 
 
 def kill_and_resume(

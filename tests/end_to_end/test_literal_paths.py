@@ -11,11 +11,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 from posir_build.sample import open_source
 from posir_build.settings import BuildSettings
-from posir_tasks.command.app import build_app
 from tests.end_to_end.test_formats import (
     ASKED,
     TEXTS,
@@ -25,6 +23,7 @@ from tests.end_to_end.test_formats import (
     question_lines,
     squad_file,
 )
+from tests.support.cli import call_posir
 from tests.support.commands import OUTPUT, run
 from tests.support.datasets import POSIR_FOLDER
 from tests.support.models import write_tiny_model
@@ -64,7 +63,7 @@ def folder(tmp_path):
 
 
 def posir(*arguments: object) -> str:
-    done = CliRunner().invoke(build_app(), list(map(str, arguments)), catch_exceptions=False)
+    done = call_posir(list(map(str, arguments)), catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return done.stdout
 

@@ -15,10 +15,9 @@ import mteb
 import polars as pl
 import pytest
 from mteb.cache import ResultCache
-from typer.testing import CliRunner
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
+from tests.support.cli import call_posir
 from tests.support.commands import BIN, CLEAN
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
@@ -99,7 +98,7 @@ def test_after_ctrl_c_and_with_bad_data_in_one_subset_all_other_results_are_thos
     queries = data / POSIR_FOLDER / "deu-Latn" / "sports" / "queries.parquet"
     good = queries.read_bytes()
     pl.read_parquet(queries).drop("pos_char_span").write_parquet(queries)
-    failed = CliRunner().invoke(build_app(), command[1:])
+    failed = call_posir(command[1:])
     queries.write_bytes(good)
     assert isinstance(failed.exception, PosirError)
     assert f"{finished} of 12 jobs already have a result" in failed.output
@@ -196,7 +195,7 @@ def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_a
     killer.start()
     output = tmp_path / "out"
     on_cluster = ("--engine", "ray", "--address", cluster.address)
-    done = CliRunner().invoke(build_app(), ["run", *OPTIONS, "--output", str(output), *on_cluster])
+    done = call_posir(["run", *OPTIONS, "--output", str(output), *on_cluster])
     assert killed, "the run ended before a worker was found busy"
     assert done.exit_code == 0, done.output
     assert saved(output) == expected
@@ -219,7 +218,7 @@ def test_ctrl_c_stops_a_run_on_a_cluster_and_the_same_command_completes_it(
     assert 2 <= finished < len(TASKS) * len(DOMAINS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSIR_DATA", str(data))
-        done = CliRunner().invoke(build_app(), command[1:])
+        done = call_posir(command[1:])
     assert done.exit_code == 0, done.output
     assert f"{finished} of 12 jobs already have a result" in done.output
     assert saved(output) == expected
@@ -239,7 +238,7 @@ def test_errors_without_a_cluster_or_without_ray_say_what_to_do(monkeypatch, tmp
             str(tmp_path),
             *options,
         ]
-        return str(CliRunner().invoke(build_app(), command).exception)
+        return str(call_posir(command).exception)
 
     def unreachable(*_: object, **__: object) -> None:
         raise ConnectionError("nobody is there")

@@ -161,7 +161,7 @@ def test_a_full_disk_on_standard_output_is_one_message(results, format_):
     )
 
 
-@pytest.mark.parametrize("module", ["typer", "posir_tasks.command.api"])
+@pytest.mark.parametrize("module", ["cyclopts", "posir_tasks.command.api"])
 def test_ctrl_c_while_modules_are_imported_prints_no_traceback(module):
     done = python(
         f"""

@@ -44,8 +44,8 @@ from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file,
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
 from posir_report.cells import build_curve_cells
+from posir_report.columns import known_columns
 from posir_report.summary import MERGED_BINS, VERDICT_COLUMNS, build_rows, summarize
-from posir_report.tables import known_columns
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, decide_change
 from posir_significance.findings import ChangeState, Reason, State

@@ -21,7 +21,7 @@ from posir_leaderboard.board.folder import create_server, write_site
 from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
-from posir_report.tables import known_columns
+from posir_report.columns import known_columns
 from posir_tasks.values.scores import Estimate, ScoreInfo, Unit
 from tests.support.board import (
     GROUPS,

@@ -16,7 +16,6 @@ from pathlib import Path
 import huggingface_hub
 import mteb
 import pytest
-from typer.testing import CliRunner
 
 from posir_leaderboard.entries import Entry
 from posir_leaderboard.submission import (
@@ -30,7 +29,7 @@ from posir_leaderboard.submission import (
     upload,
 )
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
+from tests.support.cli import call_posir
 from tests.support.commands import run
 from tests.support.guessing import MODEL, REVISION, write_guesses
 from tests.support.hub import Failure, Store, serve_all
@@ -388,7 +387,7 @@ def results(tmp_path_factory) -> Path:
 
 
 def posir(*arguments):
-    return CliRunner().invoke(build_app(), list(map(str, arguments)))
+    return call_posir(list(map(str, arguments)))
 
 
 PATHS = [

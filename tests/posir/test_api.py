@@ -34,7 +34,7 @@ HEAVY = {
     "pydantic",
     "scipy",
     "torch",
-    "typer",
+    "cyclopts",
 }
 #: The documents of a reader.
 TEXTS = mini_documents()[:3]

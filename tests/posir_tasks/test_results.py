@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.base.files import LOCK_FILE
-from posir_tasks.command.app import build_app
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import read_results, rescore_file
 from posir_tasks.values.evidence import Evidence
@@ -18,6 +16,7 @@ from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.result_schema import SCHEMA, rounded
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
+from tests.support.cli import call_posir
 from tests.support.results import MODEL, write_result
 from tests.support.simulation import separate_documents
 
@@ -140,7 +139,7 @@ def test_a_file_that_is_no_result_is_skipped_with_a_warning(tmp_path, file, cont
     assert len(read_results(tmp_path)) == 2
     assert f"skipped: {stray}: not a task result" in caplog.text
     caplog.clear()
-    done = CliRunner().invoke(build_app(), ["rescore", str(tmp_path)])
+    done = call_posir(["rescore", str(tmp_path)])
     assert " ".join(done.output.split()).endswith("rescored 2 profiles in 1 file")
     assert f"skipped: {stray}: not a task result" in caplog.text
 

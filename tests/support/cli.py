@@ -1,46 +1,86 @@
-"""The commands of `posir` with their options, imported."""
+"""The commands of `posir` with their options, imported, and calls of them in this process."""
 
-from collections.abc import Iterator, Mapping
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from functools import cache
-from pkgutil import resolve_name
 from typing import Any
+from unittest import mock
 
-from typer.testing import CliRunner
-
-from posir_tasks.base.public import DECLARATION
-from posir_tasks.command.app import build_app
-from posir_tasks.command.lazy import LazyCommand, declared_commands
-
-
-@cache
-def leaf_commands() -> Mapping[str, Any]:
-    """Return every command that runs something, by its name with those of its groups, such as
-    `build sample`.
-    """
-    return dict(
-        leaves({command.name: LazyCommand(command).load() for command in declared_commands()})
-    )
+from posir_tasks.base.errors import UsageError
+from posir_tasks.base.public import DECLARATION, Declaration, Parameter
+from posir_tasks.command.commands import declared_commands, load_command, run_command
+from posir_tasks.command.options import list_own, list_shared
 
 
-def leaves(commands: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield the commands in a mapping and in the groups among them, by name."""
-    for name, command in commands.items():
-        if hasattr(command, "commands"):
-            yield from leaves(command.commands, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
+@dataclass(frozen=True)
+class Called:
+    """A call of a command that has ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    exception: BaseException | None
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
 
 
 @cache
 def function_commands() -> Mapping[str, Any]:
-    """Return the public function of every command that is one, by the command's name."""
-    targets = {command.name: resolve_name(command.target) for command in declared_commands()}
+    """Return the public function of every command by its name, such as `build sample`."""
+    targets = {command.name: load_command(command) for command in declared_commands()}
     return {name: target for name, target in targets.items() if hasattr(target, DECLARATION)}
+
+
+def command_parameters() -> Iterator[tuple[str, list[Parameter]]]:
+    """Yield every command with its arguments and options."""
+    for name, function in function_commands().items():
+        declaration: Declaration = getattr(function, DECLARATION)
+        yield name, [*list_own(function), *list_shared(declaration)]
+
+
+def name_option(parameter: Parameter) -> str:
+    """Return the long name of an option."""
+    return f"--{parameter.name.replace('_', '-')}"
+
+
+def call_posir(
+    words: Iterable[object],
+    *,
+    env: Mapping[str, str] | None = None,
+    catch_exceptions: bool = True,
+    run: Callable[[list[str]], int] = run_command,
+) -> Called:
+    """Run a command line in this process, as the program `posir` does."""
+    stdout = io.StringIO()
+    stderr = io.StringIO()
+    exception: BaseException | None = None
+    status: Any = 1
+    with redirect_stdout(stdout), redirect_stderr(stderr), mock.patch.dict(os.environ, env or {}):
+        try:
+            status = run(list(map(str, words)))
+        except SystemExit as ended:
+            exception = ended
+            status = ended.code
+        except UsageError as error:
+            exception = error
+            status = 2
+            print(error, file=sys.stderr)
+        except Exception as error:
+            if not catch_exceptions:
+                raise
+            exception = error
+    return Called(status or 0, stdout.getvalue(), stderr.getvalue(), exception)
 
 
 def invoke(*arguments: object) -> str:
     """Run a command and return what it prints; raise what it raises."""
-    result = CliRunner().invoke(build_app(), list(map(str, arguments)))
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.stdout
+    called = call_posir(arguments)
+    if called.exception and not isinstance(called.exception, SystemExit):
+        raise called.exception
+    return called.stdout

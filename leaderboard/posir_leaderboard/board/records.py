@@ -26,6 +26,7 @@ from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
 from posir_published.rows import START_TO_END_UNWEIGHTED
 from posir_report.cells import ProfileCell, build_cells, build_curve_cells, pool_curve_cells
+from posir_report.columns import ANSWER, FURTHER, known_columns
 from posir_report.summary import (
     UNDECLARED,
     VERDICT_COLUMNS,
@@ -36,7 +37,7 @@ from posir_report.summary import (
     is_sparse,
     summarize,
 )
-from posir_report.tables import ANSWER, FURTHER, describe_places, known_columns, truncation_notes
+from posir_report.tables import describe_places, truncation_notes
 from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.decision import DEFAULT_MARGINS

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from scipy.special import stdtrit
-from typer.testing import CliRunner
 
 import posir
 from posir_compare import gate as gates
@@ -19,9 +18,9 @@ from posir_compare.gate import GateVerdict, LimitedValue, parse_limit
 from posir_significance.findings import Quantity
 from posir_significance.scores import SCORES
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
 from posir_tasks.values.judgments import METRICS
 from posir_tasks.values.scores import Difference
+from tests.support.cli import call_posir
 from tests.support.comparison import DOMAINS, draw_evidence, pair_runs, write_run
 from tests.support.results import describe_run
 
@@ -50,7 +49,7 @@ def comparison(folder):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(build_app(), ["compare", *map(str, arguments)])
+    return call_posir(["compare", *map(str, arguments)])
 
 
 def check(comparison, limits, lengths=("all",), **options):
@@ -186,8 +185,7 @@ def test_scores_are_limited_without_a_baseline(folder, tmp_path):
         assert abs(ndcg.value - end) == pytest.approx(ratio * np.sqrt(end * (1 - end)), abs=1e-7)
     assert thirds.interval == group.whole.effect.interval_at(0.975)
     assert within.low < effect.low <= effect.high < within.high
-    strict = CliRunner().invoke(
-        build_app(),
+    strict = call_posir(
         ["report", str(folder / "base"), "--fail-if", "position_effect > -3", "--strict"],
     )
     assert (strict.exit_code, strict.stdout.splitlines()[0]) == (1, "The gate fails · org/a")

@@ -5,12 +5,11 @@ import io
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from posir_compare.comparison import build_pairs, compare_pairs, find_by_name
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_json
+from tests.support.cli import call_posir
 from tests.support.comparison import read_model_runs, write_run
 
 
@@ -23,7 +22,7 @@ def folder(tmp_path_factory):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(build_app(), ["compare", *map(str, arguments)])
+    return call_posir(["compare", *map(str, arguments)])
 
 
 def test_every_format(folder):

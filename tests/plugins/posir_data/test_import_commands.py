@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.command.app import build_app
+from tests.support.cli import call_posir
 from tests.support.datasets import FILES, read_back, write_beir_folder
 
 TEXT = "The bell was cast in copper. A heron 🐦 nested on the crane."
@@ -20,11 +19,7 @@ def posir(command, *sources, output, **options):
         for name, value in given.items()
         for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])
     ]
-    return (
-        CliRunner()
-        .invoke(build_app(), [command, *map(str, sources), *words], catch_exceptions=False)
-        .stdout
-    )
+    return call_posir([command, *map(str, sources), *words], catch_exceptions=False).stdout
 
 
 @pytest.fixture

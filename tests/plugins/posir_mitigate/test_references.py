@@ -4,14 +4,13 @@ are kept apart.
 
 import mteb
 import pytest
-from typer.testing import CliRunner
 
 from posir_leaderboard.entries import ModelMeta as LeaderboardMeta
 from posir_mitigate.references import list_methods, parse_method, resolve_mitigated
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
+from tests.support.cli import call_posir
 from tests.support.models import write_tiny_model
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -92,7 +91,7 @@ def test_probes_take_models_with_one_vector_per_text_and_refuse_others(tmp_path)
         "--output",
         str(tmp_path / "results"),
     ]
-    result = CliRunner().invoke(build_app(), ["probe", f"{folder}+both_orders", *arguments])
+    result = call_posir(["probe", f"{folder}+both_orders", *arguments])
     assert "tiny+both_orders(1)" in result.stdout
-    result = CliRunner().invoke(build_app(), ["probe", f"{folder}+chunks(8)", *arguments])
+    result = call_posir(["probe", f"{folder}+chunks(8)", *arguments])
     assert "Give a model with one vector per text" in str(result.exception)

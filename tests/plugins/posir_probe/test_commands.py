@@ -6,11 +6,9 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
-from tests.support.cli import invoke
+from tests.support.cli import call_posir, invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import invent_texts
@@ -108,7 +106,7 @@ def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
         (folder / f"{number}.txt").write_text(text)
     (folder / "scan.doc").write_bytes(b"%PDF\x00")
     arguments = ["probe", model, "--data", folder, "--output", tmp_path, "--format", "json"]
-    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
+    result = call_posir([str(argument) for argument in arguments])
     assert "Skipped: 1 binary (scan.doc)." in result.stderr
     assert {item["probe"] for item in json.loads(result.stdout)["results"]} == {
         "segment_similarity_3",

@@ -11,7 +11,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from posir_psi.scores import compute_psi
 from posir_published import rows as published_module
@@ -34,11 +33,11 @@ from posir_published.rows import (
     read_training_scores,
 )
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
 from posir_tasks.tasks.catalog import builtin_task_classes
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.profile import NDCG_AT_10
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
+from tests.support.cli import call_posir
 
 #: Digests of the published tables.
 SHA256 = {
@@ -429,9 +428,7 @@ def test_coefficients_and_p_values_are_the_papers_which_cuts_p_to_a_digit():
 
 
 def published(*options):
-    result = CliRunner().invoke(
-        build_app(), ["published", *options], env={"COLUMNS": "140"}, catch_exceptions=False
-    )
+    result = call_posir(["published", *options], env={"COLUMNS": "140"}, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 

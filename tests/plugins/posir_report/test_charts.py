@@ -15,22 +15,17 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
+from posir_report.api import read_results as report_results
 from posir_report.cells import FEW, build_cells, build_curve_cells, pool_curve_cells
-from posir_report.charts import (
-    build_figures,
-    draw_curves,
-    draw_heat_map,
-)
-from posir_report.page import describe_saved, render_latex, render_report
+from posir_report.charts import DRAW, draw_curves, draw_figure, draw_heat_map
+from posir_report.page import build_page_sections, describe_saved
 from posir_report.summary import model_labels, summarize
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.messages import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle
-from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.strip import FigureStyle
 from posir_tasks.results import read_results
@@ -45,6 +40,7 @@ from posir_tasks.values.schemes import (
     RelativePositions,
 )
 from posir_tasks.values.scores import ResultScores, ResultValues
+from tests.support.cli import call_posir
 from tests.support.results import write_result
 from tests.support.simulation import separate_documents
 
@@ -124,8 +120,8 @@ def summary(summaries):
 
 
 @pytest.fixture(scope="module")
-def figures(summaries):
-    return build_figures(summaries)
+def figures(folder):
+    return report_results(folder).figures()
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +139,8 @@ def figure_of(figures, kind, task="PosIR-English", model=None):
 
 
 @pytest.fixture(scope="module")
-def page(summaries, figures):
-    return render_report(summaries, figures)
+def page(folder):
+    return report_results(folder).to_html()
 
 
 def data_of(chart):
@@ -267,23 +263,23 @@ def without_scores(summary):
     return replace(summary, scores=ResultScores((), groups, tuple({} for _ in summary.scores.bins)))
 
 
+def figures_of(summaries):
+    sections = build_page_sections([], summaries, ())
+    return [figure for section in sections for figure in section.figures()]
+
+
 def test_without_any_plugin_the_curves_remain(summary):
-    bare = without_scores(summary)
-    figures = build_figures([bare])
+    figures = [draw_figure(kind, without_scores(summary), "label") for kind in DRAW]
     assert [figure.kind for figure in figures] == ["curves", "heat-map"]
-    assert render_report([bare], figures).count("<figure>") == 2
 
 
 def test_a_task_without_queries_has_no_figures(summary):
     nothing = replace(
         summary.profile, counts=summary.profile.counts * 0, totals=summary.profile.totals * 0
     )
-    assert (
-        build_figures(
-            [replace(without_scores(summary), values=ResultValues(separate_documents(nothing)))]
-        )
-        == []
-    )
+    empty = replace(summary, values=ResultValues(separate_documents(nothing)))
+    assert figures_of([empty]) == []
+    assert len(figures_of([summary])) == 2
 
 
 @pytest.mark.slow
@@ -397,24 +393,15 @@ def test_page_loads_nothing_from_elsewhere(page):
 
 
 def test_page_holds_every_figure_as_drawn(page, figures):
-    def order(figure):
-        """Figures that compare models first, all tasks last of them; then task by task."""
-        return (
-            figure.model is not None,
-            figure.task is None,
-            figure.task or "",
-            figure.model == "org/model",
-        )
-
     specifications = [json.loads(script) for script in Tags(page).scripts if script.startswith("{")]
-    assert specifications == [figure.chart.to_dict() for figure in sorted(figures, key=order)]
+    assert specifications == [figure.chart.to_dict() for figure in figures]
 
 
-def test_page_opens_with_the_summary_and_the_models_compared(page):
-    summary, rest = page.split('<section id="task-1">')
-    assert summary.count("<tr>") == 1 + 4, "a row for each model and task"
-    assert rest.count("<summary><h3>Figures of") == 4
-    assert summary.count('<article class="card"') == 4
+def test_page_opens_with_the_models_and_the_summary(page, figures):
+    cards, rest = page.split('<table class="blocks"', 1)
+    assert cards.count('<article class="card"') == 4
+    assert rest.split("</table>")[0].count("<tr>") == 1 + 4, "a row for each model and task"
+    assert rest.count('<div class="chart"') == len(figures) == 8
 
 
 def test_hostile_names_stay_text(page, figures):
@@ -483,13 +470,10 @@ def rows_of_latex(table):
     ]
 
 
-def test_latex_has_a_line_for_each_model_and_length(summaries, raw):
+def test_latex_has_a_line_for_each_model_and_length(folder, raw):
+    text = report_results(folder).to_latex()
     tables = dict(
-        zip(
-            ("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"),
-            render_latex(summaries).split("\n\n")[1:],
-            strict=True,
-        )
+        zip(("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"), text.split("\n\n")[1:], strict=True)
     )
     posir, squad = rows_of_latex(tables["PosIR-English"]), rows_of_latex(tables["SQuAD-PosQ"])
     assert {len(row) for row in [*posir, *squad]} == {10}
@@ -510,8 +494,8 @@ def test_latex_has_a_line_for_each_model_and_length(summaries, raw):
     assert [row[2] for row in squad] == [f"{len(raw):,}"]
 
 
-def test_latex_is_balanced_and_escapes_names(summaries):
-    text = render_latex(summaries)
+def test_latex_is_balanced_and_escapes_names(folder):
+    text = report_results(folder).to_latex()
     for environment in ("table*", "tabular", "adjustbox"):
         assert text.count(f"\\begin{{{environment}}}") == text.count(f"\\end{{{environment}}}") == 3
     plain = re.sub(r"\\[{}\\]", "", text)
@@ -522,7 +506,7 @@ def test_latex_is_balanced_and_escapes_names(summaries):
 
 
 def invoked(*arguments):
-    return CliRunner().invoke(build_app(), ["report", *map(str, arguments)])
+    return call_posir(["report", *map(str, arguments)])
 
 
 def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from posir_report.cells import find_beyond, pool_lengths
-from posir_report.summary import ReportRow
-from posir_report.tables import title_effect, title_lengths
 from posir_significance.decision import decide
 from posir_significance.findings import Reason, State
-from posir_significance.messages import CURVE_TITLE, title_finding
+from posir_significance.messages import CURVE_TITLE, title_curve, title_lengths
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import Estimate, ResultValues
 from tests.support.rotations import build_group, build_test
 from tests.support.simulation import separate_documents
-
-
-def row(findings=None, ndcg=0.5, task="Task", length="all"):
-    return ReportRow(
-        model="org/m",
-        task=task,
-        length=length,
-        scores={"ndcg_at_10": Estimate(ndcg, (0.4, 0.6))},
-        findings=findings,
-    )
 
 
 @pytest.mark.parametrize(
@@ -44,17 +33,12 @@ def row(findings=None, ndcg=0.5, task="Task", length="all"):
 def test_the_title_of_curves_is_the_finding(group, state):
     findings = decide(group)
     assert findings.state is state
-    assert title_effect(row(findings)) == title_finding(findings)
-
-
-def test_curves_without_findings_are_called_by_what_they_show():
-    assert title_effect(row()) == CURVE_TITLE
+    assert title_curve(findings) != title_curve(None) == CURVE_TITLE
 
 
 def test_lengths_are_compared():
-    rows = [row(None), row(None, ndcg=0.6, length="Q1"), row(None, ndcg=0.5, length="Q4")]
-    assert title_lengths(rows) == "nDCG@10 is 60.0 in the shortest documents, 50.0 in the longest"
-    assert title_lengths(rows[:1]) == title_effect(rows[0])
+    scores = (Estimate(0.6, (0.5, 0.7)), Estimate(0.5, (0.4, 0.6)))
+    assert re.findall(r"\d+\.\d", title_lengths(*scores)) == ["60.0", "50.0"]
 
 
 @pytest.mark.parametrize("merged", [False, True])

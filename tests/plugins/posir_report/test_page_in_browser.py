@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_report.charts import build_figures
-from posir_report.page import render_report
-from posir_report.summary import summarize
-from posir_tasks.results import read_results
+from posir_report.api import read_results
 from tests.leaderboard.test_board import profile
 from tests.support.results import write_result
 
@@ -21,13 +18,12 @@ def page(tmp_path_factory, browser):
     folder = tmp_path_factory.mktemp("report")
     for seed, model in enumerate(("org/first", "org/second")):
         write_result(folder / "results", {"sports": profile(seed)}, model=model)
-    summaries = summarize(read_results(folder / "results"))
     file = Path(folder / "report.html")
-    file.write_text(render_report(summaries, build_figures(summaries)), encoding="utf-8")
+    file.write_text(read_results(folder / "results").to_html(), encoding="utf-8")
     opened = browser.new_page(viewport={"width": A4, "height": 1000})
     opened.goto(file.as_uri())
     opened.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true })")
-    opened.wait_for_selector("#task-1 .chart svg.marks")
+    opened.wait_for_selector(".chart svg.marks")
     yield opened
     opened.close()
 
@@ -47,7 +43,7 @@ def test_a_printed_page_has_whole_charts_and_no_collapsed_figures(page):
     page.emulate_media(color_scheme="light", media="print")
     assert page.evaluate("document.documentElement.scrollWidth") <= A4
     widths = page.eval_on_selector_all(
-        "#task-1 svg.marks", "charts => charts.map((one) => one.getBoundingClientRect().width)"
+        ".chart svg.marks", "charts => charts.map((one) => one.getBoundingClientRect().width)"
     )
     assert len(widths) >= 2
     assert all(0 < width <= A4 for width in widths)

@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 import posir
 from posir_published.rows import published_rows
 from posir_report import api
-from posir_report.api import BRIEF
+from posir_report.columns import bin_columns, default_columns
+from posir_report.content import BRIEF, answer_sections, describe_findings, pooled_scores
 from posir_report.published import merge_published, merge_published_bins, row_from_published
-from posir_report.recall import build_recall_rows
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -31,19 +30,9 @@ from posir_report.summary import (
     order_value,
     summarize,
 )
-from posir_report.tables import (
-    answer_sections,
-    bin_columns,
-    bin_table,
-    build_legend,
-    default_columns,
-    describe_findings,
-    length_table,
-    level_note,
-    pooled_scores,
-)
+from posir_report.tables import bin_table, build_legend, length_table, level_note
+from posir_significance.messages import describe_folded_lengths
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.results import read_results
 from posir_tasks.text.languages import LANGUAGES
@@ -53,6 +42,7 @@ from posir_tasks.values.read_part import KnownBy, ReadPart
 from posir_tasks.values.result_schema import DataVersion
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import Estimate, ResultScores, ResultValues, ScoreInfo
+from tests.support.cli import call_posir
 from tests.support.results import describe_run, write_result
 from tests.support.simulation import build_profile, separate_documents
 
@@ -159,31 +149,27 @@ def psi(means):
 
 
 def test_recall_by_position_is_that_of_pandas(raw, folder, summary):
-    rows = {row.position: row.scores for row in build_recall_rows(summary)}
-    assert rows["all"]["queries"] == len(raw)
+    done = call_posir(["report", str(folder), "--recall", "--format", "csv"])
+    printed = pd.read_csv(io.StringIO(done.stdout)).set_index("position")
+    assert printed.queries["all"] == len(raw)
     for depth in (5, 10, 100):
+        key = f"recall_at_{depth}"
         hits = raw["rank"].between(1, depth)
-        assert rows["all"][f"recall_at_{depth}"] == pytest.approx(hits.mean())
-        for place, expected in hits.groupby(raw.bin).mean().items():
-            assert rows[summary.profile.positions[place]][f"recall_at_{depth}"] == pytest.approx(
-                expected
-            )
-    done = CliRunner().invoke(build_app(), ["report", str(folder), "--recall", "--format", "csv"])
-    printed = pd.read_csv(io.StringIO(done.stdout))
-    assert printed.recall_at_5.tolist() == pytest.approx(
-        [row["recall_at_5"] for row in rows.values()]
-    )
-    shown = api.read_results(folder)
-    assert shown.recall().to_polars()["recall_at_5"].to_list() == pytest.approx(
-        printed.recall_at_5.tolist()
-    )
-    text = CliRunner().invoke(build_app(), ["report", str(folder), "--recall"]).stdout
-    expected = ["all", summary.profile.positions[0], summary.profile.positions[-1]]
-    whole, first, last = (f"{100 * rows[position]['recall_at_10']:.1f}" for position in expected)
-    assert " ".join(text.split()).startswith(
-        f"{summary.model}: Recall@10 {whole}; {first} at {expected[1]}, {last} at {expected[2]}. "
-    )
-    assert shown.bins().to_polars()["ndcg_at_10"].is_not_null().any()
+        assert printed[key]["all"] == pytest.approx(hits.mean())
+        by_bin = hits.groupby(raw.bin).mean()
+        names = [summary.profile.positions[place] for place in by_bin.index]
+        assert printed[key][names].tolist() == pytest.approx(by_bin.tolist())
+        inside = (printed[f"{key}_low"] <= printed[key]) & (printed[key] <= printed[f"{key}_high"])
+        assert inside[printed.queries > 1].all()
+    shown = api.read_results(folder).recall()
+    assert shown.to_polars()["recall_at_5"].to_list() == pytest.approx(printed.recall_at_5.tolist())
+
+
+def test_a_chosen_column_is_in_the_first_table(folder):
+    shown = api.report(folder, columns="recall_at_10,spearman")
+    first, *_ = (table for section in shown.sections() for table in section.tables)
+    assert first.headings[-2:] == ("Recall@10", "Spearman")
+    assert set(shown.to_polars().columns) > {"recall_at_10", "recall_at_10_low", "spearman"}
 
 
 def test_scores_are_means_of_pooled_queries_and_as_published_of_the_bins_of_a_length(raw, summary):
@@ -325,7 +311,7 @@ def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_r
         (float(row[1]) for row in english.rows), reverse=True
     )
     assert [row[0] for row in german.rows] == ["org/model"]
-    shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
+    shown = call_posir(["report", str(tmp_path)]).stdout
     assert (
         shown.index("PosIR-English · 150 queries")
         < shown.index("org/model  ")
@@ -358,7 +344,7 @@ def test_ten_models_are_one_narrow_table_and_lengths_without_queries_are_folded(
     }
     *_, lengths, note = answer_sections(build_rows(summary))
     assert [row[0][:2] for row in lengths.tables[0].rows] == ["Q1", "Q2", "Q4"]
-    assert note.sentences[0].endswith("Not estimated: Q3 (0 queries).")
+    assert note.sentences[-1] == describe_folded_lengths({"Q3": 0})
 
 
 def print_plainly(section, width=80):
@@ -377,7 +363,7 @@ def test_a_part_of_a_task_is_marked(raw, tmp_path):
 
 def test_the_command_prints_every_form(folder, summary):
     def printed(*options):
-        done = CliRunner().invoke(build_app(), ["report", str(folder), *options])
+        done = call_posir(["report", str(folder), *options])
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -440,9 +426,7 @@ def test_published_bins_stand_beside_ones_own_of_the_same_length(summary):
 
 
 def test_a_report_with_published_results_shows_their_curves_and_start_to_end(folder):
-    done = CliRunner().invoke(
-        build_app(), ["report", str(folder), "--published"], env={"COLUMNS": "200"}
-    )
+    done = call_posir(["report", str(folder), "--published"], env={"COLUMNS": "200"})
     lines = [line for line in done.stdout.splitlines() if re.match(r"Q4 +[▁-█]", line)]
     assert len(lines) > 9, "a curve of each model in the longest documents"
 
@@ -524,20 +508,14 @@ def test_every_form_of_the_report_separates_different_data(raw, tmp_path):
         write_result(
             tmp_path, profiles, model=model, position_run=describe_run(f"local-{corpus}", corpus)
         )
-    runner, app = CliRunner(), build_app()
-    rows = list(
-        csv.DictReader(io.StringIO(runner.invoke(app, ["report", str(tmp_path), "--csv"]).stdout))
-    )
+    rows = list(csv.DictReader(io.StringIO(call_posir(["report", str(tmp_path), "--csv"]).stdout)))
     assert {(row["model"], row["task"]) for row in rows} == {
         ("a/a", "PosIR-English (data local-c1)"),
         ("b/b", "PosIR-English (data local-c2)"),
         ("c/c", "PosIR-English (data local-c1)"),
     }
-    assert (
-        runner.invoke(app, ["report", str(tmp_path), "--latex"]).stdout.count(r"\begin{table*}")
-        == 2
-    )
-    document = json.loads(runner.invoke(app, ["report", str(tmp_path), "--format", "json"]).stdout)
+    assert call_posir(["report", str(tmp_path), "--latex"]).stdout.count(r"\begin{table*}") == 2
+    document = json.loads(call_posir(["report", str(tmp_path), "--format", "json"]).stdout)
     assert [item["data_revision"] for item in document] == ["local-c1", "local-c2", "local-c1"]
 
 

@@ -6,7 +6,6 @@ import json
 from unittest.mock import Mock
 
 import pytest
-from typer.testing import CliRunner
 
 from posir_run import plan as plan_module
 from posir_run.plan import (
@@ -23,8 +22,8 @@ from posir_run.plan import (
     explain_estimates,
     measure_speed,
 )
-from posir_tasks.command.app import build_app
 from posir_tasks.models.embeddings.cache import EmbeddingFormat
+from tests.support.cli import call_posir
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 
 RANDOM, QWEN = "mteb/baseline-random-encoder", "Qwen3-Embedding-0.6B"
@@ -127,9 +126,7 @@ def data(tmp_path, monkeypatch):
 
 
 def invoke(tasks, models, format_="json"):
-    done = CliRunner().invoke(
-        build_app(), ["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_]
-    )
+    done = call_posir(["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_])
     assert done.exit_code == 0, done.output
     return (
         json.loads(done.stdout)

@@ -333,7 +333,7 @@ def test_ids_that_no_document_has_stop_a_retriever_early_and_are_not_kept(tmp_pa
     with pytest.raises(
         PosirError,
         match=r"no retrieved document is in the corpus, of 10 .*; first 5e1f, "
-        r"and.*--document-field",  # noqa: E501
+        r"and.*--document-field",
     ):
         collect(search, tmp_path, settings)
     assert len(asked) == FIRST_QUERIES

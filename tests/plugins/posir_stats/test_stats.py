@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from posir_stats.api import compute_statistics
 from posir_stats.charts import build_figures
@@ -29,7 +28,6 @@ from posir_stats.tables import (
     summarize_lengths,
 )
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.command.app import build_app
 from posir_tasks.data.formats.files import read_squad_json
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.datasets.statistics import (
@@ -44,6 +42,7 @@ from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.values.profile import pool
 from posir_tasks.values.schemes import LabeledPositions, RelativePositions
 from tests.posir_tasks.data.test_posq import write_fineweb, write_squad
+from tests.support.cli import call_posir
 from tests.support.datasets import POSIR_FOLDER, imported, write_domain
 
 #: Documents and queries of each language and domain; some documents have no query.
@@ -449,7 +448,7 @@ def test_a_figure_says_what_it_shows_how_many_and_whence(described):
 
 
 def run(*arguments):
-    return CliRunner().invoke(build_app(), ["stats", *map(str, arguments)])
+    return call_posir(["stats", *map(str, arguments)])
 
 
 def test_the_command_prints_every_form(folder, described):

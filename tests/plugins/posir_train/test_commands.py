@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 from transformers.integrations import integration_utils
-from typer.testing import CliRunner
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.app import build_app
 from tests.plugins.posir_train.texts import build_examples, write_squad
-from tests.support.cli import invoke
+from tests.support.cli import call_posir, invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 
@@ -140,8 +138,8 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr("posir_train.training.train_model", stop)
-    result = CliRunner().invoke(
-        build_app(), ["train", "nothing", "--data", str(squad), "--output", str(tmp_path / "out")]
+    result = call_posir(
+        ["train", "nothing", "--data", str(squad), "--output", str(tmp_path / "out")]
     )
     assert result.exit_code == 130
     assert f"Interrupted: run the same command {advice}" in result.stderr
@@ -173,9 +171,7 @@ def test_mistakes_are_explained(arguments, message, squad, tmp_path, monkeypatch
 
 def test_a_log_names_the_stages_unless_quiet(model, squad, tmp_path):
     arguments = ["train", model, "--data", str(squad), "--output", str(tmp_path / "out")]
-    logged, quiet = (
-        CliRunner().invoke(build_app(), [*arguments, *options]) for options in ((), ("--quiet",))
-    )
+    logged, quiet = (call_posir([*arguments, *options]) for options in ((), ("--quiet",)))
     stages = ["Loading libraries", "Reading the data", "Loading the model", "Preparing the data"]
     assert logged.stderr.splitlines()[:4] == stages
     assert quiet.stderr == ""

@@ -1,6 +1,5 @@
 """`posir --help` lists every command in the panel of its purpose, and imports none of them."""
 
-import inspect
 import json
 import os
 import re
@@ -12,16 +11,15 @@ import numpy as np
 import pytest
 from mteb.models import ModelMeta
 from mteb.results import TaskResult
-from typer.testing import CliRunner
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command import lazy
-from posir_tasks.command.app import build_app
+from posir_tasks.command.commands import declared_commands
+from posir_tasks.command.help import OVERVIEW
 from posir_tasks.command.undecided import report_errors
 from posir_tasks.data.mini import read_mini
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.plugin_api import PANELS, Command
-from tests.support.cli import invoke, leaf_commands
+from tests.support.cli import call_posir, function_commands, invoke
 from tests.support.commands import python, run
 from tests.support.results import write_result
 from tests.support.simulation import build_profile, draw_counts
@@ -58,20 +56,22 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     assert printed.returncode == 0, printed.stderr
     panels = commands_by_panel(printed.stdout)
     assert panels.pop("Usage: posir [--version] COMMAND [ARGS]...") == []
-    examples = inspect.getdoc(lazy.posir).splitlines()[2:]
+    examples = OVERVIEW.splitlines()[2:]
     assert [line for line in printed.stdout.splitlines() if "  # " in line] == [
         f"  {line}" for line in examples
     ]
     assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
-    assert sorted(listed) == sorted({name.partition(" ")[0] for name in leaf_commands()})
+    assert sorted(listed) == sorted(
+        {name.partition(" ")[0] for name in [*function_commands(), "mteb"]}
+    )
     assert panels["Which is better?"][0] == "compare"
     alone = run("posir")
     assert (alone.returncode, alone.stdout) == (0, printed.stdout)
 
 
 def test_summaries_are_sentences_that_fit_a_terminal():
-    commands = lazy.declared_commands()
+    commands = declared_commands()
     assert {
         command.name
         for command in commands
@@ -143,7 +143,7 @@ def test_a_run_is_scored_without_mteb(tmp_path):
 
 def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monkeypatch, caplog):
     def fail():
-        raise ImportError("typer moved it\nmore")
+        raise ImportError("it moved\nmore")
 
     extra = Command("extra", "os:getcwd", "Show the folder.", "Their own")
     same = Command("doctor", "os:getpid", "Show the process.")
@@ -155,7 +155,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
     }
     plugins = SimpleNamespace(callers={"posir_commands": declared.items()}.get)
     monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
-    assert [command.name for command in lazy.declared_commands()] == [
+    assert [command.name for command in declared_commands()] == [
         "tasks",
         "mteb",
         "doctor",
@@ -163,7 +163,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
         "extra",
     ]
     assert [record.getMessage() for record in caplog.records] == [
-        "posir plugin 'broken' could not add its commands: ImportError: typer moved it",
+        "posir plugin 'broken' could not add its commands: ImportError: it moved",
         "posir plugin 'clash' declared a command 'doctor', which is "
         "posir_tasks.command.api:doctor; omitted",
         "posir plugin 'old' declared 'name', which is no posir_tasks.plugin_api.Command; omitted",
@@ -184,8 +184,8 @@ def test_a_command_that_cannot_be_imported_is_listed_and_says_why_when_it_is_cal
         callers=lambda _: [("working", lambda: [[Command("extra", target, "Do more.")]])]
     )
     monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
-    assert "extra" in CliRunner().invoke(build_app(), ["--help"]).output
-    called = CliRunner().invoke(build_app(), ["extra"])
+    assert "extra" in call_posir(["--help"]).output
+    called = call_posir(["extra"])
     assert isinstance(called.exception, PosirError)
     assert str(called.exception).startswith(
         f"`posir extra` cannot be imported from {target}: {problem}."
@@ -224,3 +224,12 @@ def test_a_misspelled_path_is_no_dataset_of_the_hub(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     with pytest.raises(PosirError, match=r"\./docz: no such file or folder\. Did you mean docs\?"):
         open_data("./docz")
+
+
+def test_completion_has_commands_and_their_options(tmp_path):
+    done = run("posir", "--install-completion", HOME=str(tmp_path), SHELL="/bin/bash")
+    (file,) = (file for file in tmp_path.rglob("posir") if file.is_file())
+    assert str(file) in done.stdout
+    script = file.read_text()
+    assert "agreement" in script
+    assert "--fail-if" in script

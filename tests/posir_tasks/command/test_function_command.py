@@ -8,63 +8,42 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 import posir
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.public import DECLARATION, Option, describe_function, public, read_parameters
-from posir_tasks.command.options import CARD, FIGURES, LAST, SHARED, build_command
+from posir_tasks.base.public import Option, public, read_parameters
+from posir_tasks.command.commands import build_app, call_app
+from posir_tasks.command.help import render_command
+from posir_tasks.command.options import list_own
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
-from tests.support.cli import function_commands, invoke, leaf_commands
+from tests.support.cli import (
+    call_posir,
+    command_parameters,
+    function_commands,
+    invoke,
+    name_option,
+)
 
 #: Names of functions that do not follow from that of the command: `import` is a keyword of Python.
 NAMES = {"import": "import_data", "build run": "build"}
 
 
-def test_every_command_but_that_of_mteb_is_a_function():
-    assert {*leaf_commands()} - {"mteb"} == {*function_commands()}
-
-
 @pytest.mark.parametrize("name", sorted(function_commands()))
 def test_a_command_is_its_function(name):
-    function, command = function_commands()[name], leaf_commands()[name]
-    assert (
-        getattr(posir, NAMES.get(name) or re.sub(r"[- ]", "_", name.removeprefix("study ")))
-        is function
-    )
-    assert command.help == describe_function(function)
-    expected = [
-        parameter for parameter in read_parameters(function) if not parameter.option.python_only
-    ]
-    shared = {parameter.name for parameter in (*SHARED, *FIGURES, CARD, *LAST)} | {
-        "quiet",
-        "help",
-        "set",
-        "settings_help",
-    }
-    shared |= {*getattr(function, DECLARATION).flags}
-    given = {
-        parameter.name: parameter for parameter in command.params if parameter.name not in shared
-    }
-    assert list(given) == [parameter.name for parameter in expected]
-    for parameter in expected:
-        option = given[parameter.name]
-        assert option.multiple if parameter.repeats and not parameter.is_argument else True
+    function = function_commands()[name]
+    attribute = NAMES.get(name) or re.sub(r"[- ]", "_", name.removeprefix("study "))
+    assert getattr(posir, attribute) is function
+    arguments = build_app(function, name).assemble_argument_collection()
+    by_name = {argument.field_info.name: argument for argument in arguments}
+    for parameter in list_own(function):
+        argument = by_name[parameter.name]
         assert parameter.help, f"{name}: {parameter.name} is not described"
-        assert option.help.startswith(parameter.help)
-        assert option.required == (parameter.default is inspect.Parameter.empty)
-        assert option.required or option.default == (
-            None if parameter.repeats else parameter.default
-        )
-        ranged = (
-            option if hasattr(option, "min") else option.type
-        )  # in newer and in older versions of typer
-        limits = (getattr(ranged, "min", None), getattr(ranged, "max", None))
-        assert limits == (parameter.option.min, parameter.option.max)
-        if not parameter.is_argument:
-            assert option.opts[0] == f"--{parameter.name.replace('_', '-')}"
+        assert argument.parameter.help == parameter.help
+        assert argument.required == (parameter.default is inspect.Parameter.empty)
+        assert argument.names[0] == name_option(parameter)
+        is_argument = argument.field_info.kind is not inspect.Parameter.KEYWORD_ONLY
+        assert is_argument == parameter.is_argument
 
 
 #: Commands that write a model, data, settings files or a site.
@@ -139,10 +118,11 @@ def example(
     )
 
 
+APP = build_app(example, "example")
+
+
 def run(*arguments):
-    app = typer.Typer()
-    app.command()(build_command(example))
-    return CliRunner().invoke(app, arguments)
+    return call_posir(arguments, run=lambda words: call_app(APP, "example", example, words))
 
 
 def test_the_function_gets_what_is_given_and_its_result_prints_itself():
@@ -199,7 +179,7 @@ def test_an_error_of_a_check_is_undecided_and_else_the_users():
 
 
 def test_help_is_the_docstring_without_its_sections():
-    shown = run("--help").stdout
+    shown = render_command("example", example)
     assert "The name of it, in two lines." in " ".join(shown.split())
     assert "In two paragraphs." in shown
     assert "Returns" not in shown
@@ -209,15 +189,27 @@ def test_help_is_the_docstring_without_its_sections():
 def test_the_reference_page_has_every_option_of_every_command():
     file = Path(__file__).parents[3] / "docs_site" / "reference.py"
     page = runpy.run_path(str(file))["render_commands"]()
-    for name, command in leaf_commands().items():
-        shown = page.partition(f"`posir {name}`\n")[2].partition("\n## ")[0]
-        options = {
-            option
-            for parameter in command.params
-            for option in getattr(parameter, "opts", ())
-            if option[:2] == "--"
-        }
+    for name, parameters in command_parameters():
+        shown = page.partition(f"## `posir {name}`\n")[2].partition("\n## ")[0]
+        options = {name_option(parameter) for parameter in parameters if not parameter.is_argument}
         assert [option for option in options if option not in shown] == [], name
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["a", "--sizes", "4"], 2),
+        (["a", "--size", "4", "--size", "5"], 2),
+        (["a", "--size", "10"], 2),
+        (["a", "--size", "four"], 2),
+        (["a", "b"], 2),
+        ([], 2),
+        (["a", "--tags=x", "--tags", "y", "--weight=1"], 0),
+        (["--name", "a"], 0),
+    ],
+)
+def test_wrong_words_end_with_status_2(words, status):
+    assert run(*words).exit_code == status
 
 
 def test_the_short_help_has_the_options_of_no_group_and_counts_all():

@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
+from posir_tasks.display.labels import Label, Tone, change_text, find_tone
 from posir_tasks.display.presentation import Result, present
 from posir_tasks.display.tables import (
     LATEX_SPECIAL,
@@ -399,3 +400,20 @@ def test_titles_of_groups_are_not_shortened_as_names_are():
     assert narrowed.rows[0] == rows[0]
     assert all(len(row[0]) < len(name) for row in narrowed.rows[1:])
     assert [row[1:] for row in narrowed.rows] == [row[1:] for row in rows]
+
+
+def test_a_label_has_the_color_of_its_state_alone():
+    def build(*cells):
+        return Table(build_columns(("Model", "State")), tuple(("worse", cell) for cell in cells))
+
+    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system="standard")
+    cells = [Label("anything", tone) for tone in Tone]
+    print_tables(console, [build(*cells, "worse")])
+    *_, good, bad, faint, plain = (line for line in console.file.getvalue().splitlines() if line)
+    assert [re.findall(r"\x1b\[(\d+)m", line)[:1] for line in (good, bad, faint, plain)] == [
+        ["32"],
+        ["31"],
+        ["2"],
+        [],
+    ]
+    assert find_tone(change_text(cells[0], str.upper)) is Tone.GOOD

@@ -163,7 +163,7 @@ def test_the_metadata_comes_last_and_a_measurement_of_the_same_revision_before_i
     with pytest.raises(
         PosirError,
         match="window 16: the input window of test/encoder cannot be set, since its "
-        "class Recording",  # noqa: E501
+        "class Recording",
     ):
         set_window(model, 16)
     meta = model.mteb_model_meta.model_copy(update={"max_tokens": 8192})

@@ -3,10 +3,18 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
 
+from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.schemes import AbsolutePositions
 from posir_tasks.values.scores import (
     Estimate,
+    QueryGroup,
     ResultScores,
     ResultValues,
     Score,
@@ -87,3 +95,67 @@ def test_a_key_is_lower_case_letters_digits_and_underscores_and_a_score_is_compu
         ScoreInfo(key, "Title", "Sentence.")
     with pytest.raises(TypeError):
         Score("key", "Title", "Sentence.")  # type: ignore[call-arg]
+
+
+#: Recall@1 as a gain.
+FIRST = (np.arange(12) == 0).astype(float)
+
+
+def group_of(starts, ranks, documents, position=None):
+    """The queries of documents of 1,000 characters by the start of their evidence."""
+    number = len(starts)
+    begins = np.array(starts)
+    evidence = Evidence(
+        [f"q{row}" for row in range(number)],
+        [f"d{document}" for document in documents],
+        begins,
+        begins + 5,
+        np.full(number, 1_000),
+    )
+    values = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array(ranks))
+    return QueryGroup(ResultValues(values), position=position)
+
+
+def test_a_query_on_a_shared_boundary_counts_once_in_a_mean():
+    first, second = 100, 50
+    group = group_of([first, second], [0, 1], [0, 1])
+    assert group.counts.sum() == 3, "the first query is in two bins"
+    assert group.mean(FIRST) == group.estimate(FIRST).value == 0.5
+    bins = [group_of([first, second], [0, 1], [0, 1], position) for position in (0, 1, 2)]
+    assert [part.mean(FIRST) for part in bins] == [0.5, 0.0, None]
+    assert [part.estimate(FIRST) is None for part in bins] == [False, False, True]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 15), st.integers(0, 6)), min_size=1))
+def test_means_of_bins_are_those_of_pandas(rows):
+    frame = pd.DataFrame(rows, columns=["start", "rank", "document"])
+    hit = frame["rank"] == 1
+    arguments = (frame.start.tolist(), frame["rank"].tolist(), frame.document.tolist())
+    group = group_of(*arguments)
+    assert group.mean(FIRST) == pytest.approx(hit.mean())
+    for position, (low, high) in enumerate(AbsolutePositions().buckets):
+        inside = frame.start.between(low, high)
+        mean = group_of(*arguments, position).mean(FIRST)
+        assert mean == (pytest.approx(hit[inside].mean()) if inside.any() else None)
+
+
+@pytest.mark.parametrize("hits", [0, 3, 200, 397, 400])
+def test_an_interval_of_independent_queries_is_wilsons(hits):
+    ranks = [1] * hits + [0] * (400 - hits)
+    estimate = group_of([10] * 400, ranks, range(400)).estimate(FIRST)
+    wilson = binomtest(hits, 400).proportion_ci(method="wilson")
+    assert estimate.value == pytest.approx(hits / 400)
+    # Clusters are a sample, too: near 0 and 1 the interval is somewhat wider.
+    assert estimate.interval == pytest.approx((wilson.low, wilson.high), abs=0.02)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+    assert estimate.low < estimate.high
+
+
+def test_questions_of_one_document_are_one_cluster():
+    hits = np.repeat(np.random.default_rng(1).integers(0, 2, 100), 4).tolist()
+    documents = np.repeat(np.arange(100), 4).tolist()
+    alike = group_of([10] * 400, hits, documents).estimate(FIRST)
+    apart = group_of([10] * 400, hits, range(400)).estimate(FIRST)
+    # Each document counts as one question: the interval is twice as wide.
+    assert np.ptp(alike.interval) == pytest.approx(2 * np.ptp(apart.interval), rel=0.05)

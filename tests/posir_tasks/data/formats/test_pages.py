@@ -37,7 +37,7 @@ KEPT = {
     "angle": BEGIN + "1 < 2 LAST",
     "xhtml script": f'<?xml version="1.0"?>{BEGIN}<script src="a"/><p>LAST</p></body></html>',
     "xhtml title": "<?xml "
-    'version="1.0"?><html><head><title/></head><body><p>LAST</p></body></html>',  # noqa: E501
+    'version="1.0"?><html><head><title/></head><body><p>LAST</p></body></html>',
     "xhtml text": f'<?xml version="1.0"?>{BEGIN}<p><![CDATA[a]]> <![CDATA[1 < 2 > 0 '
     "LAST]]></p></body></html>",
 }

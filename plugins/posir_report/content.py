@@ -1,0 +1,359 @@
+"""What a report shows of results: its rows, and the sections and notes built from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+from posir_published.rows import NOTABLE_BIAS
+from posir_report import tables
+from posir_report.columns import choose_columns, select_columns
+from posir_report.judged import JudgedSummary, describe_parts, judged_table, summarize_judged
+from posir_report.page import build_latex_tables, build_page_sections
+from posir_report.summary import (
+    MAX_SENTENCES,
+    ReportRow,
+    TaskSummary,
+    average_languages,
+    build_place_row,
+    build_rows,
+    full_labels,
+    identify_run,
+    list_overall,
+    mark_notable_bias,
+    model_labels,
+    short_labels,
+    summarize,
+)
+from posir_significance import messages
+from posir_significance.advice import build_commands
+from posir_significance.decision import DEFAULT_MARGINS, Margins
+from posir_significance.findings import Quantity, Reason
+from posir_tasks.base.progress import progress
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.repository import combine_revisions
+from posir_tasks.display.presentation import to_paragraphs
+from posir_tasks.display.strip import Strip, explain_sketches
+from posir_tasks.display.tables import DisplaySection, Medium
+from posir_tasks.results import StoredResult, SubsetResult
+from posir_tasks.values.scores import ALL, BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
+
+BRIEF = (
+    "nDCG@10: how well evidence is found, 0 to 100; in brackets 95% intervals.\n"
+    "Position effect: the same evidence in the first third of its document minus in the last."
+)
+NOTE = "nDCG@10 and differences of it x 100. 95% intervals are for new documents."
+JUDGED_NOTE = (
+    "Judged queries: means over all of them x 100, whether or not the position of their evidence "
+    "is known, with 95% intervals "
+    "for new clusters: documents, topics, or what `posir score --clusters` named. How positions "
+    "are added: docs/data.md."
+)
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """Results of models, with the rows and sections that show them, each built when first read."""
+
+    subset_results: tuple[SubsetResult, ...]
+    keys: tuple[str, ...] = ()
+    """Keys of the scores that are shown; empty for the default ones."""
+    full: bool = False
+    margins: Margins = DEFAULT_MARGINS
+    judged: tuple[StoredResult, ...] = ()
+
+    @cached_property
+    def summaries(self) -> list[TaskSummary]:
+        """Each model on each task, all its subsets pooled."""
+        return summarize(self.subset_results, self.margins)
+
+    @cached_property
+    def judged_summaries(self) -> list[JudgedSummary]:
+        """Each model on all judged queries of each task."""
+        return summarize_judged(self.judged)
+
+    @cached_property
+    def length_rows(self) -> list[ReportRow]:
+        """A row for each model, task and length, `all` lengths first."""
+        rows: list[ReportRow] = []
+        for summary in progress(self.summaries, "Analyzing results"):
+            rows += build_rows(summary)
+        return mark_notable_bias(rows)
+
+    @cached_property
+    def place_rows(self) -> list[ReportRow]:
+        """A row for each model and task that has queries with several places of evidence."""
+        rows = [build_place_row(summary) for summary in self.summaries]
+        return [row for row in rows if row]
+
+    @cached_property
+    def overall(self) -> list[ReportRow]:
+        """The rows of all lengths by task, best nDCG@10 first."""
+        return list_overall([*self.length_rows, *self.place_rows])
+
+    @property
+    def columns(self) -> list[ScoreInfo]:
+        """The scores that are shown."""
+        return choose_columns(self.keys, full=self.full)
+
+    def records(self) -> list[dict[str, Any]]:
+        """List every row with all its scores, or those that were chosen."""
+        rows = progress([*self.length_rows, *self.place_rows], "Scoring results")
+        records = [
+            select_columns(row, self.columns) if self.keys else row.columns() for row in rows
+        ]
+        return records + [summary.columns() for summary in self.judged_summaries]
+
+    def document(self) -> list[dict[str, Any]]:
+        """List all pooled scores and the position profile of each model on each task."""
+        rows = iter(self.length_rows)
+        pooled = [
+            pooled_scores(summary, [next(rows) for _ in summary.findings])
+            for summary in progress(self.summaries, "Scoring results")
+        ]
+        return pooled + [summary.columns() for summary in self.judged_summaries]
+
+    def sections(self) -> Iterator[DisplaySection]:
+        """Yield the answers, every length if all is asked for, then judged queries."""
+        if self.summaries:
+            chosen = self.columns if self.keys else ()
+            yield DisplaySection(title_models(self.overall))
+            answers = answer_sections([*self.length_rows, *self.place_rows], chosen)
+            notes = to_paragraphs(tables.place_notes(self.summaries))
+            for section in (*answers, *notes):
+                yield replace(section, only=Medium.TEXT)
+            yield from self._page_sections()
+            yield from self._latex_sections()
+        further = []
+        if self.full and self.summaries:
+            rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
+            averages = average_languages(self.length_rows)
+            further.append(tables.length_table([*rows, *averages], self.columns, curves=True))
+        if self.judged:
+            further.append(judged_table(self.judged_summaries))
+        if further:
+            yield DisplaySection(tables=tuple(further))
+
+    def _page_sections(self) -> Iterator[DisplaySection]:
+        is_many = len(self.overall) > MAX_SENTENCES
+        counts = tuple(describe_findings(self.overall)) if is_many else ()
+        yield from build_page_sections(self.overall, self.summaries, counts)
+        yield DisplaySection(strips=tuple(build_strips(self.overall)), only=Medium.PAGE)
+
+    def _latex_sections(self) -> Iterator[DisplaySection]:
+        if self.keys:
+            table = tables.length_table(self.length_rows, self.columns)
+            legend = tables.build_legend(self.columns)
+            listed = [replace(table, title=self.title, notes=(NOTE, legend))]
+        else:
+            listed = list(build_latex_tables(self.summaries))
+        yield DisplaySection(tables=tuple(listed), only=Medium.LATEX)
+
+    @property
+    def title(self) -> str:
+        """Number of models and tasks."""
+        results = (*self.subset_results, *self.judged)
+        models = {(result.model, result.experiment) for result in results}
+        tasks = {result.task for result in results}
+        return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
+
+    def describe_data(self) -> str:
+        """Name the tasks with the revisions of their data."""
+        revisions: dict[tuple[str, str, str], list[str]] = {}
+        for result in self.subset_results:
+            revisions.setdefault(identify_run(result), []).append(result.data.revision)
+        named = []
+        for (_, _, task), listed in revisions.items():
+            named.append(f"{task}, data revision {combine_revisions(listed)}")
+        return ", ".join(dict.fromkeys(named))
+
+    def notes(self) -> Iterator[str]:
+        """Yield how to read the numbers."""
+        if self.subset_results:
+            strips = build_strips(self.overall)
+            brief = f"{explain_sketches(strips)}\n{BRIEF}" if strips else BRIEF
+            yield NOTE if self.keys or self.full else brief
+        if any(summary.scores for summary in self.judged_summaries):
+            yield JUDGED_NOTE
+        yield from describe_parts(self.judged_summaries)
+
+    def details(self) -> Iterator[str]:
+        """Yield notes on truncation and on these documents, and what every column means."""
+        if not self.subset_results:
+            return
+        # The answers of few results say what is truncated.
+        if len(self.summaries) > MAX_SENTENCES:
+            for task, group in groupby(self.summaries, key=lambda summary: summary.task):
+                summaries = list(group)
+                for note in tables.truncation_notes(model_labels(summaries), summaries):
+                    yield f"{task}: {note}"
+        yield from tables.document_notes(model_labels(self.summaries), self.summaries)
+        yield NOTE
+        yield tables.build_legend(self.columns)
+        yield tables.build_legend([tables.SKETCH])
+
+
+def answer_sections(
+    rows: Sequence[ReportRow], chosen: Sequence[ScoreInfo] = ()
+) -> Iterator[DisplaySection]:
+    """Yield a table of the models of each task, or of the tasks of the only model, each followed by
+    its answers.
+
+    Chosen columns are added to the tables. A task with one model also gets a table by length. With
+    many results, counts of states replace answers and lengths.
+    """
+    # Where each query has several places, there is nothing else to show.
+    overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
+    labels = dict(zip(map(_identify, overall), full_labels(overall), strict=True))
+    is_many = len(overall) > MAX_SENTENCES
+    if is_many:
+        yield from to_paragraphs(describe_findings(rows))
+    has_several_tasks = len({row.task for row in overall}) > 1
+    by_task = len(set(labels.values())) > 1 or not has_several_tasks
+    for task, grouped in groupby(overall, key=lambda row: tables.name_task(row) if by_task else ""):
+        group = list(grouped)
+        model = labels[_identify(group[0])]
+        names = [labels[_identify(row)] if by_task else tables.name_task(row) for row in group]
+        title = _describe_size(task, group) if by_task else model
+        heading = "Model" if by_task else "Task"
+        table = tables.build_answer_table(heading, names, group, title, chosen)
+        yield DisplaySection(tables=(replace(table, is_narrow=True),))
+        if is_many:
+            continue
+        width = max(map(len, names))
+        for name, row in zip(names, group, strict=True):
+            yield _answer_section(f"{name:{width}}  {row.sketch}", row)
+        for row in group if len(group) == 1 or not by_task else ():
+            lengths = [
+                other
+                for other in rows
+                if _identify(other) == _identify(row) and other.length != ALL
+            ]
+            yield from _length_sections(lengths, "" if by_task else row.task, chosen)
+
+
+def _identify(row: ReportRow) -> tuple[str, str, str]:
+    return row.model, row.revision, row.task
+
+
+def _answer_section(title: str, row: ReportRow) -> DisplaySection:
+    commands = build_commands(row.findings, row.reference) if row.findings else ()
+    answer = messages.describe_answer(row.findings, row.task)
+    return DisplaySection(title, (answer,), code="\n".join(commands))
+
+
+def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
+    """Describe the size of the data of a task, and of the largest test of a model on it."""
+    findings = [row.findings for row in rows if row.findings]
+    if not findings:
+        return task
+    return messages.describe_sample(max(findings, key=lambda result: result.tested_documents), task)
+
+
+def _length_sections(
+    rows: Sequence[ReportRow], task: str, chosen: Sequence[ScoreInfo]
+) -> Iterator[DisplaySection]:
+    """Yield a table of the lengths with an estimate, and name the others."""
+    shown = []
+    folded: dict[str, int] = {}
+    for row in rows:
+        if row.findings and row.findings[Quantity.POSITION_EFFECT].estimate:
+            shown.append(row)
+        else:
+            folded[row.length] = row.queries or 0
+    if shown:
+        sizes = {pluralize(row.queries or 0, "query", "queries") for row in shown}
+        title = messages.title_lengths_table(task, sizes)
+        names = [row.length_title or row.length for row in shown]
+        table = tables.build_answer_table(tables.LENGTH, names, shown, title, chosen)
+        yield DisplaySection(tables=(table,))
+        notes = (tables.level_note(shown), messages.describe_folded_lengths(folded))
+        yield DisplaySection(sentences=tuple(note for note in notes if note))
+
+
+def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
+    """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of
+    states if there are many.
+    """
+    overall = list_overall(rows)
+    if len(overall) > MAX_SENTENCES:
+        findings = [row.findings for row in overall if row.findings]
+        yield messages.count_truncation(_list_shares(overall), len(overall))
+        yield messages.count_states(Counter(map(messages.label_state, findings)))
+        # No state follows from an interval without a test, or with few documents.
+        decided = sum(found.reason in (None, Reason.WIDE_INTERVAL) for found in findings)
+        if decided:
+            yield messages.describe_false_alarms(decided)
+        return
+    is_one_task = len({row.task for row in overall}) == 1
+    for label, row in zip(full_labels(overall), overall, strict=True):
+        name = label if is_one_task else f"{label}, {row.task}"
+        yield f"{name}: {messages.describe_answer(row.findings, row.task)}"
+
+
+def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
+    """List the shares of truncated evidence above 0, sorted."""
+    shares = [row.findings.value(Quantity.UNREAD_SHARE) for row in rows if row.findings]
+    return sorted(share for share in shares if share)
+
+
+def title_models(overall: Sequence[ReportRow]) -> str:
+    """Name the findings on few models of a task, or how many models and tasks there are."""
+    tasks = list(dict.fromkeys(row.task for row in overall))
+    models = len({row.model for row in overall})
+    named = []
+    for label, row in zip(short_labels(overall), overall, strict=True):
+        if row.findings:
+            named.append((label, row.findings))
+    if len(tasks) > 1 or len(named) < len(overall) or not named:
+        of_tasks = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
+        return f"{pluralize(models, 'model')} on {of_tasks}"
+    if models > 3:
+        return messages.count_truncating(len(_list_shares(overall)), models)
+    return "".join(messages.describe_models(named))
+
+
+def build_strips(overall: Iterable[ReportRow]) -> list[Strip]:
+    """Build the picture of each model and task over all lengths, best nDCG@10 of a task first."""
+    tested = [row for row in overall if row.findings]
+    is_one_task = len({row.task for row in tested}) == 1
+    strips = list[Strip]()
+    for label, row in zip(short_labels(tested), tested, strict=True):
+        strip = row.build_strip(label if is_one_task else f"{label}, {row.task}")
+        if strip and row.findings:
+            commands = build_commands(row.findings, row.reference)
+            strips.append(replace(strip, code="\n".join(commands)))
+    return strips
+
+
+def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
+    """Collect everything known of a model on a task for JSON, not rounded."""
+    declared = summary.scores.declared
+    groups = {}
+    for row in rows:
+        findings = row.findings
+        groups[row.length.lower()] = {
+            **(findings.to_json() if findings else {}),
+            "answer": dict(messages.iterate_answer(findings, row.task)) if findings else None,
+            "scores": scores_to_json(row.scores, (*declared, NOTABLE_BIAS)),
+        }
+    bins = []
+    for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True):
+        bins.append({"position": name, "scores": scores_to_json(scores, declared)})
+    places = tables.describe_places(summary)
+    return {
+        "model": summary.model,
+        "revision": summary.revision,
+        "task": summary.task,
+        "data_revision": summary.data_revision,
+        "subsets": summary.subsets,
+        "missing_subsets": summary.missing,
+        GROUPS_KEY: groups,
+        BINS_KEY: bins,
+        "position_profile": summary.profile.to_json(),
+        **({"places": places} if places else {}),
+    }

@@ -1,0 +1,273 @@
+"""The commands of posir and of all plugins: found by name, imported and parsed when called."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from posir_tasks.base.errors import PosirError, UsageError, summarize_error
+from posir_tasks.base.public import DECLARATION, Declaration
+from posir_tasks.base.wording import suggest_name
+from posir_tasks.plugin_api import BIAS, EXTEND, PANELS, Command, collect_items
+
+if TYPE_CHECKING:
+    from cyclopts import App, CycloptsError
+
+logger = logging.getLogger(__name__)
+
+#: The command that leaves all of its words, `--help` included, to mteb.
+MTEB = "mteb"
+OWN_COMMANDS = (
+    Command(
+        "tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", BIAS
+    ),
+    Command(
+        MTEB,
+        "posir_tasks.command.commands:run_mteb",
+        "Score a model: `mteb run -t TASK -m MODEL`.",
+        BIAS,
+    ),
+    Command(
+        "doctor",
+        "posir_tasks.command.api:doctor",
+        "Check the installation, plugins and access to data.",
+        EXTEND,
+    ),
+    Command(
+        "rescore",
+        "posir_tasks.command.api:rescore",
+        "Recompute scores of saved results without the model.",
+        EXTEND,
+    ),
+)
+#: The command of a group that runs if none is named: `posir build CONFIG.yaml`.
+DEFAULTS = {"build": "run"}
+HELP_FLAGS = ("-h", "--help")
+
+
+def declared_commands() -> list[Command]:
+    """Return the commands of posir and of all plugins by panel; warn about each that cannot be
+    used.
+    """
+    commands = {command.name: command for command in OWN_COMMANDS}
+    for owner, command in collect_items("posir_commands", "commands"):
+        if not isinstance(command, Command):
+            logger.warning(
+                "posir plugin '%s' declared %r, which is no posir_tasks.plugin_api.Command; "
+                "omitted",
+                owner,
+                command,
+            )
+        elif command.name in commands:
+            logger.warning(
+                "posir plugin '%s' declared a command '%s', which is %s; omitted",
+                owner,
+                command.name,
+                commands[command.name].target,
+            )
+        else:
+            commands[command.name] = command
+    return sorted(
+        commands.values(), key=lambda command: [*PANELS, command.panel].index(command.panel)
+    )
+
+
+def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, list[str]]:
+    """Find the command, or the group of commands, that the first words name.
+
+    Returns:
+        Its name, empty for posir itself, and the other words.
+
+    Raises:
+        UsageError: There is no such command.
+    """
+    if not words or words[0].startswith("-"):
+        return "", list(words)
+    first, *others = words
+    members = [name.split(" ")[1] for name in commands if name.startswith(f"{first} ")]
+    if first in commands:
+        return first, others
+    if not members:
+        names = {name.split(" ")[0] for name in commands}
+        hint = suggest_name(first, sorted(names))
+        raise UsageError(f"No such command '{first}'.{hint}", "posir")
+    if others and others[0] in members:
+        return f"{first} {others[0]}", others[1:]
+    if not others or others[0] in HELP_FLAGS:
+        return first, others
+    if first in DEFAULTS:
+        return f"{first} {DEFAULTS[first]}", others
+    hint = suggest_name(others[0], members)
+    raise UsageError(f"No such command '{first} {others[0]}'.{hint}", f"posir {first}")
+
+
+def load_command(command: Command) -> Any:
+    """Import what a command declares.
+
+    Returns:
+        A public function, a function with the annotations of cyclopts, or a `cyclopts.App`.
+
+    Raises:
+        PosirError: It cannot be imported.
+    """
+    try:
+        return resolve_name(command.target)
+    except (ImportError, AttributeError) as error:
+        raise PosirError(
+            f"`posir {command.name}` cannot be imported from {command.target}: "
+            f"{summarize_error(error)}. Install the package that it is part of again."
+        ) from error
+
+
+def build_app(target: Any, name: str) -> App:
+    """Build the parser of one command."""
+    from cyclopts import App
+
+    from posir_tasks.command.options import build_command
+
+    if isinstance(target, App):
+        return target
+    is_public = hasattr(target, DECLARATION)
+    app = App(
+        name=f"posir {name}",
+        help_flags=() if is_public else HELP_FLAGS,
+        version_flags=(),
+        result_action="return_value",
+    )
+    app.default(build_command(target) if is_public else target)
+    return app
+
+
+def install_completion(commands: Mapping[str, Command]) -> Path:
+    """Write the completion of all commands for the shell in use, and return its file."""
+    from cyclopts import App
+
+    app = App(name="posir", help_flags=HELP_FLAGS, version_flags=("--version",))
+    groups: dict[str, App] = {}
+    for name, command in commands.items():
+        group, _, member = name.rpartition(" ")
+        if group and group not in groups:
+            groups[group] = App(name=group)
+            app.command(groups[group])
+        parent = groups[group] if group else app
+        if name != MTEB:
+            parent.command(build_app(load_command(command), name), name=member)
+    return app.install_completion()
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Run a command line without the name of the program, and return the exit status.
+
+    Raises:
+        PosirError: A mistake of the user.
+    """
+    from posir_tasks.command.help import render_command, render_group, render_overview
+
+    commands = {command.name: command for command in declared_commands()}
+    name, rest = find_command(words, commands)
+    if not name:
+        if rest == ["--version"]:
+            print(version("posir"))
+            return 0
+        if rest == ["--install-completion"]:
+            print(f"written: {install_completion(commands)}")
+            return 0
+        if rest and rest[0] not in HELP_FLAGS:
+            raise UsageError(f"No such option '{rest[0]}'.", "posir")
+        print(render_overview(commands.values()))
+        return 0
+    if name not in commands:
+        print(render_group(name, commands.values()))
+        return 0
+    if name == MTEB:
+        run_mteb(rest)
+        return 0
+    target = load_command(commands[name])
+    declaration: Declaration | None = getattr(target, DECLARATION, None)
+    if declaration is not None:
+        asked = [word for word in rest if word in HELP_FLAGS]
+        if asked:
+            print(render_command(name, target, is_short=asked[0] == "-h"))
+            return 0
+        if declaration.settings and "--settings-help" in rest:
+            from posir_tasks.base.settings_file import describe_settings
+
+            print(describe_settings(resolve_name(declaration.settings)))
+            return 0
+    return call_app(build_app(target, name), name, target, rest)
+
+
+def run_mteb(words: Sequence[str]) -> None:
+    """Call mteb's command line, which has posir's tasks since this package is imported."""
+    from mteb.cli import main
+
+    sys.argv = ["mteb", *(words or ["--help"])]
+    main()
+
+
+def call_app(app: App, name: str, target: Any, words: Sequence[str]) -> int:
+    """Parse the words of a command, run it, and return its exit status.
+
+    Raises:
+        UsageError: The words are no call of the command.
+    """
+    command, bound = parse_call(app, name, target, words)
+    status = command(*bound.args, **bound.kwargs)
+    return status if isinstance(status, int) else 0
+
+
+def parse_call(
+    app: App, name: str, target: Any, words: Sequence[str]
+) -> tuple[Callable[..., Any], Any]:
+    """Parse the words of a command without running it.
+
+    Raises:
+        UsageError: The words are no call of the command.
+    """
+    from cyclopts import CycloptsError
+
+    try:
+        command, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        message = describe_error(error, name, target)
+        raise UsageError(message, f"posir {name}") from None
+    return command, bound
+
+
+def describe_error(error: CycloptsError, name: str, target: Any) -> str:
+    """Describe what is wrong with the arguments of a command, and what is missing."""
+    from cyclopts import MissingArgumentError
+
+    if not isinstance(error, MissingArgumentError) or error.argument is None:
+        return str(error)
+    if not error.argument.required or error.argument.tokens:
+        return str(error)
+    from posir_tasks.command.help import find_example
+
+    parameter = error.argument.field_info
+    is_option = parameter.kind is parameter.KEYWORD_ONLY
+    label = error.argument.name if is_option else parameter.name.upper()
+    kind = "option" if is_option else "argument"
+    text = error.argument.parameter.help or ""
+    example = find_example(target, name)
+    hint = f" Example: `{example}`." if example else ""
+    return f"Missing {kind} '{label}': {text}{hint}"
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Check a command line without running it.
+
+    Raises:
+        PosirError: No command takes these words.
+    """
+    commands = {command.name: command for command in declared_commands()}
+    name, rest = find_command(words, commands)
+    if name == MTEB or name not in commands or any(word in HELP_FLAGS for word in rest):
+        return
+    target = load_command(commands[name])
+    parse_call(build_app(target, name), name, target, rest)
