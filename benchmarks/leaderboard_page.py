@@ -21,8 +21,8 @@ from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from posir_leaderboard.board.folder import create_server, write_site
+from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.site import bundle_chart_library, bundle_table_library, render_site
-from posir_leaderboard.board.views import builtin_groups
 from tests.support.board import fake_model, fake_record
 from tests.support.browser import CHROMIUM
 

@@ -373,6 +373,19 @@ def _naming(file: Path, subset: str) -> Iterator[None]:
 
 
 def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:
+    """Read the additive values of a subset, as `parse_values` does; errors name file, subset and
+    field.
+    """
+    try:
+        return parse_values(subset, scores)
+    except ProfileError as error:
+        place = f"{file}: subset '{subset}'"
+        if error.field:
+            place += f": field '{error.field}'"
+        raise ProfileError(f"{place}: {error}", error.field) from error
+
+
+def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
     """Read the additive values among a subset's scores, and check them as far as they determine
     each other.
 
@@ -380,28 +393,21 @@ def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultVal
     submission and rescoring.
 
     Raises:
-        ProfileError: One of them is missing, damaged, impossible or of a newer schema. Names file
-            and subset.
+        ProfileError: One of them is missing, damaged, impossible or of a newer schema.
     """
     try:
         check_schema(SubsetRecord.model_validate(scores).position_run.form, SCHEMA, "The result")
         values = ResultValues.from_json(scores)
-        problem = next(_find_problems(subset, values), None)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field, reason = (
-            ".".join(map(str, first["loc"])),
-            f"is {sanitized(first['input'])}. {first['msg']}",
-        )
-        raise ProfileError(
-            f"{file}: subset '{subset}': field '{field}': {reason}", field
-        ) from error
+        field = ".".join(map(str, first["loc"]))
+        raise ProfileError(f"is {sanitized(first['input'])}. {first['msg']}", field) from error
+    except ProfileError:
+        raise
     except (PosirError, AttributeError, TypeError) as error:
-        field = error.field if isinstance(error, ProfileError) else ""
-        raise ProfileError(f"{file}: subset '{subset}': {error}", field) from error
-    if problem:
-        field, reason = problem
-        raise ProfileError(f"{file}: subset '{subset}': field '{field}': {reason}", field)
+        raise ProfileError(str(error)) from error
+    for field, problem in _find_problems(subset, values):
+        raise ProfileError(problem, field)
     return values
 
 

@@ -19,6 +19,7 @@ from posir_tasks.display.presentation import Result
 if TYPE_CHECKING:
     from posir_leaderboard.board.build import BuildSummary
     from posir_leaderboard.entries import Entry, EntryProblem
+    from posir_leaderboard.submission import Commit, HuggingFaceHub
 
 #: Default folder of the site, the same for the three commands.
 SITE = Path("leaderboard-site")
@@ -57,44 +58,42 @@ def leaderboard_build(
     """
     from posir_leaderboard.submission import is_repository, open_results
 
-    source, site = str(results), Path(output)
+    source = str(results)
+    site = Path(output)
     with open_results(source) as opened:
         with track("Loading mteb", delay=BRIEF_SECONDS):
             from posir_leaderboard.board.build import build_site
             from posir_tasks.base.files import cache_folder
         repository = source if is_repository(source) else None
         statistics = [Path(file) for file in to_list(stats)]
-        built = build_site(
-            opened.folder, site, cache_folder() / "board", repository, url, statistics
-        )
-    said = [
-        *(f"excluded: {opened.rename(str(problem))}" for problem in built.problems),
-        *(f"model not looked up: {name}" for name in built.unchecked),
-        *(f"not ranked: {name}" for name in built.unranked),
-        *(f"in a table of its own, since its data differ: {name}" for name in built.separate),
-        *_suggest_steps(source, repository, built),
-        *(f"kept, as it was changed since it was built: {file}" for file in built.kept),
-    ]
+        cache = cache_folder() / "board"
+        built = build_site(opened.folder, site, cache, repository, url, statistics)
+    remarks = {
+        "excluded": [opened.rename(str(problem)) for problem in built.problems],
+        "model not looked up": built.unchecked,
+        "not ranked": built.unranked,
+        "in a table of its own, since its data differ": built.separate,
+        "kept, as it was changed since it was built": built.kept,
+    }
+    lines = [f"{remark}: {text}" for remark, texts in remarks.items() for text in texts]
+    lines += _suggest_steps(source, repository, built)
     summary = (
         f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, "
-        f"{built.scored:,} of them newly "
-        f"scored; {pluralize(built.changed_files, 'file')} changed. View it: posir leaderboard "
-        f"serve --site {site}"
+        f"{built.scored:,} of them newly scored; {pluralize(built.changed_files, 'file')} changed. "
+        f"View it: posir leaderboard serve --site {site}"
     )
     fails = strict and bool(built.problems or built.unranked)
-    rows = [{"remark": line} for line in said]
     return Result(
         title=summary,
-        rows=rows,
-        tables=(),
+        rows=[{"remark": line} for line in lines],
         footer=(summary,),
-        warnings=said,
+        warnings=lines,
         exit_status=int(fails),
     )
 
 
 def _suggest_steps(source: str, repository: str | None, built: BuildSummary) -> Iterator[str]:
-    """Yield what a new leaderboard lacks: results, and pins of the data of their tasks."""
+    """Yield the next steps of a new leaderboard: send results, pin the data of their tasks."""
     if repository and not built.results and not built.problems:
         yield (
             f"{source} has no results; pull requests count once merged. Send some: posir submit "
@@ -139,25 +138,23 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
         upload,
     )
 
-    source, names = str(results), to_list(tasks)
+    source = str(results)
+    names = to_list(tasks)
     with open_results(source, [PINS]) as opened:
         repository = source if is_repository(source) else None
-        earlier = read_pins(opened.folder, repository) or {}
-        pins = {**earlier, **{task: compute_pin(task) for task in names}}
+        pins = dict(read_pins(opened.folder, repository) or {})
+        for task in names:
+            pins[task] = compute_pin(task)
         if repository:
             title = f"Pin the data of {', '.join(names)}"
-            commit = Commit(
-                "dataset", source, {PINS: format_pins(pins).encode()}, title, title, opened.commit
-            )
-            said = str(upload(commit, HuggingFaceHub(direct=True)).location)
+            content = {PINS: format_pins(pins).encode()}
+            commit = Commit("dataset", source, content, title, title, opened.commit)
+            footer = upload(commit, HuggingFaceHub(direct=True)).location
         else:
-            said = f"{write_pins(opened.folder, pins)}: {pluralize(len(pins), 'task')} pinned"
-    return Result(
-        title="Pins",
-        tables=(),
-        rows=[{"task": task, "results": source} for task in names],
-        footer=(said,),
-    )
+            file = write_pins(opened.folder, pins)
+            footer = f"{file}: {pluralize(len(pins), 'task')} pinned"
+    rows = [{"task": task, "results": source} for task in names]
+    return Result(title="Pins", rows=rows, footer=(footer,))
 
 
 @public()
@@ -187,7 +184,7 @@ def leaderboard_serve(
         print(f"{address}  (Ctrl-C ends)", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
-    return Result(title=address, tables=(), rows=[{"address": address}])
+    return Result(title=address, rows=[{"address": address}])
 
 
 @public()
@@ -211,7 +208,7 @@ def leaderboard_push(*, space: str, site: str | Path = SITE) -> Result:
     from posir_leaderboard.board.folder import push_site
 
     address = str(push_site(Path(site), space).commit_url)
-    return Result(title=space, tables=(), rows=[{"commit": address}], footer=(address,))
+    return Result(title=space, rows=[{"commit": address}], footer=(address,))
 
 
 @public()
@@ -255,52 +252,61 @@ def submit(
         )
     entries, problems = check([Path(folder) for folder in to_list(results)])
     if problems and not dry_run:
-        raise PosirError(
-            "\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."])
-        )
-    counted = (
-        f"results: {len(entries)}, models: {len({entry.model for entry in entries})}, problems: "
-        f"{len(problems)}"
-    )
+        lines = [*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]
+        raise PosirError("\n".join(lines))
+    models = {entry.model for entry in entries}
+    counts = f"results: {len(entries)}, models: {len(models)}, problems: {len(problems)}"
+    title = pluralize(len(problems), "problem")
     if repo is None or problems:
-        title, rows = pluralize(len(problems), "problem"), [asdict(problem) for problem in problems]
-        last, status = [*map(str, problems)], int(bool(problems))
         return Result(
-            title=title, rows=rows, tables=(), footer=last, warnings=[counted], exit_status=status
+            title=title,
+            rows=[asdict(problem) for problem in problems],
+            footer=[*map(str, problems)],
+            warnings=[counts],
+            exit_status=int(bool(problems)),
         )
     # huggingface_hub takes a second to import, which no other command should pay for.
-    from posir_leaderboard.submission import (
-        HuggingFaceHub,
-        build_eval_results,
-        build_submission,
-        upload,
-    )
+    from posir_leaderboard.submission import HuggingFaceHub, build_eval_results, build_submission
 
-    submission, hub = build_submission(entries, repo), HuggingFaceHub(direct=direct)
+    hub = HuggingFaceHub(direct=direct)
+    submission = build_submission(entries, repo)
     uploads = [(submission, hub)]
     if eval_results:
         uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
+    if dry_run:
+        lines = [line for commit, hub in uploads for line in _list_files(commit, direct=hub.direct)]
+        return Result(title=title, footer=lines, warnings=[counts, "nothing was sent (--dry-run)"])
+    return Result(title=title, footer=_send(uploads))
+
+
+def _list_files(commit: Commit, *, direct: bool) -> Iterator[str]:
+    """Yield repository and title of a commit, then its files."""
+    way = "one commit to the main branch" if direct else "one commit in one pull request"
+    yield f"{commit.repository}, {way}: {commit.title}"
+    for path, content in commit.files.items():
+        yield f"  {path}  {len(content):,} bytes"
+
+
+def _send(uploads: Sequence[tuple[Commit, HuggingFaceHub]]) -> list[str]:
+    """Send commits; return where each is."""
+    from posir_leaderboard.submission import upload
+
     lines: list[str] = []
     for commit, hub in uploads:
-        if dry_run:
-            way = (
-                "one commit to the main branch" if hub.direct else "one commit in one pull request"
-            )
-            lines.append(f"{commit.repository}, {way}: {commit.title}")
-            lines += [f"  {path}  {len(content):,} bytes" for path, content in commit.files.items()]
-            continue
         try:
-            result = upload(
-                commit, hub, report=lambda text: print(sanitized(text, None), file=sys.stderr)
-            )
+            result = upload(commit, hub, report=_report)
         except PosirError as error:
             # What was sent before is not lost.
             raise PosirError("\n".join([*lines, str(error)])) from error
-        count = f"sent {pluralize(len(commit.files), 'file')}"
-        sent = count if result.sent else "nothing was sent, the same files are there already"
-        lines.append(f"{commit.repository}: {sent}: {result.location}")
-    said = [counted, "nothing was sent (--dry-run)"] if dry_run else []
-    return Result(title=pluralize(0, "problem"), rows=[], tables=(), footer=lines, warnings=said)
+        outcome = "nothing was sent, the same files are there already"
+        if result.sent:
+            outcome = f"sent {pluralize(len(commit.files), 'file')}"
+        lines.append(f"{commit.repository}: {outcome}: {result.location}")
+    return lines
+
+
+def _report(text: str) -> None:
+    print(sanitized(text, None), file=sys.stderr)
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
@@ -310,7 +316,6 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
         return entries, problems
     # The tasks take seconds to import, and mteb with them.
     with track("Loading mteb", delay=BRIEF_SECONDS):
-        from posir_leaderboard.entries import EntryProblem
         from posir_leaderboard.identity import identify_models
         from posir_leaderboard.validation import validate_entry
         from posir_tasks.base.files import cache_folder
@@ -322,19 +327,14 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     for entry in sorted(entries, key=lambda entry: entry.task):
         problems += validate_entry(entry)
     public = [entry for entry in entries if not model_origin(entry.model)]
-    identities = identify_models(
-        ((entry.model, entry.revision) for entry in public), cache_folder() / "board" / "models"
-    )
+    models = [(entry.model, entry.revision) for entry in public]
+    identities = identify_models(models, cache_folder() / "board" / "models")
     for (name, revision), identity in identities.items():
         if identity.unchecked:
-            model, reason = (
-                f"{sanitized(name)}, {sanitized(revision)}",
-                sanitized(identity.unchecked, None),
-            )
-            print(f"model not looked up: {model}: {reason}", file=sys.stderr)
+            _report(f"model not looked up: {name}, {revision}: {identity.unchecked}")
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
-            problems.append(EntryProblem(str(entry.file), f"{entry.model} {problem}", field="name"))
+            problems.append(entry.problem(f"{entry.model} {problem}", "name"))
     return entries, problems
 
 
@@ -345,22 +345,20 @@ def _read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProbl
     entries: dict[Path, Entry] = {}
     problems: dict[EntryProblem, None] = {}
     skipped: dict[Path, None] = {}
-    other = (
+    others = (
         "results of other settings than a model's own or a protocol (in `experiments`) cannot be "
         "submitted"
     )
     for folder in folders:
-        read, unreadable = read_entries(folder)
+        found, unreadable = read_entries(folder)
         experiments = dict.fromkeys(entry_files(folder, experiments=True))
-        if not (read or unreadable):
-            reason = other if experiments else "no result with a position profile below it"
+        if not (found or unreadable):
+            reason = others if experiments else "no result with a position profile below it"
             raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
-        entries |= {entry.file: entry for entry in read}
+        entries |= {entry.file: entry for entry in found}
         problems |= dict.fromkeys(unreadable)
         skipped |= experiments
     if skipped:
         first = sanitized(str(next(iter(skipped))), 300)
-        print(
-            f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {other}", file=sys.stderr
-        )
+        _report(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {others}")
     return list(entries.values()), list(problems)

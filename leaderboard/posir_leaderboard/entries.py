@@ -7,18 +7,15 @@ are correct is checked in `validation`.
 
 import re
 import time
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from posir_tasks.base import untrusted
-from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError, ProfileError
+from posir_tasks.base.untrusted import GateError, find_repeated, read_json
 from posir_tasks.base.wording import sanitized
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ORIGINS, model_origin
@@ -28,7 +25,7 @@ from posir_tasks.results import (
     SubsetResult,
     find_experiment,
     find_paper,
-    read_values,
+    parse_values,
 )
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.values.result_schema import (
@@ -43,8 +40,6 @@ from posir_tasks.values.result_schema import (
 PINS = "pins.json"
 #: Largest file that is read. A result with 31 subsets, the most of any task, takes 0.8 MiB.
 MAX_BYTES = 4 * 2**20
-#: Largest count in a cell; the task with the most queries, SQuAD-PosQ, has 92,749.
-MAX_COUNT = 10**7
 #: Longest model name and longest revision, which are folder names. The longest in mteb have 89 and
 #: 81 characters.
 MAX_NAME = 128
@@ -52,7 +47,8 @@ MAX_NAME = 128
 FIRST_DATE = 1_577_836_800
 #: Seconds by which another computer's clock may be ahead.
 CLOCK_SKEW = 86_400
-DIGEST, COMMIT = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{40}")
+DIGEST = re.compile(r"[0-9a-f]{16}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 #: Names of tasks, subsets, schemes, length buckets and position bins, such as `(0.05, 0.10]`.
 Name = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,()\[\]-]*$", max_length=MAX_NAME)
@@ -125,9 +121,12 @@ class EntryProblem:
     field: str | None = None
 
     def __str__(self) -> str:
-        subset = f": subset '{sanitized(self.subset)}'" if self.subset is not None else ""
-        field = f": field '{sanitized(self.field)}'" if self.field is not None else ""
-        return f"{sanitized(self.file, 1_000)}{subset}{field}: {self.message}"
+        parts = [sanitized(self.file, 1_000)]
+        if self.subset is not None:
+            parts.append(f"subset '{sanitized(self.subset)}'")
+        if self.field is not None:
+            parts.append(f"field '{sanitized(self.field)}'")
+        return ": ".join([*parts, self.message])
 
 
 class EntryError(PosirError):
@@ -165,6 +164,12 @@ class Entry:
         """The paper with whose protocol it was run; None for mteb's settings."""
         return find_paper(self.file)
 
+    def problem(
+        self, message: str, field: str | None = None, subset: str | None = None
+    ) -> EntryProblem:
+        """Return a problem of the entry."""
+        return EntryProblem(str(self.file), message, subset, field)
+
 
 def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     """Read every entry below a folder, and return a problem for every file that cannot be read.
@@ -186,10 +191,10 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
         file: (entry.model, entry.revision, entry.task, entry.paper)
         for file, entry in entries.items()
     }
-    for first, *others in find_duplicates(keys):
-        message = f"is of the same model, revision and task as {first}; remove one of the two"
-        problems.append(EntryProblem(str(others[-1]), message))
-        for file in (first, *others):
+    for same in find_duplicates(keys):
+        message = f"is of the same model, revision and task as {same[0]}; remove one of the two"
+        problems.append(entries[same[-1]].problem(message))
+        for file in same:
             del entries[file]
     return list(entries.values()), problems
 
@@ -198,21 +203,18 @@ def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     """Yield the files below a folder that lie where mteb puts results,
     `<org>__<model>/<revision>/`, in order.
 
-    A file elsewhere counts if it has a `model_meta.json` beside it, so that a misplaced result is
+    A file elsewhere counts if it has a `model_meta.json` next to it, so that a misplaced result is
     reported, not skipped. With `experiments`, results of other settings than a model's own or a
     paper's protocol are meant, which are no entries.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
     for file in sorted(folder.resolve().rglob("*.json")):
-        is_result = file.name != META_FILE and (
-            "__" in file.parent.parent.name or file.with_name(META_FILE).exists()
-        )
-        if (
-            is_result
-            and (find_experiment(file) is not None and find_paper(file) is None) == experiments
-        ):
-            yield file
+        is_placed = "__" in file.parent.parent.name or file.with_name(META_FILE).exists()
+        if file.name != META_FILE and is_placed:
+            is_experiment = find_experiment(file) is not None and find_paper(file) is None
+            if is_experiment == experiments:
+                yield file
 
 
 def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
@@ -232,71 +234,70 @@ def read_entry(file: Path) -> Entry | None:
     scores = [score for split in data["scores"].values() for score in split]
     if not any(PROFILE_KEY in score for score in scores):
         if find_task(file.stem):
-            raise EntryError(
-                file,
-                "is missing in every subset, so nothing can be checked; run the task again",
-                field=PROFILE_KEY,
-            )
+            message = "is missing in every subset, so nothing can be checked; run the task again"
+            raise EntryError(file, message, field=PROFILE_KEY)
         return None
-    task, meta_file = data["task_name"], file.with_name(META_FILE)
+    task = data["task_name"]
     if task != file.stem:
-        raise EntryError(
-            file, f"is {task}; must be the file's name, {sanitized(file.stem)}", field="task_name"
-        )
+        message = f"is {task}; must be the file's name, {sanitized(file.stem)}"
+        raise EntryError(file, message, field="task_name")
+    meta_file = file.with_name(META_FILE)
     meta = read_entry_json(meta_file)
     _check_shape(ModelMeta, meta, meta_file)
-    model, revision = meta["name"], meta["revision"]
-    folder = file.resolve().parent if find_paper(file) is None else file.resolve().parents[2]
-    expected, actual = (
-        f"{model.replace('/', '__').replace(' ', '_')}/{revision}",
-        "/".join(folder.parts[-2:]),
-    )
-    if actual != expected:  # the folder that mteb's ModelMeta.model_name_as_path names
+    model = meta["name"]
+    revision = meta["revision"]
+    folder = file.resolve().parents[0 if find_paper(file) is None else 2]
+    place = "/".join(folder.parts[-2:])
+    # The folder that mteb's ModelMeta.model_name_as_path names.
+    model_folder = model.replace("/", "__").replace(" ", "_")
+    expected = f"{model_folder}/{revision}"
+    if place != expected:
         message = (
-            f"lies in {sanitized(actual, 300)}, but {META_FILE} names {expected}; move it to its "
+            f"lies in {sanitized(place, 300)}, but {META_FILE} names {expected}; move it to its "
             "model's folder"
         )
         raise EntryError(file, message)
     subsets = tuple(_subset_result(file, model, revision, task, score) for score in scores)
-    ((subset, times),) = Counter(result.subset for result in subsets).most_common(1)
-    if times > 1:
-        raise EntryError(file, "occurs twice; a subset has one result", subset)
+    repeated = find_repeated(result.subset for result in subsets)
+    if repeated is not None:
+        raise EntryError(file, "occurs twice; a subset has one result", repeated)
     return Entry(model, revision, task, file, subsets, data, meta)
 
 
 def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield what a result of a third party lacks to show where it is from: a public model and
-    revision, data, a date.
-    """
+    """Yield problems with the origin of a result: a private model, local data, no date."""
     if origin := model_origin(entry.model):
         message = (
             f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and "
             "evaluate it by its name"
         )
-        yield EntryProblem(str(entry.file), message, field="name")
+        yield entry.problem(message, "name")
     elif entry.revision.startswith("no_revision"):  # as mteb writes a missing one
         message = (
             "names no revision; run mteb with a model whose revision is known, such as "
             "--model-revision COMMIT"
         )
-        yield EntryProblem(str(entry.file), message, field="revision")
+        yield entry.problem(message, "revision")
     yield from _protocol_problems(entry)
     date = entry.data.get("date")
     if not isinstance(date, int | float) or not date >= FIRST_DATE:
         message = f"is {sanitized(date)}; must be the time of the evaluation in seconds since 1970"
-        yield EntryProblem(str(entry.file), message, field="date")
+        yield entry.problem(message, "date")
     yield from future_problems(entry)
-    task, recorded = find_task(entry.task), entry.data.get("dataset_revision")
+    task = find_task(entry.task)
+    recorded = entry.data.get("dataset_revision")
     for result in entry.subsets:
         if not all(DIGEST.fullmatch(part) for part in (result.data.corpus, result.data.queries)):
             message = (
                 "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run "
                 "the task again"
             )
-            yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{DIGEST_KEY}")
-        pinned = task.metadata.dataset["revision"] if task else None
-        if pinned and (problem := check_revision(result.run.get(REVISION_KEY), recorded, pinned)):
-            yield EntryProblem(str(entry.file), problem, result.subset, f"{RUN_KEY}.{REVISION_KEY}")
+            yield entry.problem(message, f"{RUN_KEY}.{DIGEST_KEY}", result.subset)
+        if task:
+            revision = result.run.get(REVISION_KEY)
+            problem = check_revision(revision, recorded, task.metadata.dataset["revision"])
+            if problem:
+                yield entry.problem(problem, f"{RUN_KEY}.{REVISION_KEY}", result.subset)
 
 
 def future_problems(entry: Entry) -> Iterator[EntryProblem]:
@@ -309,26 +310,26 @@ def future_problems(entry: Entry) -> Iterator[EntryProblem]:
             f"is {sanitized(date)}, which is in the future. Run the task again on a computer "
             "whose clock is right"
         )
-        yield EntryProblem(str(entry.file), message, field="date")
+        yield entry.problem(message, "date")
 
 
 def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield where a run with a protocol was not asked for what the table of this version has."""
+    """Yield the subsets of a run with a protocol that differ from this version's table."""
     if entry.paper is None:
         return
     try:
-        asked: Any = find_protocol(entry.paper, entry.model).asked()
+        row: Any = find_protocol(entry.paper, entry.model).asked()
     except PosirError as error:
-        yield EntryProblem(str(entry.file), str(error))
+        yield entry.problem(str(error))
         return
     for result in entry.subsets:
         record = result.run.get(PROTOCOL_KEY)
-        if not isinstance(record, dict) or record.get("asked") != asked:
+        if not isinstance(record, dict) or record.get("asked") != row:
             message = (
                 f"is not the row of {entry.paper} and {entry.model}; run it with POSIR_PROTOCOL "
                 "and this version of posir"
             )
-            yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{PROTOCOL_KEY}")
+            yield entry.problem(message, f"{RUN_KEY}.{PROTOCOL_KEY}", result.subset)
 
 
 def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
@@ -337,11 +338,13 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     `recorded` is the revision that the task requested, as mteb recorded it. `pinned` is the task's
     own: a commit, the version of a packaged dataset, or a branch, of which any commit is valid.
     """
-    branch = not (COMMIT.fullmatch(pinned) or pinned.isdigit())
-    allowed = "a commit of the dataset on the Hub" if branch else pinned
-    if not isinstance(revision, str) or not (
-        COMMIT.fullmatch(revision) if branch else revision == pinned
-    ):
+    if COMMIT.fullmatch(pinned) or pinned.isdigit():
+        allowed = pinned
+        is_allowed = revision == pinned
+    else:
+        allowed = "a commit of the dataset on the Hub"
+        is_allowed = isinstance(revision, str) and COMMIT.fullmatch(revision) is not None
+    if not is_allowed:
         return (
             f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, "
             "without POSIR_DATA"
@@ -359,12 +362,14 @@ def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | No
         shape.model_validate(data if isinstance(data, dict) else {})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        fault = "is missing" if first["type"] == "missing" else f"is {sanitized(first['input'])}"
-        allowed = shape.model_fields[str(first["loc"][0])].description
+        place = first["loc"]
+        fault = "is missing"
+        if first["type"] != "missing":
+            fault = f"is {sanitized(first['input'])}"
+        allowed = shape.model_fields[str(place[0])].description
         reason = f"must be {allowed}" if allowed else first["msg"]
-        raise EntryError(
-            file, f"{fault}; {reason}", subset, ".".join(map(str, first["loc"]))
-        ) from error
+        message = f"{fault}; {reason}"
+        raise EntryError(file, message, subset, ".".join(map(str, place))) from error
 
 
 def _subset_result(
@@ -373,20 +378,10 @@ def _subset_result(
     _check_shape(_SubsetScores, scores, file, scores.get("hf_subset"))
     subset = scores["hf_subset"]
     try:
-        values = read_values(file, subset, scores)
-    except PosirError as error:
-        field = (error.field if isinstance(error, ProfileError) else "") or PROFILE_KEY
-        message = (
-            str(error)
-            .removeprefix(f"{file}: subset '{subset}': ")
-            .removeprefix(f"field '{field}': ")
-        )
-        raise EntryError(file, sanitized(message, 500), subset, field) from error
-    counted: list[Integers] = [values.profile.counts, values.profile.totals]
-    if any(np.any((counts < 0) | (counts > MAX_COUNT)) for counts in counted):
-        raise EntryError(
-            file, f"has a count that is not between 0 and {MAX_COUNT:,}", subset, PROFILE_KEY
-        )
+        values = parse_values(subset, scores)
+    except ProfileError as error:
+        field = error.field or PROFILE_KEY
+        raise EntryError(file, sanitized(str(error), 500), subset, field) from error
     return SubsetResult(model, revision, task, subset, values, scores["position_run"], file)
 
 
@@ -397,6 +392,6 @@ def read_entry_json(file: Path) -> Any:
     if file.is_symlink() or not file.is_file():
         raise EntryError(file, "is missing, or is not a regular file; links are not followed")
     try:
-        return untrusted.read_json(file, max_bytes=MAX_BYTES, nan_prefix=NAN_PREFIX)
-    except untrusted.GateError as error:
+        return read_json(file, max_bytes=MAX_BYTES, nan_prefix=NAN_PREFIX)
+    except GateError as error:
         raise EntryError(file, error.problem) from error

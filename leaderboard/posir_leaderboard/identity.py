@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -59,7 +58,7 @@ class Identity:
 def identify_models(
     models: Iterable[tuple[str, str]], cache: Path
 ) -> dict[tuple[str, str], Identity]:
-    """Return what is known of models, each a name and a revision.
+    """Look up models, each a name and a revision.
 
     The Hub is asked once for each; its answers are cached, since a commit does not change. While it
     does not answer, only the cache is used.
@@ -69,32 +68,33 @@ def identify_models(
     identities: dict[tuple[str, str], Identity] = {}
     find_problem = lru_cache(find_hub_problem)
     for name, revision in dict.fromkeys(models):
-        spelled = spellings.get(name.casefold())
-        identity = (
-            _identify_registered(name, revision, dict.__getitem__(registered, spelled))
-            if spelled
-            else None
-        )
+        identity = None
+        if spelling := spellings.get(name.casefold()):
+            meta = dict.__getitem__(registered, spelling)
+            identity = _identify_registered(name, revision, meta)
         file = cache / f"{digest(name, revision).hex()}.json"
+        identity = identity or _read_cached(file)
         if identity is None:
-            with suppress(GateError):
-                cached = read_json(file)
-                identity = Identity(meta=cached) if isinstance(cached, dict) and cached else None
-        if identity is None:
-            identity = (
-                Identity(unchecked=problem)
-                if (problem := find_problem())
-                else _ask_hub(name, revision)
-            )
+            problem = find_problem()
+            identity = Identity(unchecked=problem) if problem else _ask_hub(name, revision)
             if identity.meta:
                 write_text(file, json.dumps(identity.meta))
         identities[name, revision] = identity
     return identities
 
 
+def _read_cached(file: Path) -> Identity | None:
+    """Read an earlier answer of the Hub; None if there is none."""
+    try:
+        meta = read_json(file)
+    except GateError:
+        return None
+    return Identity(meta=meta) if isinstance(meta, dict) and meta else None
+
+
 def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None:
-    """Return what mteb's registry says of a model; None if the Hub decides, as of another revision
-    of a model with weights.
+    """Look up a model in mteb's registry; None if the Hub decides, as about another revision of a
+    model with weights.
     """
     if meta.name != name:
         return Identity(
@@ -112,9 +112,7 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
 
 
 def _find_variant_problem(name: str, base: str) -> str:
-    """Return the reason why no installed package makes a variant of this name of a model; empty if
-    one does.
-    """
+    """Explain why no installed package makes a variant of a model; empty if one does."""
     meta = ModelMeta.create_empty({"name": base, "revision": ""})
     for resolver in plugin_resolvers():
         try:

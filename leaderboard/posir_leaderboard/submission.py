@@ -162,9 +162,7 @@ class HuggingFaceHub:
         sanitize_log("huggingface_hub")
 
     def find(self, commit: Commit) -> str | None:
-        """Return where the files of a commit are, on the main branch or in an open pull request;
-        None if they are not.
-        """
+        """Find the files of a commit on the main branch or in an open pull request."""
         if self._contains(commit, MAIN):
             return f"the main branch of {self.url(commit)}"
         oldest = None if self.direct else self._find_oldest(commit)
@@ -179,21 +177,20 @@ class HuggingFaceHub:
                     f"{commit.repository}: was changed while the content was made. Run the same "
                     "command again."
                 )
-            return UploadResult(
-                True, f"commit {self._create_commit(commit, parent_commit=head).commit_url}"
-            )
+            info = self._create_commit(commit, parent_commit=head)
+            return UploadResult(True, f"commit {info.commit_url}")
         info = self._create_commit(commit, create_pr=True)
         if not (info.pr_num and info.pr_url):  # the main branch already contains all of it
             return UploadResult(False, f"the main branch of {self.url(commit)}")
-        number, address = self._find_oldest(commit) or (info.pr_num, info.pr_url)
-        if number >= info.pr_num:
-            return UploadResult(True, PULL_REQUEST % (info.pr_num, info.pr_url))
-        comment = f"The same as #{number}, which was opened first."
-        with self.translate_errors(commit.repository):
-            self.api.change_discussion_status(
-                commit.name, info.pr_num, "closed", comment=comment, repo_type=commit.kind
-            )
-        return UploadResult(False, PULL_REQUEST % (number, address))
+        own = (info.pr_num, info.pr_url)
+        oldest = min(self._find_oldest(commit) or own, own)
+        if oldest != own:
+            comment = f"The same as #{oldest[0]}, which was opened first."
+            with self.translate_errors(commit.repository):
+                self.api.change_discussion_status(
+                    commit.name, own[0], "closed", comment=comment, repo_type=commit.kind
+                )
+        return UploadResult(oldest == own, PULL_REQUEST % oldest)
 
     def read_head(self, commit: Commit) -> str | None:
         """Return the newest commit of the main branch of a commit's repository; None if it has
@@ -220,16 +217,20 @@ class HuggingFaceHub:
         """Return number and address of the oldest open pull request with a commit, whose title
         alone is easily copied.
         """
-        kinds: dict[str, Any] = {"discussion_type": "pull_request", "discussion_status": "open"}
         with self.translate_errors(commit.repository, missing=commit.creation):
             requests = list(
-                self.api.get_repo_discussions(commit.name, repo_type=commit.kind, **kinds)
+                self.api.get_repo_discussions(
+                    commit.name,
+                    repo_type=commit.kind,
+                    discussion_type="pull_request",
+                    discussion_status="open",
+                )
             )
-        same = (
-            (request.num, request.url)
+        same = [
+            (request.num, str(request.url))
             for request in requests
             if request.title == commit.title and self._contains(commit, f"refs/pr/{request.num}")
-        )
+        ]
         return min(same, default=None)
 
     def _create_commit(self, commit: Commit, **options: Any) -> CommitInfo:
@@ -242,19 +243,21 @@ class HuggingFaceHub:
             )
         # An operation cannot be reused after an attempt, even a failed one.
         operations = [CommitOperationAdd(path, content) for path, content in commit.files.items()]
-        texts: dict[str, Any] = {
-            "commit_message": commit.title,
-            "commit_description": commit.description,
-        }
         with self.translate_errors(commit.repository):
             info: CommitInfo = self.api.create_commit(
-                commit.name, operations, repo_type=commit.kind, **texts, **options
+                commit.name,
+                operations,
+                commit_message=commit.title,
+                commit_description=commit.description,
+                repo_type=commit.kind,
+                **options,
             )
         return info
 
     def url(self, commit: Commit) -> str:
         """Return the address of the repository of a commit."""
-        return f"{self.api.endpoint}/{'datasets/' if commit.kind == 'dataset' else ''}{commit.name}"
+        folder = "datasets/" if commit.kind == "dataset" else ""
+        return f"{self.api.endpoint}/{folder}{commit.name}"
 
     @contextmanager
     def translate_errors(
@@ -268,7 +271,7 @@ class HuggingFaceHub:
         Args:
             repository: The repository in messages.
             advice: What to do, by HTTP status.
-            missing: What to do besides if there is no such repository.
+            missing: Further advice if there is no such repository.
 
         Raises:
             HubError: The Hub refuses the request, or huggingface_hub does not send it.
@@ -284,9 +287,8 @@ class HuggingFaceHub:
             # So are errors of a download, which only name the status of the response.
             if isinstance(error.__cause__, HfHubHTTPError):
                 raise self._translate_status(error.__cause__, repository, advice, missing) from None
-            raise RetryableError(
-                f"{type(error).__name__}: {self._clean(str(error))}", None
-            ) from None
+            message = f"{type(error).__name__}: {self._clean(str(error))}"
+            raise RetryableError(message, None) from None
 
     def _translate_status(
         self, error: HfHubHTTPError, repository: str, advice: Mapping[int, str], missing: str
@@ -298,8 +300,10 @@ class HuggingFaceHub:
         message = f"HTTP {status}: {self._clean(error.server_message or responses.get(status, ''))}"
         if status in RETRYABLE_STATUSES or status >= 500:
             return RetryableError(message, retry_delay(error.response.headers))
-        steps = (advice.get(status), missing if status in UNKNOWN_STATUSES else "")
-        return HubError(" ".join(filter(None, (f"{repository}: {message}.", *steps))))
+        steps = [f"{repository}: {message}.", advice.get(status, "")]
+        if status in UNKNOWN_STATUSES:
+            steps.append(missing)
+        return HubError(" ".join(filter(None, steps)))
 
     def _clean(self, text: str) -> str:
         return sanitized(text, 300)
@@ -307,23 +311,22 @@ class HuggingFaceHub:
 
 def _hash_content(content: bytes) -> tuple[str, str]:
     blob = b"blob %d\0%b" % (len(content), content)
-    return hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(
-        content
-    ).hexdigest()
+    blob_id = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+    return blob_id, hashlib.sha256(content).hexdigest()
 
 
 def retry_delay(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait that a response asks for: its Retry-After (RFC 9110, 10.2.3), or
     the Hub's rate limit.
     """
-    asked = read_retry_after(headers)
+    seconds = read_retry_after(headers)
     limit = RATE_LIMIT.search(headers.get("ratelimit", ""))
-    return float(limit[1]) if asked is None and limit else asked
+    return float(limit[1]) if seconds is None and limit else seconds
 
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 #: Files of a dataset repository that are read.
-FILES = ("results/**/*.json", "reproduced/**/*.json", PINS)
+FILES = ["results/**/*.json", "reproduced/**/*.json", PINS]
 
 
 def is_repository(results: str) -> bool:
@@ -356,7 +359,7 @@ class OpenResults:
 
 
 @contextmanager
-def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[OpenResults]:
+def open_results(results: str, patterns: list[str] = FILES) -> Iterator[OpenResults]:
     """Yield a folder of results, or a temporary copy of the files of a dataset repository on the
     Hub, which may have none.
 
@@ -377,7 +380,7 @@ def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[Open
         yield OpenResults(results, copy, _copy_repository(results, patterns, copy))
 
 
-def _copy_repository(name: str, patterns: Sequence[str], folder: Path) -> str | None:
+def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None:
     """Copy the files of a dataset repository that match patterns to an empty folder; return the
     commit that they are of.
     """
@@ -386,26 +389,20 @@ def _copy_repository(name: str, patterns: Sequence[str], folder: Path) -> str | 
     try:
         with hub.translate_errors(repository, READ_ADVICE, CREATION % name):
             head = hub.api.dataset_info(name, revision=MAIN)
-            files = None if head.siblings is None else [file.rfilename for file in head.siblings]
-            if head.sha is None or (
-                files is not None
-                and not any(filter_repo_objects(files, allow_patterns=list(patterns)))
-            ):
+            files = [file.rfilename for file in head.siblings or ()]
+            # Of a repository without such files there is no snapshot.
+            if head.sha is None or not any(filter_repo_objects(files, allow_patterns=patterns)):
                 return head.sha
-            options: dict[str, Any] = {
-                "repo_type": "dataset",
-                "revision": head.sha,
-                "allow_patterns": list(patterns),
-            }
-            snapshot = Path(hub.api.snapshot_download(name, **options))
+            snapshot = hub.api.snapshot_download(
+                name, repo_type="dataset", revision=head.sha, allow_patterns=patterns
+            )
     except RetryableError as error:
         raise HubError(
             f"{repository}: the Hub did not answer ({error}). Run the same command later."
         ) from None
     # Files in the Hub's cache are links, which are refused in untrusted results; so they are
-    # copied. Of a repository without such files there is no snapshot.
-    if snapshot.is_dir():
-        shutil.copytree(snapshot, folder, dirs_exist_ok=True)
+    # copied.
+    shutil.copytree(str(snapshot), folder, dirs_exist_ok=True)
     return head.sha
 
 
@@ -416,20 +413,18 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
     check_repository_name(repository)
     folders = sorted({str(entry.file.parent) for entry in entries})
     if len(folders) > 1:
-        raise PosirError(
-            "A pull request contains one model and revision. Name one of these folders:\n"
-            + "\n".join(folders)
-        )
+        message = "A pull request contains one model and revision. Name one of these folders:"
+        raise PosirError("\n".join([message, *folders]))
     first = entries[0]
-    files = [
-        first.file.with_name(META_FILE),
-        *(entry.file for entry in sorted(entries, key=lambda entry: entry.task)),
-    ]
-    tasks = "\n".join(f"- {file.stem}" for file in files[1:])
+    files = sorted((entry.file for entry in entries), key=lambda file: file.stem)
+    tasks = "\n".join(f"- {file.stem}" for file in files)
     return Commit(
         "dataset",
         repository,
-        {_path_in_repository(first, file.name): _read_public(file) for file in files},
+        {
+            _path_in_repository(first, file.name): _read_public(file)
+            for file in (first.file.with_name(META_FILE), *files)
+        },
         f"{first.model}: PosIR results, {pluralize(len(entries), 'task')}",
         f"Results of `{first.model}`, revision `{first.revision}`:\n\n{tasks}\n\n"
         "Sent by `posir submit`, which recomputed every score from its profile; with `--dry-run` "
@@ -443,17 +438,22 @@ def _read_public(file: Path) -> bytes:
     if f'"{REFERENCE_KEY}"'.encode() not in content:
         return content
     result = read_json(file, nan_prefix=NAN_PREFIX)
-    runs = [
-        entry.get(RUN_KEY, {}) for entries in result.get("scores", {}).values() for entry in entries
-    ]
-    removed = [run.pop(REFERENCE_KEY) for run in runs if REFERENCE_KEY in run]
-    return json.dumps(result, indent=2).encode() if removed else content
+    is_changed = False
+    for entries in result.get("scores", {}).values():
+        for scores in entries:
+            run = scores.get(RUN_KEY, {})
+            is_changed |= REFERENCE_KEY in run
+            run.pop(REFERENCE_KEY, None)
+    return json.dumps(result, indent=2).encode() if is_changed else content
 
 
 def _path_in_repository(entry: Entry, name: str) -> str:
     folder = entry.file.parent
-    model = folder.parent.name if entry.paper is None else folder.parents[2].name
-    experiment = "" if entry.paper is None else f"{EXPERIMENTS}/{folder.name}/"
+    model = folder.parent.name
+    experiment = ""
+    if entry.paper is not None:
+        model = folder.parents[2].name
+        experiment = f"{EXPERIMENTS}/{folder.name}/"
     return f"results/{model}/{entry.revision}/{experiment}{name}"
 
 
@@ -484,22 +484,20 @@ def upload(
         with suppress(RetryableError):
             if arrived := hub.find(commit):
                 return UploadResult(tried, arrived)
-        wait = (
-            FIRST_WAIT * 2 ** (attempt - 1) if failure.retry_after is None else failure.retry_after
-        )
+        wait = failure.retry_after
+        if wait is None:
+            wait = FIRST_WAIT * 2 ** (attempt - 1)
         if attempt == ATTEMPTS or wait > LONGEST_WAIT:
             break
-        report(
-            f"{commit.repository}: {failure}; attempt {attempt + 1} of {ATTEMPTS} in {wait:.0f} "
-            "seconds"
-        )
+        following = f"attempt {attempt + 1} of {ATTEMPTS} in {wait:.0f} seconds"
+        report(f"{commit.repository}: {failure}; {following}")
         sleep(wait)
-    requested = (
-        f"; the Hub asks to wait {failure.retry_after:.0f} seconds" if failure.retry_after else ""
-    )
+    reason = str(failure)
+    if failure.retry_after:
+        reason += f"; the Hub asks to wait {failure.retry_after:.0f} seconds"
     raise HubError(
-        f"{commit.repository}: gave up after attempt {attempt} of {ATTEMPTS} "
-        f"({failure}{requested}). The files are not there. "
+        f"{commit.repository}: gave up after attempt {attempt} of {ATTEMPTS} ({reason}). The files "
+        "are not there. "
         "Run the same command later: it searches before it sends, so nothing is sent twice."
     )
 
@@ -508,26 +506,26 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
     """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a
     file per task.
     """
-    datasets = {
-        entry.task: task.metadata.dataset for entry in entries if (task := find_task(entry.task))
-    }
-    on_hub = [entry for entry in entries if not datasets[entry.task]["revision"].isdigit()]
-    if not on_hub:
+    files = {}
+    for entry in entries:
+        task = find_task(entry.task)
+        # The revision of data in a package is a number.
+        if task and not task.metadata.dataset["revision"].isdigit():
+            content = to_yaml(entry, task.metadata.dataset["path"], page)
+            files[f".eval_results/{entry.task.lower()}.yaml"] = content.encode()
+    if not files:
         raise PosirError(
             "--eval-results: none of the results is on a dataset of the Hub, which the Hub's "
             "format requires."
         )
-    files = {
-        f".eval_results/{entry.task.lower()}.yaml": to_yaml(
-            entry, datasets[entry.task]["path"], page
-        ).encode()
-        for entry in on_hub
-    }
-    summary = f"PosIR: nDCG@10 on {pluralize(len(files), 'task')}"
-    description = (
-        f"nDCG@10 of revision `{entries[0].revision}`. The full results, with position bias: {page}"
+    revision = entries[0].revision
+    return Commit(
+        "model",
+        entries[0].model,
+        files,
+        f"PosIR: nDCG@10 on {pluralize(len(files), 'task')}",
+        f"nDCG@10 of revision `{revision}`. The full results, with position bias: {page}",
     )
-    return Commit("model", entries[0].model, files, summary, description)
 
 
 def to_yaml(entry: Entry, dataset: str, page: str) -> str:

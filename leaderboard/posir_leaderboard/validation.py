@@ -63,6 +63,7 @@ from posir_tasks.values.ranks import RankedQueries, retrieval_scores
 from posir_tasks.values.read_part import CountedWith
 from posir_tasks.values.result_schema import DECIMALS
 from posir_tasks.values.rotation_ranks import RotationSet, Untested
+from posir_tasks.values.schemes import PositionScheme
 
 if TYPE_CHECKING:
     from posir_tasks.search.scoring import Rows
@@ -79,8 +80,19 @@ SYNONYMS = {
     "nauc_precision_at_": "nauc_recall_at_",
 }
 NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
-#: Most problems that are reported for one subset.
+#: Scores that mteb adds to a result, which say nothing of the model's search.
+UNCHECKED = {"mteb_version", "previous_results_model_meta"}
+#: Fields whose packed columns are compared as values, by their schema.
+PACKED = {
+    **dict.fromkeys((keys.RANKS_KEY, keys.READ_RANKS_KEY, keys.KEYS_KEY), document_ranks.SCHEMA),
+    keys.ROTATIONS_KEY: rotation_ranks.SCHEMA,
+}
+#: Number of tolerated judgments of documents that the corpus lacks.
+MISSING_DOCUMENTS = "judgments_of_missing_documents"
+#: Problems that are reported for one subset, at most.
 MAX_PROBLEMS = 20
+#: A field and what is wrong with it.
+Problem = tuple[str, str]
 
 
 def validate_entry(entry: Entry) -> list[EntryProblem]:
@@ -91,22 +103,18 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     """
     task = find_task(entry.task)
     if task is None:
-        return [
-            EntryProblem(
-                str(entry.file),
-                "is not a task of posir; `posir tasks` lists them",
-                field="task_name",
-            )
-        ]
+        message = "is not a task of posir; `posir tasks` lists them"
+        return [entry.problem(message, "task_name")]
     problems = [*origin_problems(entry), *_file_problems(entry, task)]
-    subsets = zip(
-        entry.subsets,
-        (scores for split in entry.data["scores"].values() for scores in split),
-        strict=True,
-    )
-    for result, scores in progress(list(subsets), f"Checking {entry.model}, {entry.task}"):
+    scores = [scores for split in entry.data["scores"].values() for scores in split]
+    subsets = list(zip(entry.subsets, scores, strict=True))
+    for result, stated in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            problems += islice(_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
+            found = _subset_problems(entry, task, result, stated)
+            problems += [
+                entry.problem(message, field, result.subset)
+                for field, message in islice(found, MAX_PROBLEMS)
+            ]
     return problems
 
 
@@ -114,304 +122,244 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
     """Yield other splits than the task's, the fields of the file that mteb does not write, and
     missing and unknown subsets.
     """
-    splits, expected_splits = [*entry.data["scores"]], task.metadata.eval_splits
-    if {*splits} != {*expected_splits}:
+    splits = list(entry.data["scores"])
+    expected_splits = task.metadata.eval_splits
+    if set(splits) != set(expected_splits):
         message = (
             f"has the splits {sanitized(', '.join(splits))}; {entry.task} has "
             f"{', '.join(expected_splits)}"
         )
-        yield EntryProblem(str(entry.file), message, field="scores")
-    for name in entry.data:
-        if name not in TaskResult.model_fields:
-            message = (
-                f"is not a field of mteb's results; these are {', '.join(TaskResult.model_fields)}"
-            )
-            yield EntryProblem(str(entry.file), message, field=name)
-    submitted, expected = {result.subset for result in entry.subsets}, set(task.metadata.hf_subsets)
-    if expected - submitted:
-        missing = ", ".join(sorted(expected - submitted))
-        yield EntryProblem(
-            str(entry.file),
+        yield entry.problem(message, "scores")
+    fields = TaskResult.model_fields
+    for name in sorted(entry.data.keys() - fields.keys()):
+        yield entry.problem(
+            f"is not a field of mteb's results; these are {', '.join(fields)}", name
+        )
+    submitted = {result.subset for result in entry.subsets}
+    expected = set(task.metadata.hf_subsets)
+    if missing := sorted(expected - submitted):
+        yield entry.problem(
             f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: "
-            f"{missing}",
+            f"{', '.join(missing)}"
         )
     for subset in sorted(submitted - expected):
-        yield EntryProblem(str(entry.file), f"is not a subset of {entry.task}", subset)
+        yield entry.problem(f"is not a subset of {entry.task}", subset=subset)
 
 
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Mapping[str, Any]
-) -> Iterator[EntryProblem]:
-    revision, axes = result.run.get(keys.REVISION_KEY), task.scheme.axes
-    problem = check_revision(
-        revision, entry.data.get("dataset_revision"), task.metadata.dataset["revision"]
-    )
-    if problem:  # one of its origin
+) -> Iterator[Problem]:
+    """Yield the problems of a subset, a field and a message each."""
+    revision = result.run.get(keys.REVISION_KEY)
+    pinned = task.metadata.dataset["revision"]
+    if check_revision(revision, entry.data.get("dataset_revision"), pinned):
+        return  # a problem of its origin
+    scheme = task.scheme
+    if result.profile.axes.to_json() != scheme.axes.to_json():
+        message = f"differ from those of the scheme {scheme.axes.scheme}"
+        yield f"{keys.PROFILE_KEY}.axes", message
         return
-    if result.profile.axes.to_json() != axes.to_json():
-        yield EntryProblem(
-            str(entry.file),
-            f"differ from those of the scheme {axes.scheme}",
-            result.subset,
-            f"{keys.PROFILE_KEY}.axes",
-        )
-        return
+    tolerated = result.run.get(keys.TOLERATED_KEY)
+    # Then queries are missing whose documents alone say so.
+    with_corpus = isinstance(tolerated, dict) and bool(tolerated.get(MISSING_DOCUMENTS))
     try:
-        # Then queries are missing whose documents alone say so.
-        stated = result.run.get(keys.TOLERATED_KEY)
-        with_corpus = isinstance(stated, dict) and bool(
-            stated.get("judgments_of_missing_documents")
-        )
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
         message = f"the data cannot be read: {sanitized(str(error), 500)}"
-        yield EntryProblem(
-            str(entry.file), message, result.subset, f"{keys.RUN_KEY}.{keys.REVISION_KEY}"
-        )
+        yield f"{keys.RUN_KEY}.{keys.REVISION_KEY}", message
         return
-    # Scores of impossible counts may take forever to compute.
-    languages = task.metadata.hf_subsets_to_langscripts[result.subset]
     problems = [
-        *_count_problems(task, facts, result.profile),
-        *_rank_problems(task, facts, result, languages),
+        *_rank_problems(task, facts, result),
         *_rotation_problems(entry.model, task, facts, result),
     ]
-    problems = problems or list(_score_problems(task, facts, result, scores))
-    for field, message in problems:
-        yield EntryProblem(str(entry.file), message, result.subset, field)
-
-
-def _count_problems(
-    task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile
-) -> Iterator[tuple[str, str]]:
-    """Yield the counts that differ from the dataset or are impossible, as field and message.
-
-    The numbers of queries by cell and by length depend on the dataset alone. A query may be in
-    several cells.
-    """
-    expected = PositionProfile.from_ranks(task.scheme, facts.evidence)
-    for name in ("counts", "totals"):
-        stated, counted = (getattr(item, name).sum(axis=-1) for item in (profile, expected))
-        if len(places := np.argwhere(stated != counted)):
-            first = tuple(places[0].tolist())
-            where = "".join(f"[{index}]" for index in first)
-            more = f"; {len(places)} cells differ" if len(places) > 1 else ""
-            message = f"counts {stated[first]:,} queries, the dataset has {counted[first]:,}{more}"
-            yield f"{keys.PROFILE_KEY}.{name}{where}", message
-    cells = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
-    by_rank = profile.counts.sum(axis=1)
-    if np.any(by_rank < cells.min(initial=1) * profile.totals) or np.any(
-        by_rank > cells.max(initial=1) * profile.totals
-    ):
-        yield (
-            f"{keys.PROFILE_KEY}.totals",
-            "does not agree with the counts: both count the same queries at each length and rank",
-        )
+    # Scores of impossible ranks may take forever to compute.
+    yield from problems or _score_problems(task, facts, result, scores)
 
 
 def _rank_problems(
-    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, languages: Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield what in the ranks by document, and in the places of the evidence, is not of the
-    dataset's queries.
+    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
+) -> Iterator[Problem]:
+    """Yield the differences of ranks and places of evidence from the dataset's queries.
+
+    The profile follows from the ranks, and reading a result checks that it does.
     """
     evidence = facts.evidence
+    languages = task.metadata.hf_subsets_to_langscripts[result.subset]
     estimate = ReadEvidence.estimate(result.values.read, evidence, languages)
-    expected = DocumentRanks.from_ranks(
-        task.scheme, evidence, np.zeros(len(evidence), np.int64), estimate, result.subset
-    )
-    pairs = list(zip(result.ranks.sets, expected.sets, strict=False))
+    no_ranks = np.zeros(len(evidence), np.int64)
+    expected = DocumentRanks.from_ranks(task.scheme, evidence, no_ranks, estimate, result.subset)
     if not result.ranks.same_queries(expected):
-        yield keys.RANKS_KEY, "are not those of the dataset's queries and documents"
-    elif any(a.subset != b.subset for a, b in pairs):
-        yield keys.RANKS_KEY, f"are not those of the subset '{result.subset}'"
-    else:
-        for stated, computed in pairs:
-            yield from _place_problems(stated, computed, evidence)
+        message = (
+            "are not those of the dataset's queries and documents: "
+            f"{result.profile.queries:,} queries, the dataset has {len(evidence):,}"
+        )
+        yield keys.RANKS_KEY, message
+        return
+    for stated, computed in zip(result.ranks.sets, expected.sets, strict=True):
+        yield from _place_problems(stated, computed, evidence)
 
 
 def _place_problems(
     stated: DocumentSet, computed: DocumentSet, evidence: Evidence
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Problem]:
     """Yield the places of evidence that the dataset contradicts; those by a model's tokenizer
     cannot be computed here.
     """
-    if len(evidence.tokens) and not np.array_equal(stated.half_octaves, computed.half_octaves):
-        yield keys.READ_RANKS_KEY, "state other lengths of documents than the dataset"
-    if len(computed.thirds) and not np.array_equal(stated.thirds, computed.thirds):
-        yield keys.READ_RANKS_KEY, "state other thirds of documents than the dataset"
+    columns = {
+        "half_octaves": ("lengths of documents", len(evidence.tokens)),
+        "thirds": ("thirds of documents", len(computed.thirds)),
+    }
+    for name, (noun, is_known) in columns.items():
+        if is_known and not np.array_equal(getattr(stated, name), getattr(computed, name)):
+            yield keys.READ_RANKS_KEY, f"state other {noun} than the dataset"
     if not np.array_equal(stated.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
         yield keys.KEYS_KEY, "state other titles of articles than the dataset"
     # Those that are stated cannot be checked without the texts, which may be gigabytes.
     if not stated.document_keys[:, [TEXTS, OPENINGS]].all():
-        yield (
-            keys.KEYS_KEY,
-            "lack the digest of the text or the opening of a document; run the task again",
-        )
+        message = "lack the digest of the text or the opening of a document; run the task again"
+        yield keys.KEYS_KEY, message
     if stated.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
         return
     if stated.counted_with is not computed.counted_with:
-        ways = (
-            f"{computed.counted_with} or tokenizer"
-            if computed.counted_with
-            else "null, as no tokens are counted"
-        )
-        yield f"{keys.READ_RANKS_KEY}.counted_with", f"is {stated.counted_with}; must be {ways}"
+        way = computed.counted_with
+        ways = f"{way} or tokenizer" if way else "null, as no tokens are counted"
+        message = f"is {stated.counted_with}; must be {ways}"
+        yield f"{keys.READ_RANKS_KEY}.counted_with", message
     elif not np.array_equal(stated.twelfths, computed.twelfths):
         yield keys.READ_RANKS_KEY, "state other places of the evidence than the dataset"
 
 
 def _rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
-) -> Iterator[tuple[str, str]]:
-    """Yield what in the ranks of rotated versions is not of the sample of the dataset's documents.
+) -> Iterator[Problem]:
+    """Yield the differences of rotated versions from the sample of the dataset's documents.
 
-    Which documents are sampled, and their versions, follow from their texts, if these were read.
+    Sample and versions follow from the texts, if these were read.
     """
+    subsets = len(task.metadata.hf_subsets)
     for part in result.values.rotations.sets if result.values.rotations else ():
-        subsets = len(task.metadata.hf_subsets)
         if part.subsets != subsets:
-            yield (
-                f"{keys.ROTATIONS_KEY}.subsets",
-                f"is {part.subsets}; {task.metadata.name} has {subsets}",
-            )
+            message = f"is {part.subsets}; {task.metadata.name} has {subsets}"
+            yield f"{keys.ROTATIONS_KEY}.subsets", message
         elif part.untested is Untested.ORDER_BLIND and not _ignores_order(model):
-            yield (
-                f"{keys.ROTATIONS_KEY}.untested",
-                f"is {part.untested}, but the scores of {model} depend on word order",
-            )
+            message = f"is {part.untested}, but the scores of {model} depend on word order"
+            yield f"{keys.ROTATIONS_KEY}.untested", message
         elif part.untested is None:
-            yield from _sample_problems(part, task, facts, result.subset)
+            language = task.metadata.hf_subsets_to_langscripts[result.subset][-1]
+            yield from _sample_problems(part, task.scheme, facts, language)
 
 
 def _ignores_order(model: str) -> bool:
     """Tell whether word order plays no part in the scores of a model, which only mteb's registry
     can say.
     """
-    known = MODEL_REGISTRY.resolve().get(model)
-    return known is not None and (
-        known.loader is bm25_loader or getattr(known.loader, "order_blind", False) is True
-    )
+    meta = MODEL_REGISTRY.resolve().get(model)
+    if meta is None:
+        return False
+    return meta.loader is bm25_loader or getattr(meta.loader, "order_blind", False) is True
 
 
 def _sample_problems(
-    part: RotationSet, task: type[PositionTask], facts: SubsetFacts, subset: str
-) -> Iterator[tuple[str, str]]:
+    part: RotationSet, scheme: PositionScheme, facts: SubsetFacts, language: str
+) -> Iterator[Problem]:
     evidence = facts.evidence
-    groups = order_queries(task.scheme, evidence)
-    lengths = task.scheme.length_buckets(evidence)
+    groups = order_queries(scheme, evidence)
+    lengths = scheme.length_buckets(evidence)
     quota = part.quota(part.sample_size)
+    sample = f"{keys.ROTATIONS_KEY}.sample"
+    if facts.documents is not None:
+        computed = sample_documents(groups, evidence, lengths, facts.documents, quota)
+        if computed != part.sample.tolist():
+            yield sample, "is not the sample that the texts of the dataset give"
+        elif _digest_sample(part, facts, groups, language) != part.digest:
+            message = "is not that of the versions of the dataset's texts"
+            yield f"{keys.ROTATIONS_KEY}.digest", message
+        return
     # A length has the places from 1 on of as many documents as it has, up to the quota, whatever
     # their texts are.
     bucket = lengths[[group[0] for group in groups]]
     for length in np.unique(bucket):
         places = part.sample[bucket == length]
-        if sorted(places[places > 0].tolist()) != list(range(1, min(quota, len(places)) + 1)):
-            yield (
-                f"{keys.ROTATIONS_KEY}.sample",
-                "is not a sample of the dataset's documents of each length",
-            )
+        expected = np.arange(1, min(quota, len(places)) + 1)
+        if not np.array_equal(np.sort(places[places > 0]), expected):
+            yield sample, "is not a sample of the dataset's documents of each length"
             return
-    if facts.documents is None:
-        return
-    if sample_documents(groups, evidence, lengths, facts.documents, quota) != part.sample.tolist():
-        yield f"{keys.ROTATIONS_KEY}.sample", "is not the sample that the texts of the dataset give"
-    elif _digest_sample(part, task, facts, groups, subset) != part.digest:
-        yield f"{keys.ROTATIONS_KEY}.digest", "is not that of the versions of the dataset's texts"
 
 
 def _digest_sample(
-    part: RotationSet,
-    task: type[PositionTask],
-    facts: SubsetFacts,
-    groups: Sequence[Sequence[int]],
-    subset: str,
+    part: RotationSet, facts: SubsetFacts, groups: Sequence[Sequence[int]], language: str
 ) -> str:
     """Return the digest of the versions of the sampled documents, as the texts of the dataset give
     them.
     """
-    language = task.metadata.hf_subsets_to_langscripts[subset][-1]
+    assert facts.documents is not None
     texts = list[str]()
-    for group in (group for group, place in zip(groups, part.sample, strict=True) if place):
-        text = str((facts.documents or {})[facts.evidence.document_ids[group[0]]]["text"])
-        units = find_units(text, language, find_spans(facts.evidence, group))
+    for at in np.flatnonzero(part.sample).tolist():
+        document = facts.documents[facts.evidence.document_ids[groups[at][0]]]
+        text = str(document["text"])
+        units = find_units(text, language, find_spans(facts.evidence, groups[at]))
         texts += [version.text for version in rotate_text(text, units)]
     return digest_versions(texts)
 
 
 def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """Yield every score that is missing, unknown, or different from what the profile gives, as
-    field and message.
-    """
+) -> Iterator[Problem]:
+    """Yield every score that is missing, unknown, or not the one that the profile gives."""
     low, high = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
-    others = {name for name in scores if NAUC.fullmatch(name)} | {
-        "mteb_version",
-        "previous_results_model_meta",
-    }
-    languages = task.metadata.hf_subsets_to_langscripts[result.subset]
-    fixed = {
+    unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
+    expected = {
+        **{name: (low[name], high[name]) for name in low},
         "hf_subset": result.subset,
-        "languages": languages,
+        "languages": task.metadata.hf_subsets_to_langscripts[result.subset],
         "main_score": low[task.metadata.main_score],
+        **result.values.to_json(),
     }
     # Packed columns are compared as values above: another version of zlib packs the same ones into
     # another text.
-    packed = {
-        key: {**scores[key], "schema": document_ranks.SCHEMA}
-        for key in (keys.RANKS_KEY, keys.READ_RANKS_KEY, keys.KEYS_KEY)
-    }
-    if keys.ROTATIONS_KEY in scores:
-        packed[keys.ROTATIONS_KEY] = {**scores[keys.ROTATIONS_KEY], "schema": rotation_ranks.SCHEMA}
-    values = result.values.to_json() | packed
-    computed = score_result(result.values)
-    stated = result.data.corpus
-    added = computed.to_json(
-        result.profile.positions, taken={*low, *others, *fixed, *values, keys.RUN_KEY}
-    )
-    run = {
+    for key, schema in PACKED.items():
+        if key in scores:
+            expected[key] = {**scores[key], "schema": schema}
+    taken = {*unchecked, *expected, keys.RUN_KEY}
+    added = score_result(result.values).to_json(result.profile.positions, taken=taken)
+    expected |= added
+    stated = {name: value for name, value in scores.items() if name not in unchecked}
+    stated[keys.RUN_KEY] = dict(scores[keys.RUN_KEY])
+    stated[keys.RUN_KEY].pop(keys.REFERENCE_KEY, None)
+    expected[keys.RUN_KEY] = _expected_run(task, facts, result, sorted(added))
+    yield from differences(expected, stated)
+    yield from _nauc_problems(scores)
+
+
+def _expected_run(
+    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, names: list[str]
+) -> dict[str, Any]:
+    """List the facts of a run that the task and its data decide."""
+    corpus = result.data.corpus
+    return {
         "schema": keys.SCHEMA,
         keys.REVISION_KEY: result.run.get(keys.REVISION_KEY),
         # The digest of a corpus which was not read may be any.
         keys.DIGEST_KEY: {
-            "corpus": stated if DIGEST.fullmatch(stated) else "16 hexadecimal digits",
+            "corpus": corpus if DIGEST.fullmatch(corpus) else "16 hexadecimal digits",
             **facts.digest,
         },
         keys.TOLERATED_KEY: expected_tolerated(facts, result.run.get(keys.TOLERATED_KEY)),
         "missing_subsets": [],
         "top_k": max(task.k_values),
-        keys.SCORE_NAMES_KEY: sorted(added),
+        keys.SCORE_NAMES_KEY: names,
     }
-    rest = {name: value for name, value in scores.items() if name not in low and name not in others}
-    # What commands name the model by is no score, and `build_submission` removes it.
-    rest[keys.RUN_KEY] = {
-        name: value for name, value in scores[keys.RUN_KEY].items() if name != keys.REFERENCE_KEY
-    }
-    yield from differences({**fixed, **values, keys.RUN_KEY: run, **added}, rest)
-    for name, least in low.items():
-        value: Any = scores.get(name)
-        most = high[name]
-        if not _is_number(value):
-            yield name, f"is {sanitized(value)}; must be a number"
-        elif not least - ROUNDING <= value <= most + ROUNDING or value != round(value, DECIMALS):
-            gives = (
-                f"{least:.{DECIMALS}f}"
-                if least == most
-                else f"{least:.{DECIMALS}f} to {most:.{DECIMALS}f}"
-            )
-            yield name, f"is {value} in the file; the profile gives {gives}"
-    yield from _nauc_problems(scores)
 
 
 def expected_tolerated(facts: SubsetFacts, stated: object) -> dict[str, int]:
     """Return the numbers of tolerated rows that a result states; those of a corpus which was not
     read may be any.
     """
-    open_ = stated if isinstance(stated, dict) and "corpus" not in facts.digest else {}
+    if "corpus" in facts.digest or not isinstance(stated, dict):
+        return dict(facts.tolerated)
     plausible = {
         key: count
-        for key, count in open_.items()
+        for key, count in stated.items()
         if key in CORPUS_KEYS and type(count) is int and count > 0
     }
     return {**plausible, **facts.tolerated}
@@ -428,76 +376,79 @@ def retrieval_bounds(
     are at best 21 and at worst 100.
     """
     counts = profile.totals.sum(axis=0)
-    near, between, queries = int(counts[:DEPTH].sum()), int(counts[DEPTH]), profile.queries
-    plausible = isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20)
-    to_20 = min(max(round(recall_at_20 * queries) - near, 0), between) if plausible else 0
-    ranks = [
-        np.repeat(np.arange(1, DEPTH + 1), counts[:DEPTH]),
-        np.zeros(int(counts[-1]), np.int64),
-    ]
+    near = int(counts[:DEPTH].sum())
+    between = int(counts[DEPTH])
+    to_20 = 0
+    if isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20):
+        found = round(recall_at_20 * profile.queries)
+        to_20 = min(max(found - near, 0), between)
+    bounds = []
+    for rank_to_20, rank_to_100 in ((20, 100), (11, 21)):
+        # Of each rank as many queries as have it; 0 is that of a document which is not found.
+        ranks = [*range(1, DEPTH + 1), rank_to_20, rank_to_100, 0]
+        queries = [*counts[:DEPTH], to_20, between - to_20, counts[-1]]
+        ranked = RankedQueries(np.repeat(ranks, queries), confidence={})
+        bounds.append(retrieval_scores(ranked, k_values))
+    return bounds[0], bounds[1]
 
-    def scores(rank_to_20: int, rank_to_100: int) -> dict[str, float]:
-        far = np.repeat([rank_to_20, rank_to_100], [to_20, between - to_20])
-        return retrieval_scores(
-            RankedQueries(np.concatenate([*ranks, far]), confidence={}), k_values
-        )
 
-    return scores(20, 100), scores(11, 21)
-
-
-def _nauc_problems(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _nauc_problems(scores: Mapping[str, Any]) -> Iterator[Problem]:
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitized(value)}; nAUC is a number of at most 1, or NaN"
-        twin = next(
-            (
-                second + name.removeprefix(first)
-                for first, second in SYNONYMS.items()
-                if name.startswith(first)
-            ),
-            None,
-        )
-        other: Any = scores.get(twin or "")
-        both_nan = (
-            _is_number(value) and _is_number(other) and math.isnan(value) and math.isnan(other)
-        )
-        if twin and not (value == other or both_nan):
-            yield (
-                name,
-                f"is {sanitized(value)} in the file, but {twin}, the same number, is "
-                f"{sanitized(other)}",
-            )
+    for first, second in SYNONYMS.items():
+        for name in scores:
+            if name.startswith(first):
+                twin = name.replace(first, second)
+                if not _is_same(scores[name], scores.get(twin)):
+                    yield (
+                        name,
+                        f"is {sanitized(scores[name])} in the file, but {twin}, the same number, "
+                        f"is {sanitized(scores.get(twin))}",
+                    )
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Return whether two values are equal, or both NaN."""
+    return bool(value == other or (value != value and other != other))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, float | int) and not isinstance(value, bool)
 
 
-def differences(expected: Any, actual: Any, field: str = "") -> Iterator[tuple[str, str]]:
+def _object_differences(
+    expected: Mapping[str, Any], actual: Mapping[str, Any], field: str
+) -> Iterator[Problem]:
+    for name in sorted(expected.keys() | actual.keys()):
+        place = f"{field}.{name}" if field else name
+        if name not in actual:
+            yield place, "is missing; `posir rescore` recomputes all scores from the profile"
+        elif name not in expected:
+            message = "is not a score that can be computed here, so it cannot be checked; remove it"
+            yield place, message
+        else:
+            yield from differences(expected[name], actual[name], place)
+
+
+def differences(expected: Any, actual: Any, field: str = "") -> Iterator[Problem]:
     """Yield the differences between an expected JSON value, not rounded, and one rounded as mteb
-    rounds it, by field.
+    rounds it, by field. A tuple has the lowest and the highest value that a number may have.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
-        inside = f"{field}." if field else ""
-        for name in sorted(expected.keys() | actual.keys()):
-            if name not in actual:
-                yield (
-                    f"{inside}{name}",
-                    "is missing; `posir rescore` recomputes all scores from the profile",
-                )
-            elif name not in expected:
-                yield (
-                    f"{inside}{name}",
-                    "is not a score that can be computed here, so it cannot be checked; remove it",
-                )
-            else:
-                yield from differences(expected[name], actual[name], f"{inside}{name}")
+        yield from _object_differences(expected, actual, field)
     elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
-        for place, (value, other) in enumerate(zip(expected, actual, strict=True)):
-            yield from differences(value, other, f"{field}[{place}]")
-    elif isinstance(expected, float) and _is_number(actual):
-        if abs(expected - actual) > ROUNDING or actual != round(actual, DECIMALS):
-            yield field, f"is {actual} in the file; the profile gives {round(expected, DECIMALS)}"
+        for index, pair in enumerate(zip(expected, actual, strict=True)):
+            yield from differences(*pair, f"{field}[{index}]")
+    elif isinstance(expected, float):
+        yield from differences((expected, expected), actual, field)
+    elif isinstance(expected, tuple):
+        low, high = expected
+        if not _is_number(actual):
+            yield field, f"is {sanitized(actual)}; must be a number"
+        elif not low - ROUNDING <= actual <= high + ROUNDING or actual != round(actual, DECIMALS):
+            bounds = " to ".join(dict.fromkeys(f"{end:.{DECIMALS}f}" for end in expected))
+            yield field, f"is {actual} in the file; the profile gives {bounds}"
     elif type(expected) is not type(actual) or expected != actual:
         yield field, f"is {sanitized(actual)} in the file; must be {sanitized(expected)}"
 
@@ -553,18 +504,14 @@ def subset_facts(
 def _open_repository(repo_id: str, revision: str) -> Repository:
     check_environment()
     folder = data_folder()
-    return (
-        LocalRepository(folder / folder_name(repo_id))
-        if folder
-        else HubRepository(repo_id, revision)
-    )
+    if folder is None:
+        return HubRepository(repo_id, revision)
+    return LocalRepository(folder / folder_name(repo_id))
 
 
 def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFacts:
-    queries, qrels = (
-        repository.fetch(f"{language}/{domain}/{name}")
-        for name in ("queries.parquet", "qrels/test.parquet")
-    )
+    queries = repository.fetch(f"{language}/{domain}/queries.parquet")
+    qrels = repository.fetch(f"{language}/{domain}/qrels/test.parquet")
     tables = PosirTables(
         CheckedTable("", pl.DataFrame()),
         CheckedTable(str(queries), read_columns(queries, QUERIES, {TITLE: pl.String})),

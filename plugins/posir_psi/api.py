@@ -11,7 +11,7 @@ from posir_tasks.base.errors import PosirError
 def psi(scores: Iterable[float | None]) -> float:
     """Compute the Position Sensitivity Index, 1 - worst bucket / best bucket, as it is published.
 
-    Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read it beside the mean score: a model that
+    Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read it next to the mean score: a model that
     is equally bad everywhere has a PSI of 0. Chance alone makes it positive: `posir.read_results`
     estimates the true one, with its interval.
 

@@ -17,7 +17,7 @@ from posir_tasks.values.scores import Better, Score, Unit
 def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:
     """Return the Position Sensitivity Index, 1 - worst bucket / best bucket.
 
-    Read it beside the mean score: a model that is equally bad everywhere has PSI 0.
+    Read it next to the mean score: a model that is equally bad everywhere has PSI 0.
 
     Args:
         scores: Mean score of each bucket in [0, 1], NaN for an empty bucket, shape (..., buckets).

@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from posir_compare.comparison import compare_pairs
+from posir_leaderboard.board import averages, groups, views
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
-from posir_leaderboard.board import views
 from posir_leaderboard.board.build import JSON
 from posir_leaderboard.board.comparable import compute_pin, write_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
@@ -51,7 +51,6 @@ from posir_significance.changes import Metric, decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Reason, State
 from posir_significance.intervals import estimate_mean, student_difference
-from posir_significance.messages import label_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.results import read_results
@@ -209,7 +208,7 @@ def test_a_date_that_cannot_be_is_unknown():
     }
 
 
-def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
+def test_a_models_page_has_every_position_and_domain(built):
     site = contents(files_of(built[0]))
     place = site["board"]["models"]["name"].index("org/first")
     detail = site[f"models/{site['board']['models']['id'][place]}"]["tasks"]["PosIR-English"]
@@ -226,7 +225,7 @@ def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
 
 def test_published_averages_are_those_of_the_papers():
     records = published()
-    for group in views.builtin_groups()[:2]:
+    for group in groups.builtin_groups()[:2]:
         view = views.build_average_view(group, records)
         shown = {
             (row.model.name, length): scored
@@ -248,19 +247,19 @@ def test_published_averages_are_those_of_the_papers():
             assert values == pytest.approx((row.ndcg_at_10, row.psi_as_published, row.queries))
 
 
-def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
-    groups = views.builtin_groups(
+def test_further_languages_have_a_choice_and_no_average():
+    listed = groups.builtin_groups(
         {"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"}
     )
-    known = {task for group in views.builtin_groups() for task in group.labels}
+    known = {task for group in groups.builtin_groups() for task in group.labels}
     further = {
-        task: label for group in groups for task, label in group.labels.items() if task not in known
+        task: label for group in listed for task, label in group.labels.items() if task not in known
     }
     assert further == {"PosIR-Persian": "Persian", "PosIR-Persian-English": "Persian → English"}
-    assert further.keys().isdisjoint(task for group in groups for task in group.averaged_tasks)
+    assert further.keys().isdisjoint(task for group in listed for task in group.averaged_tasks)
 
 
-def test_a_published_interval_is_that_of_the_most_variable_queries():
+def test_a_published_interval_is_the_widest_possible():
     (row,) = (
         record
         for record in published()
@@ -277,7 +276,7 @@ def test_a_published_interval_is_that_of_the_most_variable_queries():
 
 
 @given(st.lists(st.tuples(EDGES, EDGES, EDGES).map(sorted), min_size=1, max_size=10))
-def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations_are_added(ends):
+def test_errors_of_independent_tasks_add_in_quadrature(ends):
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     rows = [
         template.with_scores(position_effect=Estimate(mean, (low, high)))
@@ -291,7 +290,7 @@ def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations
     ).T
     mean = values.mean()
     for power in (2, 1):
-        shown = views.average_rows(rows, "PosIR", power).position_effect
+        shown = averages.average_rows(rows, "PosIR", power).position_effect
         below, above = (
             (abs(values - tails) ** power).sum() ** (1 / power) / len(rows)
             for tails in (lows, highs)
@@ -304,27 +303,27 @@ def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations
 
 def test_an_average_lacks_what_a_task_lacks():
     first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
-    shown = views.average_rows([first.with_scores(psi_as_published=0.3)] * 4, "PosIR")
+    shown = averages.average_rows([first.with_scores(psi_as_published=0.3)] * 4, "PosIR")
     assert shown.psi_as_published == pytest.approx(0.3)
     effect = second.position_effect.value
-    shown = views.average_rows(
+    shown = averages.average_rows(
         [first, second.with_scores(position_effect=Estimate(effect), queries=None)], "PosIR"
     )
     assert (shown.position_effect.interval, shown.queries) == (None, None)
     assert shown.position_effect.value == pytest.approx((first.position_effect.value + effect) / 2)
     assert (
-        views.average_rows(
+        averages.average_rows(
             [first, second.with_scores(position_effect=None)], "PosIR"
         ).position_effect
         is None
     )
 
 
-def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
+def test_an_average_counts_the_states_of_its_tasks():
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     states = [State.FAVORS_END, *[State.FAVORS_START] * 3, State.INCONCLUSIVE]
     rows = [replace(template, findings=fake_findings(0.0, state=state)) for state in states]
-    average = views.average_rows(rows, "PosIR")
+    average = averages.average_rows(rows, "PosIR")
     assert average.states == (State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE)
     assert (
         average.state_label == "favors the start in 3, favors the end in 1, inconclusive in 1 of 5"
@@ -335,8 +334,8 @@ def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
         [["favors_start", "favors_end", "inconclusive"]],
     )
     untested = [replace(row, findings=fake_findings(0.0, state=State.NOT_TESTED)) for row in rows]
-    assert views.average_rows(untested, "PosIR").states == (State.NOT_TESTED,)
-    assert views.average_rows([replace(row, findings=None) for row in rows], "PosIR").states == (
+    assert averages.average_rows(untested, "PosIR").states == (State.NOT_TESTED,)
+    assert averages.average_rows([replace(row, findings=None) for row in rows], "PosIR").states == (
         State.NOT_TESTED,
     )
 
@@ -348,15 +347,16 @@ def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
 def test_rank_ranges_count_who_is_certainly_before_and_after(pairs):
     intervals = [tuple(sorted(pair)) for pair in pairs]
     scores = [sum(pair) / 2 for pair in pairs]
-    ranges = rank_ranges(scores, intervals)
+    ranges = rank_ranges(list(map(Estimate, scores, intervals)))
     for own, result in zip(intervals, ranges, strict=True):
         lower = sum(other[1] < own[0] for other in intervals)
         higher = sum(other[0] > own[1] for other in intervals)
         assert result == (higher + 1, len(pairs) - lower)
 
 
-def test_scores_without_an_interval_are_not_separated_and_missing_scores_are_unranked():
-    ranges = rank_ranges([0.9, 0.5, 0.1, None], [(0.8, 1.0), None, (0.0, 0.2), None])
+def test_scores_without_an_interval_have_no_range():
+    scores = [Estimate(0.9, (0.8, 1.0)), Estimate(0.5), Estimate(0.1, (0.0, 0.2)), None]
+    ranges = rank_ranges(scores)
     assert ranges == [(1, 2), None, (2, 3), None]
 
 
@@ -377,7 +377,7 @@ def rank_values(gains: np.ndarray, articles: np.ndarray) -> list[DocumentRanks]:
     ]
 
 
-def test_a_paired_test_separates_what_overlapping_intervals_do_not():
+def test_a_paired_test_separates_overlapping_intervals():
     rng = np.random.default_rng(0)
     worse = (rng.random(600) < 0.5).astype(int)
     better = np.maximum(worse, rng.random(600) < 0.06)
@@ -390,8 +390,9 @@ def test_a_paired_test_separates_what_overlapping_intervals_do_not():
     ]
     scores = [mean.mean for mean in means]
     assert scores == pytest.approx([worse.mean(), better.mean()])
-    assert rank_ranges(scores, intervals) == [(1, 2), (1, 2)]
-    assert rank_ranges(scores, intervals, differences=paired_differences(means)) == [(2, 2), (1, 1)]
+    estimates = list(map(Estimate, scores, intervals))
+    assert rank_ranges(estimates) == [(1, 2), (1, 2)]
+    assert rank_ranges(estimates, paired_differences(means)) == [(2, 2), (1, 1)]
 
 
 def test_models_on_other_queries_are_compared_by_their_intervals():
@@ -404,15 +405,9 @@ def test_models_on_other_queries_are_compared_by_their_intervals():
     means = [means_by_cluster(value)[0] for value in (first, second)]
     differences = paired_differences(means)
     assert not differences.paired.any()
-    scores = [0.2, 0.9]
-    assert rank_ranges(scores, [(0.1, 0.3), (0.8, 1.0)], differences=differences) == [
-        (2, 2),
-        (1, 1),
-    ]
-    assert rank_ranges(scores, [(0.1, 0.95), (0.8, 1.0)], differences=differences) == [
-        (1, 2),
-        (1, 2),
-    ]
+    best = Estimate(0.9, (0.8, 1.0))
+    assert rank_ranges([Estimate(0.2, (0.1, 0.3)), best], differences) == [(2, 2), (1, 1)]
+    assert rank_ranges([Estimate(0.2, (0.1, 0.95)), best], differences) == [(1, 2), (1, 2)]
 
 
 def test_paired_errors_are_those_of_the_mean_of_the_differences():
@@ -435,7 +430,7 @@ def test_paired_errors_are_those_of_the_mean_of_the_differences():
     )
 
 
-def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
+def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
     rng = np.random.default_rng(5)
     for documents in (5, 60, 400):
         gains = (rng.random((6, documents)) < np.linspace(0.4, 0.6, 6)[:, None]).astype(int)
@@ -443,9 +438,7 @@ def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
         means = [means_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
         differences = paired_differences(means)
         states, level = differences.states(), 1 - 0.05 / 3
-        ranks = rank_ranges(
-            [mean.mean for mean in means], [(0.0, 1.0)] * 6, differences=differences
-        )
+        ranks = rank_ranges([Estimate(mean.mean, (0.0, 1.0)) for mean in means], differences)
         for row, column in permutations(range(6), 2):
             error, freedom = differences.errors[row, column], differences.freedom[row, column]
             difference = student_difference(differences.values[row, column], error, freedom)
@@ -516,19 +509,19 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
         assert [value, value - half, value + half] == pytest.approx(
             [row.estimate.value, *row.estimate.interval], abs=2e-6
         )
-        assert paired["lengths"][row.subject.length]["state"][b][a] == label_change(row)
+        assert paired["lengths"][row.subject.length]["state"][b][a] == row.state
     (compared,) = [row for row in rows if row.subject.length == "all"]
     columns = views.build_task_view("PosIR-English", records[:2]).columns("all")
     *_, best, before, second, after = columns["lead"]
     ends = after.split("]")[0].split("[")[1]
     assert (best, second) == ("b", "a")
-    assert before.endswith(f", {100 * compared.estimate.value:.1f} points ahead of ")
+    assert before == f" is {100 * compared.estimate.value:.1f} points ahead of "
     assert list(map(float, ends.split(",\xa0"))) == pytest.approx(
         [100 * end for end in compared.estimate.interval], abs=0.1
     )
 
 
-def test_a_result_without_rotated_versions_is_not_tested_and_has_the_command_that_tests_it(results):
+def test_a_result_without_rotated_versions_has_a_command(results):
     entries, _ = read_entries(results)
     (record,) = (recording.score_entry(entry) for entry in entries if entry.model == "org/second")
     for row in record.rows:
@@ -541,7 +534,7 @@ def test_a_result_without_rotated_versions_is_not_tested_and_has_the_command_tha
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():
-    group = views.Group("PosIR", "Language", "", {"A": "A", "B": "B"}, ("A", "B"))
+    group = groups.Group("PosIR", "Language", "", {"A": "A", "B": "B"}, ("A", "B"))
     whole = [fake_record(fake_model(number), task, number) for number in range(2) for task in "AB"]
     third = fake_model(2)
     records = [
@@ -556,6 +549,15 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
     averaged = views.build_average_view(group, records)
     assert [row.partial for row in averaged.rows] == ["", "", "1 of 2 tasks"]
     assert averaged.columns("all")["score"][2] is None
+
+
+def test_lengths_of_another_scheme_are_named():
+    record = fake_record(fake_model(0), "PosIR-English", 0)
+    names = {"all": "all", "Q1": "s", "Q2": "m", "Q3": "l", "Q4": "xl"}
+    rows = tuple(replace(row, length=names[row.length]) for row in record.rows)
+    view = views.build_task_view("PosIR-English", [replace(record, rows=rows)])
+    described = [view.describe_documents(length) for length in ("s", "m", "xl")]
+    assert described == ["in short documents", "in documents of m", "in long documents"]
 
 
 # Columns follow from the declarations
@@ -693,7 +695,7 @@ def test_metadata_is_read_and_unknown_if_of_the_wrong_kind():
 # Names that mean harm
 
 
-def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_row():
+def test_hostile_names_stay_in_folder_script_and_row():
     models = [replace(fake_model(number), name=name) for number, name in enumerate(hostile_names())]
     models.append(replace(models[0], revision="another"))
     records = [
@@ -752,7 +754,7 @@ def test_a_model_that_is_described_in_two_ways_has_one_row():
     assert averaged["partial"] == [""]
 
 
-def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(results, tmp_path):
+def test_an_unreadable_file_is_named_and_the_others_shown(results, tmp_path):
     shutil.copytree(results, tmp_path / "a")
     bad = tmp_path / "a" / "results" / "org__first" / "rev1" / "PosIR-German.json"
     bad.write_text("[" * 100_000)
@@ -843,7 +845,7 @@ def test_a_later_site_replaces_an_earlier_one(tmp_path):
     assert write_site(later, tmp_path).number == 0
 
 
-def test_a_folder_of_something_else_is_left_alone_and_one_without_a_site_neither_served_nor_pushed(
+def test_a_folder_without_a_site_is_left_alone(
     tmp_path,
 ):
     (tmp_path / "thesis.tex").write_text("years of work")
@@ -949,7 +951,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_somebody_writes_is_kept_by_any_number_of_builds(steps):
+def test_somebody_elses_files_are_kept_by_every_build(steps):
     with tempfile.TemporaryDirectory() as name:
         folder, written = Path(name) / "site", []
         write_site(EARLIER, folder)
@@ -974,7 +976,7 @@ def test_whatever_somebody_writes_is_kept_by_any_number_of_builds(steps):
 
 
 @pytest.mark.parametrize("writes", range(1, 8))
-def test_a_build_that_is_killed_at_any_write_is_finished_by_the_next(tmp_path, monkeypatch, writes):
+def test_a_killed_build_is_finished_by_the_next(tmp_path, monkeypatch, writes):
     write_site(EARLIER, tmp_path)
     done = []
     replace_file = Path.replace
@@ -994,7 +996,7 @@ def test_a_build_that_is_killed_at_any_write_is_finished_by_the_next(tmp_path, m
 
 
 @pytest.mark.slow
-def test_the_command_makes_the_same_of_a_dataset_repository_and_of_a_copy_with_its_pins(tmp_path):
+def test_a_repository_and_its_copy_give_the_same_site(tmp_path):
     results, commit = tmp_path / "results", "a" * 40
     write_guesses(results, [mteb.get_task("PosIR-Mini")], name="org/guessing", revision=commit)
     write_pins(results, {"PosIR-Mini": compute_pin("PosIR-Mini")})
@@ -1079,7 +1081,7 @@ def test_the_server_is_of_this_machine_alone_and_names_its_types(served):
         assert len(body) > len(compressed)
 
 
-def test_the_server_serves_its_folder_alone_at_a_port_that_is_free(served, tmp_path):
+def test_the_server_serves_its_folder_alone(served, tmp_path):
     site = tmp_path / "site"
     for name, target in {
         "out": tmp_path,

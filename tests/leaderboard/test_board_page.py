@@ -18,9 +18,9 @@ import pytest
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board.comparable import separate_data
 from posir_leaderboard.board.folder import create_server, write_site
+from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
-from posir_leaderboard.board.views import builtin_groups
 from posir_report.columns import known_columns
 from posir_tasks.values.scores import Estimate, ScoreInfo, Unit
 from tests.support.board import (
@@ -196,9 +196,7 @@ def numbers(texts: list[str]) -> list[float]:
 # The table
 
 
-def test_rank_ranges_follow_the_sorted_score_and_missing_values_are_last_either_way(
-    visit, address, data
-):
+def test_rank_ranges_follow_the_order_and_missing_are_last(visit, address, data):
     view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "Q4")
     page = visit().go(f"{address}#{AVERAGED}")
     for sort, scores in (("-score", "score"), ("psi", "psi_as_published")):
@@ -296,7 +294,7 @@ def test_filtering_by_hand_and_resetting(visit, address):
     assert page.state() == {"data": "PosIR-Hindi", "length": "Q3"}
 
 
-def test_partial_published_and_local_results_are_marked_and_can_be_hidden(visit, address):
+def test_unranked_results_are_marked_and_can_be_hidden(visit, address):
     page = visit().go(f"{address}#data=PosIR-English&search=model-")
     for number, mark in ((30, "published"), (50, "local"), (40, "partial: 3 of 31 subsets")):
         page.fill("#search", f"model-{number}-")
@@ -315,9 +313,7 @@ def test_partial_published_and_local_results_are_marked_and_can_be_hidden(visit,
 
 
 @pytest.mark.slow
-def test_headers_are_those_of_the_declarations_and_another_packages_score_is_a_column(
-    visit, tmp_path, monkeypatch
-):
+def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
     share = ScoreInfo(
         "rank",
         "First, <b>share",
@@ -656,7 +652,7 @@ def test_names_that_mean_harm_are_text(visit, tmp_path):
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_board_without_results_and_dark_mode_follow_the_system_and_the_button(visit, tmp_path):
+def test_an_empty_board_and_dark_mode(visit, tmp_path):
     with served(board_of(tmp_path, [])) as address:
         page = visit(color_scheme="dark").go(address)
         seen = []
@@ -786,7 +782,7 @@ def test_a_color_means_one_thing(visit, address, data):
 
 
 @pytest.mark.slow
-def test_a_language_without_a_result_is_a_hatched_row_of_the_heat_map(visit, tmp_path):
+def test_a_language_without_a_result_is_a_hatched_row(visit, tmp_path):
     first, other = fake_model(1), fake_model(2)
     records = [
         fake_record(model, task, 5)
@@ -895,7 +891,7 @@ def labels(page: Visit) -> list[str]:
 AVERAGE = "benchmark=PosIR&data=PosIR"
 
 
-def test_the_published_first_screen_is_the_finding_with_every_known_position(visit, published):
+def test_the_published_first_screen_has_every_known_position(visit, published):
     page = visit().go(f"{published}#benchmark=PosIR&data=PosIR-German")
     assert (
         page.inner_text("#finding")
@@ -968,7 +964,7 @@ def test_own_results_come_first(visit, tmp_path):
         expect(page.locator("#finding")).to_contain_text("truncates 25% of the evidence")
 
 
-def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit, published):
+def test_answers_follow_the_filters_and_repeat_no_first_row(visit, published):
     page = visit().go(f"{published}#{AVERAGE}")
     answers = page.locator("#answers .answer")
     answers.nth(1).wait_for()
@@ -1003,9 +999,7 @@ def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, published):
     assert page.evaluate(f"{PAINTED}.then(() => window.shift)") < 0.05
 
 
-def test_the_smallest_screen_has_large_targets_and_shows_all_of_it_without_scrolling_sideways(
-    visit, address, data
-):
+def test_the_smallest_screen_has_large_targets(visit, address, data):
     page = visit(viewport={"width": 320, "height": 800}, has_touch=True)
     models = ",".join(first_ids(data, 4)[:4])
     for state in ("tab=chart&search=model-1", f"tab=models&models={models}", ""):

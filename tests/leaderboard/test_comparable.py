@@ -21,8 +21,9 @@ from posir_leaderboard.board.comparable import (
     separate_data,
     write_pins,
 )
+from posir_leaderboard.board.groups import add_data_tables
 from posir_leaderboard.board.records import BoardRecord
-from posir_leaderboard.board.views import add_data_tables, build_average_view, build_task_view
+from posir_leaderboard.board.views import build_average_view, build_task_view
 from posir_tasks.base.errors import PosirError
 from tests.support.board import GROUPS, contents, fake_model, fake_record
 from tests.support.damage import call_posir
@@ -79,7 +80,7 @@ MAIN = ""
         ([(0, "", ""), (2, "d2"), (3, "d3", "e" * 40)], [MAIN, "c" * 12, "e" * 12]),
     ],
 )
-def test_results_on_different_data_have_a_table_each_in_which_they_are_ranked(records, tables):
+def test_results_on_different_data_have_a_table_each(records, tables):
     separated = separate_own([on_data(*record, published=record[1] == "") for record in records])
     expected = [f"PosIR-English (data {name})" if name else "PosIR-English" for name in tables]
     assert [record.task for record in separated] == expected
@@ -108,7 +109,7 @@ def test_results_on_different_data_have_a_table_each_in_which_they_are_ranked(re
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_no_table_has_results_on_different_data_and_no_more_results_change_a_table(drawn):
+def test_no_table_has_results_on_different_data(drawn):
     revisions: dict[str, str] = {}
     records = []
     for number, (data, revision, is_new) in enumerate(drawn):
@@ -146,6 +147,14 @@ def test_partial_results_are_in_the_table_of_their_revision():
     assert separate_own([partial])[0].task == "PosIR-English"
 
 
+def test_partial_results_of_one_revision_share_a_table():
+    partial = [
+        replace(on_data(number, data, "e" * 40), partial="1 of 31 subsets")
+        for number, data in enumerate(("p", "q"))
+    ]
+    assert [record.task for record in separate_own(partial)] == ["PosIR-English"] * 2
+
+
 def test_means_over_positions_are_not_ranked_among_query_means():
     paper = on_data(0, "", "", published=True)
     rows = tuple(
@@ -163,7 +172,7 @@ def test_means_over_positions_are_not_ranked_among_query_means():
     )
 
 
-def test_published_results_have_an_average_beside_own_ones_of_one_task():
+def test_published_averages_stand_next_to_single_own_tasks():
     published = [
         replace(on_data(0, "", "", published=True), task=task) for task in GROUP.averaged_tasks
     ]
@@ -188,7 +197,7 @@ def test_an_average_lacks_a_task_that_is_on_other_data():
     ]
 
 
-def test_pinned_data_are_ranked_however_many_results_are_on_others_and_however_new():
+def test_pinned_data_are_ranked_whatever_others_submit():
     honest, forged = (
         on_data(0, "a" * 16),
         [on_data(number, "b" * 16, date="2096-01-01") for number in range(1, 4)],
@@ -235,7 +244,7 @@ def date_in_the_future(data):
 
 @pytest.mark.usefixtures("nothing_published")
 @pytest.mark.parametrize("forge", [damage_corpus, damage_queries, date_in_the_future])
-def test_on_a_board_of_ones_own_a_false_digest_removes_no_other_result(tmp_path, forge):
+def test_a_false_digest_removes_no_other_own_result(tmp_path, forge):
     task = mteb.get_task("PosIR-Mini")
     results = tmp_path / "results"
     write_guesses(results, [task], name="org/honest", revision="1" * 40)
@@ -291,7 +300,7 @@ def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
 
 
 @pytest.mark.usefixtures("nothing_published")
-def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path, monkeypatch):
+def test_a_forged_result_removes_no_other_and_is_reported(tmp_path, monkeypatch):
     """A copy with other digests, or without them, a date in the future, or a made-up revision,
     beside an honest result.
     """

@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from posir_leaderboard.board.averages import average_detail
 from posir_leaderboard.board.published import add_query_counts, count_queries, read_statistics
-from posir_leaderboard.board.views import average_detail, build_task_view
+from posir_leaderboard.board.views import build_task_view
 from posir_significance.findings import State
 from posir_tasks.base.errors import PosirError
 from tests.support.board import fake_model, fake_record, published
 
 
-def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
+def test_an_average_has_the_mean_of_the_curves():
     tasks = english, german = [
         fake_record(fake_model(0), task, seed) for seed, task in enumerate(("a", "b"))
     ]
@@ -41,7 +42,7 @@ def test_published_positions_have_a_curve_and_no_state():
     )
 
 
-def test_query_counts_of_published_results_come_from_complete_results_on_the_same_data():
+def test_query_counts_come_from_complete_results():
     result = fake_record(fake_model(0), "PosIR-English", 0)
     local = replace(result, detail={**result.detail, "data_revision": "local-1"})
     english = [record for record in published() if record.task == "PosIR-English"]
@@ -74,7 +75,7 @@ def statistics_file(folder, dataset="PosIR-English"):
     return file
 
 
-def test_query_counts_of_published_results_come_from_the_statistics_of_the_data(tmp_path):
+def test_query_counts_come_from_the_statistics_of_the_data(tmp_path):
     counts = read_statistics([statistics_file(tmp_path)])
     known = [record for record in published() if record.task in ("PosIR-English", "PosIR-German")]
     rows = {count.task: count for count in add_query_counts(known, counts)}
@@ -89,7 +90,7 @@ def test_query_counts_of_published_results_come_from_the_statistics_of_the_data(
     assert rows["PosIR-German"].rows_by_length["Q1"].queries is None
 
 
-def test_files_without_statistics_are_refused_with_what_is_expected(tmp_path):
+def test_files_without_statistics_are_refused(tmp_path):
     for content in ("no JSON", "{}", '{"dataset": "PosIR-English", "rows": []}'):
         (tmp_path / "stats.json").write_text(content)
         with pytest.raises(PosirError, match=r"stats.json: no statistics .* `posir stats TASK"):

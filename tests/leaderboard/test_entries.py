@@ -18,7 +18,6 @@ from posir_leaderboard.board.comparable import separate_data
 from posir_leaderboard.board.records import score_entry
 from posir_leaderboard.entries import (
     MAX_BYTES,
-    MAX_COUNT,
     MAX_NAME,
     EntryError,
     ModelMeta,
@@ -104,9 +103,7 @@ def refused(file, field=None):
 
 
 @pytest.mark.parametrize("parent", [0, 1, 2, 3])
-def test_an_entry_has_what_its_file_has_whichever_folder_above_it_is_given(
-    file, parent, monkeypatch
-):
+def test_an_entry_is_read_from_any_folder_above_it(file, parent, monkeypatch):
     monkeypatch.chdir(file.parents[parent])
     assert len(read_entries(Path())[0]) == 1
     (entry,), problems = read_entries(file.parents[parent])
@@ -122,9 +119,7 @@ def test_an_entry_has_what_its_file_has_whichever_folder_above_it_is_given(
     assert entry.meta == {"name": "org/model", "revision": "rev1"}
 
 
-def test_results_of_other_tasks_and_other_json_are_passed_over_and_a_missing_folder_is_named(
-    tmp_path, file
-):
+def test_other_tasks_and_other_json_are_passed_over(tmp_path, file):
     (file.parent / "NFCorpus.json").write_text(
         json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"hf_subset": "a"}]}})
     )
@@ -183,7 +178,7 @@ def test_what_is_no_result_is_named_and_the_others_are_read(file, content, why):
     assert re.search(why, refused(file))
 
 
-def test_a_result_may_be_as_large_as_allowed_and_nauc_nan_as_mteb_writes_it(file):
+def test_the_largest_result_and_a_nauc_of_nan_are_read(file):
     changed(
         file, lambda data: data["scores"]["test"][0].update(nauc_recall_at_100_max=float("nan"))
     )
@@ -258,7 +253,7 @@ def test_a_model_name_that_could_do_harm_is_refused(file, name):
     assert len(said) < 600
 
 
-def test_a_revision_that_is_no_folders_name_is_refused_and_a_description_without_a_name(file):
+def test_a_revision_must_be_a_folder_name(file):
     for revision in (None, 1, "", "..", ".", "a/b", "a b", "r" * 129, "\u202ea", "-x"):
         file.with_name("model_meta.json").write_text(
             json.dumps({"name": "org/model", "revision": revision})
@@ -269,7 +264,7 @@ def test_a_revision_that_is_no_folders_name_is_refused_and_a_description_without
         refused(file, field="name")
 
 
-def test_every_name_and_revision_of_mtebs_registry_is_allowed_and_variants_are_read(tmp_path):
+def test_every_name_of_mtebs_registry_is_allowed(tmp_path):
     known = mteb.get_model_metas()
     assert len(known) > 900
     for meta in known:
@@ -296,7 +291,7 @@ def test_a_model_has_no_row_but_that_of_its_own_folder(file, name):
 @pytest.mark.parametrize(
     ("name", "revision"), [("Qwen/Qwen3-Embedding-0.6B", "rev1"), ("org/model", "rev2")]
 )
-def test_a_result_in_another_models_or_revisions_folder_is_refused(file, name, revision):
+def test_a_result_in_another_models_folder_is_refused(file, name, revision):
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": revision}))
     assert (
         f"lies in org__model/rev1, but model_meta.json names {name.replace('/', '__')}/{revision}"
@@ -304,7 +299,7 @@ def test_a_result_in_another_models_or_revisions_folder_is_refused(file, name, r
     )
 
 
-def test_an_experiment_is_not_the_models_result_and_files_are_found_in_order(tmp_path):
+def test_an_experiment_is_no_result_of_the_model(tmp_path):
     write_result(tmp_path, {"sports": profile(1)}, experiment="prompts")
     assert read_entries(tmp_path) == ([], [])
     assert [file.name for file in entry_files(tmp_path, experiments=True)] == ["PosIR-English.json"]
@@ -315,7 +310,7 @@ def test_an_experiment_is_not_the_models_result_and_files_are_found_in_order(tmp
     assert [file.parent.parent.name for file in entry_files(tmp_path)] == ["a__y", "org__model"]
 
 
-def test_a_run_with_a_papers_protocol_is_an_entry_of_its_own_that_is_shown_and_not_ranked(tmp_path):
+def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
     model = "BAAI/bge-m3"
     own = write_result(tmp_path, {"sports": profile(1)}, model=model)
     made = write_result(tmp_path, {"sports": profile(1)}, model=model, experiment="protocol_posir")
@@ -351,7 +346,7 @@ def test_a_run_with_a_papers_protocol_is_an_entry_of_its_own_that_is_shown_and_n
     )
 
 
-def test_a_result_without_a_model_meta_is_not_passed_over_nor_one_that_poses_as_another_tasks(file):
+def test_a_result_without_model_meta_is_refused(file):
     posing = file.replace(file.with_name("SQuAD-PosQ.json"))
     refused(posing, field="task_name")
     posing.replace(file).with_name("model_meta.json").unlink()
@@ -383,9 +378,7 @@ def test_a_subset_twice_is_refused(file, split):
 # What it counts
 
 
-@pytest.mark.parametrize(
-    "count", ["-1", str(10**30), str(2**63 - 1), str(MAX_COUNT + 1), "1.5", "x"]
-)
+@pytest.mark.parametrize("count", ["-1", str(10**30), str(2**63 - 1), str(10**7 + 1), "1.5", "x"])
 @pytest.mark.parametrize("field", ["counts", "totals"])
 def test_counts_that_no_data_has_are_refused(file, field, count):
     def change(data):
@@ -483,7 +476,7 @@ def repack(data, column, replaced):
         (lambda data: repack(data, "half_octaves", lambda column: column + 8), "read_ranks"),
     ],
 )
-def test_values_that_contradict_each_other_are_named_by_board_and_report(file, change, field):
+def test_contradictions_are_named_by_board_and_report(file, change, field):
     changed(file, lambda data: change({"scores": data["scores"]["test"]}))
     assert field in refused(file)
     (result,) = read_results(file.parents[3])

@@ -58,7 +58,7 @@ def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
     return Entry("org/model", "rev1", task, file, tuple(subsets), {}, {})
 
 
-def test_a_value_is_the_mean_over_all_queries_and_links_to_the_full_result(tmp_path):
+def test_a_value_is_the_mean_over_all_queries(tmp_path):
     text = to_yaml(entry(tmp_path, 1, 2, 3, 0), "infgrad/PosIR-Benchmark-v1", PAGE)
     (item,) = parse_eval_result_entries(yaml.safe_load(text))
     assert item.value == pytest.approx((1 + 1 / np.log2(3) + 1 / 2 + 0) / 4, abs=1e-6)
@@ -97,7 +97,7 @@ def test_an_old_huggingface_hub_is_named(tmp_path, monkeypatch):
         to_yaml(entry(tmp_path, 1, 2), "owner/data", PAGE)
 
 
-def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, monkeypatch):
+def test_from_the_hubs_data_to_the_models_page(tmp_path, monkeypatch):
     write_squad(tmp_path / "data" / "squad_v2", (0, 50, 100, 120))
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
     folder = write_guesses(tmp_path / "output", [builtin_tasks()["SQuAD-PosQ"]()])

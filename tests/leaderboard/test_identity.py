@@ -61,9 +61,7 @@ def test_a_model_is_looked_up_by_name_and_revision(tmp_path, name, revision, pro
     assert bool(problem) == bool(identity.problem)
 
 
-def test_what_is_registered_needs_no_network_and_an_answer_of_the_hub_is_cached(
-    hub, tmp_path, monkeypatch
-):
+def test_registered_models_need_no_network(hub, tmp_path, monkeypatch):
     assert identify(tmp_path, "honest/one", COMMIT).meta["open_weights"] is True
     asked = len(hub.requests)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
@@ -107,7 +105,7 @@ def test_a_gated_model_is_not_taken_without_a_word(hub, tmp_path):
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_board_of_submissions_shows_what_the_hub_says_and_not_the_file(tmp_path):
+def test_submitted_models_are_described_by_the_hub(tmp_path):
     task = mteb.get_task("PosIR-Mini")
     for name, revision in (
         ("honest/one", COMMIT),

@@ -202,7 +202,7 @@ def test_the_command_that_removes_damaged_pins_runs(hub):
     assert json.loads(store.main["pins.json"])
 
 
-def test_damaged_pins_of_a_folder_are_named_with_a_command_that_removes_them(tmp_path):
+def test_damaged_pins_of_a_folder_are_named(tmp_path):
     folder = tmp_path / "my results"
     folder.mkdir()
     (folder / "pins.json").write_text("{")

@@ -86,7 +86,7 @@ def arrived(store):
 # One commit, once
 
 
-def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path, hub, store):
+def test_a_submission_is_one_commit_in_one_pull_request(tmp_path, hub, store):
     for task in ("PosIR-English", "PosIR-German"):
         file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
         file.write_text(
@@ -112,7 +112,7 @@ def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path
     assert store.commits == ["0" * 40]
 
 
-def test_a_submission_names_no_folder_and_no_server_of_its_sender(tmp_path):
+def test_a_submission_names_no_folder_or_server_of_its_sender(tmp_path):
     task = "PosIR-English"
     file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
     run = {
@@ -152,7 +152,7 @@ def test_sending_after_the_merge_sends_nothing_but_what_is_new(hub, store):
     assert store.pulls[0].title != store.pulls[1].title
 
 
-def test_an_open_pull_request_with_the_same_files_is_found_and_no_other_prevents_sending(store):
+def test_an_open_pull_request_with_the_same_files_is_found(store):
     store.propose(
         submission().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"}
     )
@@ -271,7 +271,7 @@ def at_once(hub, *sends):
         return [future.result() for future in [pool.submit(send) for send in sends]]
 
 
-def test_two_equal_submissions_at_once_leave_one_open_pull_request(hub, store):
+def test_two_equal_submissions_leave_one_open_pull_request(hub, store):
     """Both have looked and found nothing when both send: the Hub opens two, and the later submitter
     closes its own.
     """
@@ -347,7 +347,7 @@ def test_a_refusal_says_what_to_do_and_is_not_repeated(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_repository_that_is_not_there_and_offline_mode_are_named(monkeypatch):
+def test_a_missing_repository_and_offline_mode_are_named(monkeypatch):
     for name, word in (("my-org/typo", "check the name"), ("a/b/c", "a/b/c")):
         with pytest.raises(HubError, match=rf"dataset {name}.*{word}"):
             upload(Commit("dataset", name, FILES, "x", ""), by_pull_request())
@@ -367,7 +367,7 @@ def test_a_file_with_the_token_in_it_is_not_sent(store):
 
 
 @pytest.mark.parametrize("name", ["posir-results", "/posir-results", "a/b/c", "my org/results"])
-def test_results_of_two_models_are_two_submissions_and_a_repository_has_an_owner(tmp_path, name):
+def test_results_of_two_models_are_two_submissions(tmp_path, name):
     first, second = entry_of(tmp_path / "a", "PosIR-Mini"), entry_of(tmp_path / "b", "PosIR-Mini")
     with pytest.raises(PosirError, match="contains one model and revision") as refused:
         build_submission([first, second], LEADERBOARD)
@@ -396,7 +396,7 @@ PATHS = [
 ]
 
 
-def test_a_dry_run_shows_exactly_what_would_be_sent_and_sends_nothing(hub, store, results):
+def test_a_dry_run_shows_what_would_be_sent(hub, store, results):
     shown = posir("submit", results, "--repo", LEADERBOARD, "--dry-run")
     assert shown.exit_code == 0, shown.output
     assert {operation for _, operation in hub.requests} <= {"", "revision"}, (
@@ -442,9 +442,7 @@ def edited(results, tmp_path, content=None):
     return copy, file, before
 
 
-def test_an_edited_score_is_refused_with_both_values_before_anything_is_sent(
-    hub, results, tmp_path
-):
+def test_an_edited_score_is_refused_before_sending(hub, results, tmp_path):
     good = posir("submit", results, "--dry-run")
     assert (good.exit_code, good.stdout) == (0, "")
     copy, file, before = edited(results, tmp_path)
@@ -468,7 +466,7 @@ def test_an_edited_score_is_refused_with_both_values_before_anything_is_sent(
     )
 
 
-def test_a_folder_named_twice_counts_once_and_other_settings_are_skipped(results, tmp_path):
+def test_a_folder_counts_once_and_experiments_are_skipped(results, tmp_path):
     copy = Path(shutil.copytree(results, tmp_path / "copy"))
     (file,) = copy.rglob("PosIR-Mini.json")
     alone = tmp_path / "alone" / file.parents[1].name
@@ -488,9 +486,7 @@ def test_a_folder_named_twice_counts_once_and_other_settings_are_skipped(results
     assert "(in `experiments`) cannot be submitted" in str(refused.exception)
 
 
-def test_a_file_that_cannot_be_read_is_named_and_a_folder_without_results_is_no_success(
-    results, tmp_path
-):
+def test_an_unreadable_file_is_named_and_no_result_fails(results, tmp_path):
     copy, file, _ = edited(results, tmp_path, "{")
     unread = posir("submit", copy, "--dry-run")
     (tmp_path / "empty").mkdir()

@@ -373,7 +373,7 @@ def moved(row: str, rank: int) -> str:
 
 
 @pytest.mark.parametrize("counts_too", [True, False])
-def test_a_profile_that_does_not_follow_from_the_ranks_by_document_is_refused(file, counts_too):
+def test_a_profile_must_follow_from_the_ranks(file, counts_too):
     def change(scores):
         profile = scores["position_profile"]
         bucket = profile["counts"][0]
@@ -387,9 +387,7 @@ def test_a_profile_that_does_not_follow_from_the_ranks_by_document_is_refused(fi
     assert "the ranks by document disagree" in str(problem)
 
 
-def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_numbers(
-    bm25, tmp_path
-):
+def test_a_result_on_fewer_queries_is_refused_with_both_numbers(bm25, tmp_path):
     """Whole and in itself consistent, so only the data can tell."""
     folder = next((bm25 / "results").glob("*/*"))
     file = (
@@ -401,8 +399,6 @@ def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_num
     values = ResultValues.from_json(scores)
     whole = values.ranks
     (part,) = whole.sets
-    length, (position,) = whole.cell_keys[part.cells[0]]
-    there = int(whole.profile.counts[length, position].sum())
     ranks = replace(whole, sets=(part.select(np.arange(len(part.ranks)) > 0),))
     scores.update(ResultValues(ranks, values.read).to_json())
     del scores["rotations"]
@@ -413,13 +409,10 @@ def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_num
     )
     file.write_text(json.dumps(data))
     rescore_file(file)
-    problems = validate_entry(read_entry(file))
-    fields = [
-        f"position_profile.counts[{length}][{position}]",
-        f"position_profile.totals[{length}]",
-    ]
-    assert [problem.field for problem in problems][:2] == fields
-    assert f"counts {there - 1} queries, the dataset has {there}" in str(problems[0])
+    (problem,) = validate_entry(read_entry(file))
+    assert problem.field == "document_ranks"
+    queries = len(part.ranks)
+    assert f"{queries - 1} queries, the dataset has {queries}" in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -439,7 +432,7 @@ def test_another_window_than_the_places_are_of_is_refused(file, window, field):
     assert field in {problem.field.partition(".")[0] for problem in problems}
 
 
-def test_counts_by_the_models_tokenizer_are_accepted_but_not_scores_that_contradict_them(file):
+def test_counts_by_the_models_tokenizer_are_accepted(file):
     """A tokenizer finds in 200 tokens what the data estimates in 256."""
 
     def count_by_tokenizer(scores):
@@ -559,7 +552,7 @@ def test_a_model_that_only_its_owner_can_run_is_refused(tmp_path, named, field, 
     assert word in problem.message
 
 
-def test_another_split_and_fields_that_mteb_does_not_write_are_refused(file):
+def test_another_split_and_unknown_fields_are_refused(file):
     data = json.loads(file.read_text())
     data["scores"]["dev\x1b[31m"] = data["scores"].pop("test")
     data["note"] = "best of ten"
@@ -716,6 +709,6 @@ def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["texts", "openings"])
-def test_a_result_without_the_digests_by_which_articles_are_known_again_is_refused(file, name):
+def test_a_result_without_digests_of_documents_is_refused(file, name):
     problems = edited(file, lambda scores: scores["document_keys"]["sets"][0].pop(name))
     assert any("lack the digest" in str(problem) for problem in problems)

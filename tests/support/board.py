@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.records import CELL, BoardModel, BoardRecord, BoardRow, row_columns
 from posir_leaderboard.board.site import bundle_table_library
-from posir_leaderboard.board.views import Group
 from posir_significance.decision import DEFAULT_MARGINS, decide_state
 from posir_significance.findings import Finding, GroupFindings, Quantity, Reason, State
 from posir_tasks.display.figures import bundle_chart_library

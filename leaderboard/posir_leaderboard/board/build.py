@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from posir_leaderboard.board.comparable import KNOWN_PINS, NOT_PINNED, Pin, read_pins, separate_data
 from posir_leaderboard.board.folder import check_output_folder, write_site
+from posir_leaderboard.board.groups import add_data_tables, builtin_groups
 from posir_leaderboard.board.published import (
     add_query_counts,
     count_queries,
@@ -34,7 +35,6 @@ from posir_leaderboard.board.site import (
     draw_preview,
     render_site,
 )
-from posir_leaderboard.board.views import add_data_tables, builtin_groups
 from posir_leaderboard.entries import (
     MAX_BYTES,
     EntryError,
@@ -102,55 +102,49 @@ def build_site(
     """
     check_output_folder(output)
     counts = read_statistics(statistics)
-    pins = read_pins(results, repository)
-    submitted = repository is not None or pins is not None
+    own_pins = read_pins(results, repository)
+    pins = {**KNOWN_PINS, **(own_pins or {})}
+    submitted = repository is not None or own_pins is not None
     # The maintainers' own runs of submitted models.
     runs = results.resolve() / REPRODUCED
-    files: list[Path] = []
-    repeated: list[Path] = []
-    for file in entry_files(results):
-        (repeated if file.is_relative_to(runs) else files).append(file)
-    record_cache, identities = (
-        RecordCache(cache / "records"),
-        cache / "models" if submitted else None,
-    )
-    records, problems, scored = score_results(files, record_cache, identities)
-    unchecked: dict[str, None] = {}
+    files = list(entry_files(results))
+    repeated = [file for file in files if file.is_relative_to(runs)]
+    records_cache = RecordCache(cache / "records")
+    identities = cache / "models" if submitted else None
+    submissions = [file for file in files if not file.is_relative_to(runs)]
+    records, problems, scored = score_results(submissions, records_cache, identities)
+    unchecked: list[str] = []
     if identities:
-        records, unchecked = _describe_submitted(
-            records, score_results(repeated, record_cache)[0], identities
-        )
-    separated = separate_data(
-        [*records, *published_records()], {**KNOWN_PINS, **(pins or {})}, submitted=submitted
-    )
-    records, published = separated[: len(records)], separated[len(records) :]
+        reproduced = score_results(repeated, records_cache)[0]
+        records, unchecked = _describe_submitted(records, reproduced, identities)
+    separated = separate_data([*records, *published_records()], pins, submitted=submitted)
+    records = [record for record in separated if not record.model.published]
+    published = [record for record in separated if record.model.published]
     everything = [*records, *add_query_counts(published, count_queries(records) | counts)]
     libraries = {
         "datatables": bundle_table_library(),
         "vega": cached_chart_library(cache / "libraries"),
     }
-    groups = add_data_tables(
-        builtin_groups({record.base_task or record.task for record in records}), records
-    )
-    site = render_site(everything, groups, libraries, repository, url) | {
-        PREVIEW: draw_preview(groups, everything)
-    }
+    tasks = {record.base_task or record.task for record in records}
+    groups = add_data_tables(builtin_groups(tasks), records)
+    site = render_site(everything, groups, libraries, repository, url)
+    site[PREVIEW] = draw_preview(groups, everything)
     change = write_site(site, output)
-    models = {record.model.id for record in everything}
-    reasons = ((record, record.mark or record.partial) for record in records)
-    unranked = sorted(
-        f"{record.model.name}, {record.task}: {reason}" for record, reason in reasons if reason
-    )
+    unranked = [
+        f"{record.model.name}, {record.task}: {record.mark or record.partial}"
+        for record in records
+        if not record.comparable
+    ]
     return BuildSummary(
-        len(models),
-        len(records),
-        scored,
-        change.number,
-        tuple(problems),
-        tuple(unranked),
-        tuple(unchecked),
+        models=len({record.model.id for record in everything}),
+        results=len(records),
+        scored=scored,
+        changed_files=change.number,
+        problems=tuple(problems),
+        unranked=tuple(sorted(unranked)),
+        unchecked=tuple(unchecked),
         separate=tuple(sorted({record.task for record in records if record.base_task})),
-        unpinned=_list_unpinned(records, {**KNOWN_PINS, **(pins or {})}),
+        unpinned=_list_unpinned(records, pins),
         kept=change.kept,
     )
 
@@ -165,32 +159,37 @@ def _list_unpinned(records: Iterable[BoardRecord], pins: Mapping[str, Pin]) -> t
 
 def _describe_submitted(
     records: Sequence[BoardRecord], repeated: Sequence[BoardRecord], cache: Path
-) -> tuple[list[BoardRecord], dict[str, None]]:
+) -> tuple[list[BoardRecord], list[str]]:
     """Return submitted results with what the registry or the Hub says of their models, and the
     models that were not looked up.
 
     A result is `reproduced` where the maintainers' own run of the model on the same data has the
     same nDCG@10, up to `TOLERANCE`; else `as submitted`.
     """
-    identities = identify_models(
-        ((record.model.name, record.model.revision) for record in records), cache
-    )
-    own = {(record.model.id, record.task, record.data): record for record in repeated}
-    described, unchecked = [], dict[str, None]()
+    identities = identify_models((record.model.key for record in records), cache)
+    runs = {(record.model.id, record.task, record.data): record for record in repeated}
+    described = []
     for record in records:
-        name, revision = record.model.name, record.model.revision
-        identity = identities[name, revision]
-        if identity.unchecked:
-            unchecked[f"{name}, {revision}: {identity.unchecked}"] = None
-        same = own.get((record.model.id, record.task, record.data))
-        scores = [run.rows[0].ndcg_at_10 for run in (same, record) if run]
-        known = [score.value for score in scores if score]
-        agrees = len(known) == 2 and abs(known[0] - known[1]) <= TOLERANCE
-        model = read_board_model(name, revision, identity.meta)
-        described.append(
-            replace(record, model=model, standing=REPRODUCED if agrees else AS_SUBMITTED)
-        )
+        name, revision = record.model.key
+        model = read_board_model(name, revision, identities[name, revision].meta)
+        run = runs.get((record.model.id, record.task, record.data))
+        standing = REPRODUCED if run and _agree(run, record) else AS_SUBMITTED
+        described.append(replace(record, model=model, standing=standing))
+    unchecked = [
+        f"{name}, {revision}: {identity.unchecked}"
+        for (name, revision), identity in identities.items()
+        if identity.unchecked
+    ]
     return described, unchecked
+
+
+def _agree(run: BoardRecord, record: BoardRecord) -> bool:
+    """Return whether two runs of a model have the same nDCG@10."""
+    first = run.rows[0].ndcg_at_10
+    second = record.rows[0].ndcg_at_10
+    if first is None or second is None:
+        return False
+    return abs(first.value - second.value) <= TOLERANCE
 
 
 def score_results(
@@ -206,44 +205,43 @@ def score_results(
     """
     submitted = identities is not None
     paths = {file: cache.path_for(file, submitted) for file in files}
-    outcomes = {file: cache.load(path) for file, path in paths.items() if path}
+    outcomes: dict[Path, BoardRecord | EntryProblem | None] = {
+        file: cache.load(path) for file, path in paths.items() if path
+    }
     uncached = [file for file in files if not outcomes.get(file)]
-    problems: list[EntryProblem] = []
-    for file, outcome in zip(
-        progress(uncached, "Scoring"), _score_files(uncached, submitted), strict=True
-    ):
-        if isinstance(outcome, EntryProblem):
-            problems.append(outcome)
-            continue
+    scored = zip(progress(uncached, "Scoring"), _score_files(uncached, submitted), strict=True)
+    for file, outcome in scored:
         outcomes[file] = outcome
-        if (path := paths[file]) and outcome:
+        path = paths[file]
+        if path and isinstance(outcome, BoardRecord):
             cache.save(path, outcome)
-    records = {file: record for file in files if (record := outcomes.get(file))}
-    scored = sum(file in records for file in uncached)
-    models = {file: (record.model.name, record.model.revision) for file, record in records.items()}
-    known, registered = (
-        identify_models(models.values(), identities) if identities else {},
-        MODEL_REGISTRY.resolve(),
-    )
-    for file, model in models.items():
-        if model in known and known[model].problem:
-            problems.append(
-                EntryProblem(str(file), f"{model[0]} {known[model].problem}", field="name")
-            )
-            del records[file]
-    for same in find_duplicates(
-        {file: (record.model.id, record.task) for file, record in records.items()}
-    ):
-        known_files = [bool(models[file] in known and known[models[file]].meta) for file in same]
-        right = [
-            file
-            for file, on_hub in zip(same, known_files, strict=True)
-            if on_hub or models[file][0] in registered
-        ]
+    records = {
+        file: outcome for file in files if isinstance(outcome := outcomes.get(file), BoardRecord)
+    }
+    newly_scored = sum(file in records for file in uncached)
+    problems = [outcome for outcome in outcomes.values() if isinstance(outcome, EntryProblem)]
+    models = [record.model.key for record in records.values()]
+    identified = identify_models(models, identities) if identities else {}
+    for file, record in records.items():
+        identity = identified.get(record.model.key)
+        if identity and identity.problem:
+            message = f"{record.model.name} {identity.problem}"
+            problems.append(EntryProblem(str(file), message, field="name"))
+    for problem in problems:
+        records.pop(Path(problem.file), None)
+    registered = MODEL_REGISTRY.resolve()
+    keys = {file: (record.model.id, record.task) for file, record in records.items()}
+    for same in find_duplicates(keys):
+        right = []
+        for file in same:
+            model = records[file].model
+            identity = identified.get(model.key)
+            if model.name in registered or (identity and identity.meta):
+                right.append(file)
         for problem in _exclude_duplicates(same, right):
             problems.append(problem)
             del records[Path(problem.file)]
-    return list(records.values()), problems, scored
+    return list(records.values()), problems, newly_scored
 
 
 def _exclude_duplicates(same: Sequence[Path], right: Sequence[Path]) -> Iterator[EntryProblem]:
@@ -281,12 +279,10 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
     """
     try:
         entry = read_entry(file)
-        problem = (
-            next(origin_problems(entry) if submitted else future_problems(entry), None)
-            if entry
-            else None
-        )
-        return problem or (score_entry(entry) if entry else None)
+        if entry is None:
+            return None
+        problems = origin_problems(entry) if submitted else future_problems(entry)
+        return next(problems, None) or score_entry(entry)
     except EntryError as error:
         return error.problem
     except PosirError as error:
@@ -294,7 +290,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 #: Raise it whenever records are computed differently.
-FORMAT_VERSION = 15
+FORMAT_VERSION = 16
 JSON = TypeAdapter(BoardRecord)
 
 
@@ -317,19 +313,13 @@ class RecordCache:
         file must not be read.
         """
         parts = (file, file.with_name(META_FILE))
-        if any(
-            part.is_symlink() or not part.is_file() or part.stat().st_size > MAX_BYTES
-            for part in parts
-        ):
-            return None
+        for part in parts:
+            if part.is_symlink() or not part.is_file() or part.stat().st_size > MAX_BYTES:
+                return None
         # The names of the file and its folders are checked when it is read, so they belong to the
         # key.
-        key = digest(
-            self._programs,
-            str(submitted),
-            *(digest_file(part).hex() for part in parts),
-            *file.parts[-3:],
-        )
+        digests = [digest_file(part).hex() for part in parts]
+        key = digest(self._programs, str(submitted), *digests, *file.parts[-3:])
         return self.folder / f"{key.hex()}.json"
 
     def load(self, path: Path) -> BoardRecord | None:

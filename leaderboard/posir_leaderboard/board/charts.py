@@ -70,7 +70,8 @@ def build_legend(entries: str, *, columns: int, **symbols: Any) -> alt.Legend:
     """Return a legend of the given entries in one row, or in columns if the page is narrow; of a
     single one it is not seen.
     """
-    values, seen = alt.ExprRef(entries), alt.ExprRef(f"length({entries}) > 1 ? 1 : 0")
+    values = alt.ExprRef(entries)
+    seen = alt.ExprRef(f"length({entries}) > 1 ? 1 : 0")
     symbols |= {"symbolSize": 80, "values": values, "symbolOpacity": seen, "labelOpacity": seen}
     return alt.Legend(
         orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), **symbols
@@ -142,7 +143,8 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
     `low`.
     """
     title = "Position of the evidence, from start to end" if equal_bins else None
-    base, positions = alt.Chart(ROWS), charts.Positions(title, None, equal_bins)
+    base = alt.Chart(ROWS)
+    positions = charts.Positions(title, None, equal_bins)
     marks = {"fill": FILL, "shape": SHAPE, "tooltip": ROW}
     lines = charts.curve(
         base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks

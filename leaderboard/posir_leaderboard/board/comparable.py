@@ -61,15 +61,14 @@ def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | N
         return _PINS.validate_python(read_json(file))
     except (GateError, ValidationError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
-        where = f"{PINS} of dataset {repository}" if repository else str(file)
-        removal = (
-            f"hf repos delete-files {repository} {PINS} --type dataset"
-            if repository
-            else f"rm {shlex.quote(str(file))}"
-        )
+        place = str(file)
+        removal = f"rm {shlex.quote(place)}"
+        if repository:
+            place = f"{PINS} of dataset {repository}"
+            removal = f"hf repos delete-files {repository} {PINS} --type dataset"
         source = shlex.quote(repository or str(folder))
         raise PosirError(
-            f"Cannot read {where}: {problem}. Remove the file and pin its tasks again:\n{removal}\n"
+            f"Cannot read {place}: {problem}. Remove the file and pin its tasks again:\n{removal}\n"
             f"posir leaderboard pin TASK --results {source}"
         ) from error
 
@@ -90,12 +89,12 @@ def compute_pin(task_name: str) -> Pin:
     kind = find_task(task_name)
     if kind is None:
         raise PosirError(f"{task_name}: not a task of posir; `posir tasks` lists them.")
-    task, versions = kind(), {}
+    task = kind()
+    versions = {}
     for subset in kind.metadata.hf_subsets:
         data = task.read_subset(subset)
-        versions[subset] = DataVersion(
-            data.revision, **digest_data(data.corpus, data.queries, data.evidence)
-        )
+        digests = digest_data(data.corpus, data.queries, data.evidence)
+        versions[subset] = DataVersion(data.revision, **digests)
     revisions = sorted({version.revision for version in versions.values()})
     return Pin(revision=", ".join(revisions), digest=identify_data(versions))
 
@@ -115,13 +114,15 @@ def separate_data(
         pins: The data of each task whose content is known.
         submitted: Whether results of others are ranked on pinned data alone.
     """
-    of_task: dict[str, list[BoardRecord]] = {}
+    by_task: dict[str, list[BoardRecord]] = {}
     for record in records:
         if not record.model.published:
-            of_task.setdefault(record.task, []).append(record)
-    tables = {task: TaskData.of_records(listed, pins.get(task)) for task, listed in of_task.items()}
+            by_task.setdefault(record.task, []).append(record)
+    data = {task: TaskData.of_records(some, pins.get(task)) for task, some in by_task.items()}
     return [
-        _separate(record, tables.get(record.task), pins.get(record.task), submitted=submitted)
+        _separate(record, data[record.task], pins.get(record.task), submitted=submitted)
+        if record.task in data
+        else record
         for record in records
     ]
 
@@ -140,27 +141,28 @@ class TaskData:
     @classmethod
     def of_records(cls, records: Sequence[BoardRecord], pin: Pin | None) -> TaskData:
         """Return the data of results on a task."""
-        known: dict[str, set[str]] = {pin.digest: {pin.revision}} if pin else {}
-        for record in records:
-            if not record.partial:
-                known.setdefault(record.data, set()).add(record.data_revision)
-        complete = set[str]().union(*known.values())
-        for record in records:
-            if record.partial and record.data_revision not in complete:
-                known.setdefault(record.data, set()).add(record.data_revision)
+        contents: dict[str, set[str]] = {}
+        if pin:
+            contents[pin.digest] = {pin.revision}
+        # Partial results last: those of the revision of complete data are of these.
+        for record in sorted(records, key=lambda record: bool(record.partial)):
+            revision = record.data_revision
+            if not record.partial or not any(revision in some for some in contents.values()):
+                contents.setdefault(record.data, set()).add(revision)
         revisions = {
-            data: sorted(of_data, key=lambda revision: (revision.startswith(LOCAL), revision))
-            for data, of_data in sorted(known.items())
+            data: sorted(some, key=_order_revisions) for data, some in sorted(contents.items())
         }
-        public = [data for data, (first, *_) in revisions.items() if not first.startswith(LOCAL)]
+        public = [data for data, some in revisions.items() if not some[0].startswith(LOCAL)]
         candidates = public if len(public) == 1 else list(revisions)
-        only = candidates[0] if len(candidates) == 1 else None
-        return cls(revisions, pin.digest if pin else only)
+        main = candidates[0] if len(candidates) == 1 else None
+        return cls(revisions, pin.digest if pin else main)
 
     @property
     def is_local(self) -> bool:
         """Whether the data that keep the task's name are of a local folder."""
-        return self.main is not None and self.revisions[self.main][0].startswith(LOCAL)
+        if self.main is None:
+            return False
+        return self.revisions[self.main][0].startswith(LOCAL)
 
     def find(self, record: BoardRecord) -> str | None:
         """Return the digest of a result's data; of a partial result that of the complete data of
@@ -168,19 +170,20 @@ class TaskData:
         """
         if not record.partial or record.data in self.revisions:
             return record.data
-        same = [data for data, of_data in self.revisions.items() if record.data_revision in of_data]
+        same = [data for data, some in self.revisions.items() if record.data_revision in some]
         return same[0] if len(same) == 1 else self.main
 
     def name(self, data: str) -> str:
         """Return a name of data that no other data of the task has: the revision, with the content
         if revisions are equal.
         """
-        short = {known: shorten_revision(of_data[0]) for known, of_data in self.revisions.items()}
-        return (
-            short[data]
-            if [*short.values()].count(short[data]) == 1
-            else f"{short[data]}, content {data[:8]}"
-        )
+        short = [shorten_revision(some[0]) for some in self.revisions.values()]
+        name = shorten_revision(self.revisions[data][0])
+        return name if short.count(name) == 1 else f"{name}, content {data[:8]}"
+
+
+def _order_revisions(revision: str) -> tuple[bool, str]:
+    return revision.startswith(LOCAL), revision
 
 
 def shorten_revision(revision: str) -> str:
@@ -193,22 +196,23 @@ def shorten_revision(revision: str) -> str:
 
 
 def _separate(
-    record: BoardRecord, data: TaskData | None, pin: Pin | None, *, submitted: bool
+    record: BoardRecord, data: TaskData, pin: Pin | None, *, submitted: bool
 ) -> BoardRecord:
     """Return a record with the task and the mark that follow from the data of all results on its
     task.
     """
-    if data is None or record.model.published:
-        return replace(record, mark="the papers' data") if data and data.is_local else record
-    own = data.find(record)
-    if own is not None and own != data.main:
-        record = replace(
-            record, task=f"{record.task} (data {data.name(own)})", base_task=record.task
-        )
+    if record.model.published:
+        return replace(record, mark="the papers' data") if data.is_local else record
+    digest = data.find(record)
+    mark = ""
     if record.model.paper:
-        return replace(record, mark=f"protocol {record.model.paper}")
-    if submitted and (pin is None or own != pin.digest):
-        return replace(record, mark=NOT_PINNED)
-    if pin and own != pin.digest and record.data_revision == pin.revision:
-        return replace(record, mark=OTHER_CONTENT % shorten_revision(pin.revision))
-    return record
+        mark = f"protocol {record.model.paper}"
+    elif submitted and (pin is None or digest != pin.digest):
+        mark = NOT_PINNED
+    elif pin and digest != pin.digest and record.data_revision == pin.revision:
+        mark = OTHER_CONTENT % shorten_revision(pin.revision)
+    if digest is None or digest == data.main:
+        return replace(record, mark=mark)
+    name = data.name(digest)
+    task = f"{record.task} (data {name})"
+    return replace(record, task=task, base_task=record.task, data_name=name, mark=mark)

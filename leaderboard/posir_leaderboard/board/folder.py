@@ -10,7 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
 
@@ -18,6 +18,7 @@ from posir_leaderboard.board.manifest import (
     MANIFEST,
     Manifest,
     has_link,
+    is_site_path,
     parse_manifest,
     read_manifest,
 )
@@ -58,7 +59,7 @@ def write_site(site: Site, folder: Path) -> SiteChange:
     check_output_folder(folder)
     folder = follow_links(folder)
     earlier = read_manifest(folder)
-    changed = {path: body for path, body in site.items() if _read_file(folder, path) != body}
+    changed = [path for path in site if _read_file(folder, path) != site[path]]
     _check_paths(site, folder, earlier)
     kept = [_set_aside(folder, path) for path in changed if _is_changed(folder, path, earlier)]
     present = Manifest.of_site(site)
@@ -69,28 +70,32 @@ def write_site(site: Site, folder: Path) -> SiteChange:
     for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
         with atomic_write(folder / path) as part:
             part.write_bytes(site[path])
-    stale = [path for path in earlier.digests if path not in site and (folder / path).exists()]
-    removed = [path for path in stale if not _is_changed(folder, path, earlier)]
-    for path in removed:
-        (folder / path).unlink()
-    kept += [str(folder / path) for path in stale if path not in removed]
+    removed = 0
+    for path in earlier.digests.keys() - site.keys():
+        file = folder / path
+        if _is_changed(folder, path, earlier):
+            kept.append(str(file))
+        elif file.exists():
+            file.unlink()
+            removed += 1
     if earlier != present:
         present.write(folder)
-    return SiteChange(len(changed) + len(removed), tuple(kept))
+    return SiteChange(len(changed) + removed, tuple(sorted(kept)))
 
 
 def _read_file(folder: Path, path: str) -> bytes | None:
     """Return the content of a file of a folder; None if there is none, or a link leads to it."""
     file = folder / path
-    return file.read_bytes() if file.is_file() and not has_link(folder, path) else None
+    if has_link(folder, path) or not file.is_file():
+        return None
+    return file.read_bytes()
 
 
 def _is_changed(folder: Path, path: str, manifest: Manifest) -> bool:
-    """Return whether a file has another content than posir wrote."""
+    """Return whether there is a file with another content than posir wrote."""
     content = _read_file(folder, path)
-    return (folder / path).exists() and not (
-        content is not None and manifest.has_content(path, content)
-    )
+    is_ours = content is not None and manifest.has_content(path, content)
+    return (folder / path).exists() and not is_ours
 
 
 def _check_paths(site: Site, folder: Path, earlier: Manifest) -> None:
@@ -149,50 +154,31 @@ TYPES = {
 }
 
 
-class RequestRefusedError(Exception):
-    """A request that is not answered with a file."""
-
-    def __init__(self, status: HTTPStatus) -> None:
-        super().__init__(status.phrase)
-        self.status = status
-
-
 #: An escape that is cut off or has other characters than hexadecimal digits.
 CUT_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-def find_file(folder: Path, target: str) -> Path:
-    """Return the file of a site that a request names: a regular file in the folder, not hidden,
-    links resolved.
+def find_file(folder: Path, target: str) -> Path | HTTPStatus:
+    """Return the file of a site that a request names, such as `/js/core.js?v=1`: a regular file in
+    the folder, neither hidden nor a link.
 
-    Args:
-        folder: The folder of the site.
-        target: What the request names, such as `/js/core.js?v=1` or `http://127.0.0.1/js/core.js`.
-
-    Raises:
-        RequestRefusedError: The request is malformed (400), or there is no such file to serve
-            (404). A folder is none, except `/`, which is its index.html.
+    Returns:
+        400 if the request is malformed, 404 if there is no such file. A folder is none, except `/`,
+        which is its index.html.
     """
-    encoded = target.partition("#")[0].partition("?")[0]
+    encoded = re.split(r"[?#]", target, maxsplit=1)[0]
     try:
-        encoded = encoded if encoded.startswith("/") else urlsplit(encoded).path
         path = unquote(encoded, errors="strict")
-    except ValueError:
-        raise RequestRefusedError(HTTPStatus.BAD_REQUEST) from None
+    except UnicodeDecodeError:
+        return HTTPStatus.BAD_REQUEST
     if not path.startswith("/") or CUT_ESCAPE.search(encoded) or not path.isprintable():
-        raise RequestRefusedError(HTTPStatus.BAD_REQUEST)
-    names = ["index.html"] if path == "/" else path[1:].split("/")
-    root = folder.resolve()
-    try:
-        if any(not name or name.startswith(".") or "\\" in name for name in names):
-            raise FileNotFoundError(path)
-        file = root.joinpath(*names).resolve(strict=True)
-        is_hidden = any(name.startswith(".") for name in file.relative_to(root).parts)
-    except (OSError, ValueError, RuntimeError):
-        raise RequestRefusedError(HTTPStatus.NOT_FOUND) from None
-    if is_hidden or not file.is_file():
-        raise RequestRefusedError(HTTPStatus.NOT_FOUND)
-    return file
+        return HTTPStatus.BAD_REQUEST
+    name = path[1:] or "index.html"
+    is_hidden = any(part.startswith(".") for part in name.split("/"))
+    if is_hidden or not is_site_path(name) or has_link(folder, name):
+        return HTTPStatus.NOT_FOUND
+    file = folder / name
+    return file if file.is_file() else HTTPStatus.NOT_FOUND
 
 
 class SiteHandler(SimpleHTTPRequestHandler):
@@ -204,16 +190,16 @@ class SiteHandler(SimpleHTTPRequestHandler):
     def send_head(self) -> BytesIO | BinaryIO | None:
         """Send the headers, and return the body."""
         try:
-            self._file = file = find_file(Path(self.directory), self.path)
-            if "gzip" not in self.headers.get("Accept-Encoding", "") or file.suffix not in TYPES:
-                return super().send_head()
-            body = _compress_file(file, file.stat().st_mtime_ns)
-        except RequestRefusedError as problem:
-            self.send_error(problem.status)
+            file = find_file(Path(self.directory), self.path)
+        except OSError:  # such as a name that is too long
+            file = HTTPStatus.NOT_FOUND
+        if isinstance(file, HTTPStatus):
+            self.send_error(file)
             return None
-        except OSError:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return None
+        self._file = file
+        if "gzip" not in self.headers.get("Accept-Encoding", "") or file.suffix not in TYPES:
+            return super().send_head()
+        body = _compress_file(file, file.stat().st_mtime_ns)
         self.send_response(200)
         self.send_header("Content-Type", TYPES[file.suffix])
         self.send_header("Content-Encoding", "gzip")
@@ -271,24 +257,23 @@ def push_site(folder: Path, space: str) -> CommitInfo:
             f"{folder}: has no {MANIFEST}, the list of its files. Build the leaderboard again, in "
             "an empty folder."
         )
+    names = [path for path in sorted({*manifest.digests, MANIFEST}) if not has_link(folder, path)]
+    files = {path: folder / path for path in names if (folder / path).is_file()}
     hub = HuggingFaceHub()
     try:
         with hub.translate_errors(f"space {space}"):
             hub.api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
             listed = set(hub.api.list_repo_files(space, repo_type="space"))
             earlier = _read_remote_manifest(hub, space) if MANIFEST in listed else Manifest()
-            paths = [
-                path for path in sorted({*manifest.digests, MANIFEST}) if not has_link(folder, path)
-            ]
-            files = {path: folder / path for path in paths if (folder / path).is_file()}
             # Not `upload_folder`, which makes several commits of a large folder; visitors would see
             # an inconsistent page.
             added = [CommitOperationAdd(path, file) for path, file in files.items()]
             stale = sorted((earlier.digests.keys() & listed) - files.keys())
-            gone = [CommitOperationDelete(path) for path in stale]
-            message = "Update the leaderboard"
             return hub.api.create_commit(
-                space, [*added, *gone], commit_message=message, repo_type="space"
+                space,
+                [*added, *(CommitOperationDelete(path) for path in stale)],
+                commit_message="Update the leaderboard",
+                repo_type="space",
             )
     except RetryableError as error:
         raise PosirError(f"{space}: {error}. Repeating the command is safe.") from None

@@ -6,19 +6,47 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Annotated
 
-from posir_tasks.base.errors import check_schema
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from posir_tasks.base.errors import check_schema, summarize_error
 from posir_tasks.base.files import write_text
 from posir_tasks.base.untrusted import GateError, parse_json, read_json
 
 #: Where a site has its manifest.
 MANIFEST = "posir-site.json"
 SCHEMA = 1
-DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def is_site_path(path: str) -> bool:
+    """Return whether a path is one of a file below a folder, in its only spelling."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        return False
+    return str(pure) == path and "\\" not in path and path.isprintable()
+
+
+def _check_site_path(path: str) -> str:
+    if not is_site_path(path):
+        raise ValueError(f"{path!r:.80} is no path of a site")
+    return path
+
+
+#: SHA-256 of a file.
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+
+
+class ManifestFile(BaseModel):
+    """The form of a manifest in a file."""
+
+    model_config = ConfigDict(strict=True)
+
+    schema_version: int
+    files: dict[Annotated[str, AfterValidator(_check_site_path)], list[Digest]]
 
 
 def hash_content(content: bytes) -> str:
@@ -40,14 +68,10 @@ class Manifest:
 
     def __or__(self, other: Manifest) -> Manifest:
         """Return the manifest of a folder whose files are of either manifest."""
-        paths = self.digests.keys() | other.digests.keys()
-        nothing: frozenset[str] = frozenset()
-        return Manifest(
-            {
-                path: self.digests.get(path, nothing) | other.digests.get(path, nothing)
-                for path in paths
-            }
-        )
+        both = dict(self.digests)
+        for path, digests in other.digests.items():
+            both[path] = both.get(path, frozenset()) | digests
+        return Manifest(both)
 
     def has_content(self, path: str, content: bytes) -> bool:
         """Return whether posir wrote this content at a path."""
@@ -77,38 +101,19 @@ def parse_manifest(content: bytes, name: object) -> Manifest:
 
 
 def _parse_manifest(content: object, name: object) -> Manifest:
-    files = content.get("files") if isinstance(content, dict) else None
-    schema = content.get("schema_version") if isinstance(content, dict) else None
-    if not isinstance(files, dict) or not isinstance(schema, int):
+    try:
+        manifest = ManifestFile.model_validate(content)
+    except ValidationError as error:
         raise GateError(
-            name, "is not the list of files of a leaderboard. Build into another folder."
-        )
-    check_schema(schema, SCHEMA, f"{name}: this list of files")
-    digests = {}
-    for path, known in files.items():
-        if not is_site_path(path) or not isinstance(known, list) or not all(map(_is_digest, known)):
-            raise GateError(name, f"has an invalid entry {path!r:.80}. Build into another folder.")
-        digests[path] = frozenset(known)
-    return Manifest(digests)
-
-
-def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and DIGEST.fullmatch(value) is not None
-
-
-def is_site_path(path: str) -> bool:
-    """Return whether a path is one of a file below a folder, in its only spelling."""
-    pure = PurePosixPath(path)
-    is_below = not pure.is_absolute() and ".." not in pure.parts and pure.parts
-    return bool(is_below) and str(pure) == path and "\\" not in path and path.isprintable()
+            name,
+            f"is not the list of files of a leaderboard ({summarize_error(error)}). Build into "
+            "another folder.",
+        ) from error
+    check_schema(manifest.schema_version, SCHEMA, f"{name}: this list of files")
+    return Manifest({path: frozenset(digests) for path, digests in manifest.files.items()})
 
 
 def has_link(folder: Path, path: str) -> bool:
     """Return whether a file, or a folder between it and the given one, is a link."""
-    return any((folder / parent).is_symlink() for parent in _list_parents(path))
-
-
-def _list_parents(path: str) -> Iterator[PurePosixPath]:
     pure = PurePosixPath(path)
-    yield pure
-    yield from (parent for parent in pure.parents if parent.parts)
+    return any((folder / part).is_symlink() for part in (pure, *pure.parents[:-1]))

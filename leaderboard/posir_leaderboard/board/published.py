@@ -44,6 +44,8 @@ POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that holds the evidence",
 }
+#: Ends the name of a sample of PosQ's tasks.
+TINY = "-Tiny"
 #: Why a published result has no state.
 UNTESTED = (
     "Published results are not tested for bias within the window: the papers publish neither "
@@ -69,36 +71,36 @@ def published_records() -> list[BoardRecord]:
     # The papers print names without organization; no two registered names differ in organization or
     # case alone.
     registered = {name.split("/")[-1].casefold(): meta for name, meta in MODEL_REGISTRY.items()}
-    kinds = {
-        system.model: ARCHITECTURES.get(system.architecture, system.architecture)
-        for system in read_posq_systems()
-    }
-    return [
-        _build_record(name, list(rows), registered.get(name.casefold()), kinds.get(name))
-        for task in published_tasks()
-        if task not in (MONOLINGUAL, CROSS_LINGUAL)
-        for name, rows in groupby(published_rows(task), key=lambda row: row.model)
-    ]
+    kinds = {}
+    for system in read_posq_systems():
+        kinds[system.model] = ARCHITECTURES.get(system.architecture, system.architecture)
+    records = []
+    for task in published_tasks():
+        if task not in (MONOLINGUAL, CROSS_LINGUAL):
+            for name, rows in groupby(published_rows(task), key=lambda row: row.model):
+                meta = registered.get(name.casefold())
+                records.append(_build_record(name, list(rows), meta, kinds.get(name)))
+    return records
 
 
 def _build_record(
     name: str, rows: list[PublishedRow], registered: ModelMeta | None, kind: str | None
 ) -> BoardRecord:
     meta = registered.to_dict() if registered else {}
-    described = {**meta, "model_type": [kind]} if kind else meta
+    if kind:
+        meta["model_type"] = [kind]
     # The papers print one name in several cases.
-    model = read_board_model(
-        str(meta.get("name", name)).split("/")[-1], "", described, published=True
-    )
-    of_model = (row for row in published_bins(rows[0].task) if row.model == name)
-    bins = {
-        length: list(of_length)
-        for length, of_length in groupby(of_model, key=lambda row: row.length)
-    }
+    full_name = str(meta.get("name", name))
+    model = read_board_model(full_name.split("/")[-1], "", meta, published=True)
+    task = rows[0].task
+    bins: dict[str, list[PublishedBin]] = {}
+    for bin_ in published_bins(task):
+        if bin_.model == name:
+            bins.setdefault(bin_.length, []).append(bin_)
     scored = tuple(_build_row(row, bins.get(row.length, [])) for row in rows)
-    return BoardRecord(
-        model, rows[0].task, scored, _build_detail(bins, [row.length for row in rows], rows[0])
-    )
+    lengths = [row.length for row in rows]
+    detail = dict(rounded(_build_detail(bins, lengths, rows[0])))
+    return BoardRecord(model, task, scored, detail)
 
 
 def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
@@ -114,20 +116,17 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
     if published.queries:
         interval = wilson_interval(published.ndcg_at_10, published.queries)
         row = row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, interval))
-    if not bins or any(bin_.queries is None for bin_ in bins):
+    counts = [bin_.queries for bin_ in bins]
+    if not bins or None in counts:
         return row
-    scores, queries = (
-        np.array([bin_.ndcg_at_10 for bin_ in bins]),
-        np.array([bin_.queries for bin_ in bins], float),
-    )
+    scores = np.array([bin_.ndcg_at_10 for bin_ in bins])
+    queries = np.array(counts, float)
     contrast = contrast_thirds(assign_thirds(len(bins)), queries, START_TO_END)
     if contrast is None:
         return row
-    difference, error = (
-        float(contrast @ scores),
-        float(np.sqrt(contrast**2 @ (scores * (1 - scores) / queries))),
-    )
-    interval = (difference - Z * error, difference + Z * error)
+    difference = float(contrast @ scores)
+    error = Z * float(np.sqrt(contrast**2 @ (scores * (1 - scores) / queries)))
+    interval = (difference - error, difference + error)
     return row.with_scores(start_minus_end=Estimate(difference, interval))
 
 
@@ -137,56 +136,40 @@ def _build_detail(
     """Return the details of a published result with its position bins by length; a length without
     any has no panel.
     """
-    known = next(iter(bins.values()), ())
-    notes = dict.fromkeys([row.source, *(of_length[0].source for of_length in bins.values())])
-    detail = {
-        **_describe_bins(bins, lengths if bins else ()),
-        "positions": [bin_.position for bin_ in known],
+    first = next(iter(bins.values()), [])
+    axes = RelativePositions().axes
+    titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
+    sources = dict.fromkeys([row.source, *(some[0].source for some in bins.values())])
+    detail: dict[str, Any] = {
+        "lengths": [titles[length] for length in lengths] if bins else [],
+        "positions": [bin_.position for bin_ in first],
+        "position_title": axes.position_title,
+        "relative": True,
+        "panels": [_build_panel(bins.get(length, [])) for length in lengths] if bins else [],
         "curves": [],
         "subsets": None,
         "data_revision": "",
         "data": "",
         "date": None,
-        "notes": [*(f"{note[:1].upper()}{note[1:]}." for note in notes), ASSUMPTIONS],
+        "notes": [*(f"{source[0].upper()}{source[1:]}." for source in sources), ASSUMPTIONS],
     }
-    if not any(bin_.queries is None for bin_ in known):
-        detail |= {
-            "relative": False,
-            "position_title": POSITIONS.get(row.task.removesuffix("-Tiny"), ""),
-        }
-    return dict(rounded(detail))
+    if title := POSITIONS.get(row.task.removesuffix(TINY)):
+        detail |= {"relative": False, "position_title": title}
+    return detail
 
 
-def _describe_bins(
-    bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str]
-) -> dict[str, Any]:
-    """Return titles and bins of each length as the columns of a curve, with intervals where numbers
-    of queries are known.
+def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
+    """Return position bins as the columns of a curve, with intervals where numbers of queries are
+    known.
     """
-    axes = RelativePositions().axes
-    titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
-    panels: list[Columns | None] = []
-    for of_length in (bins.get(length) for length in lengths):
-        rows = [
-            (
-                bin_.queries,
-                bin_.ndcg_at_10,
-                *(wilson_interval(bin_.ndcg_at_10, bin_.queries) if bin_.queries else (None, None)),
-            )
-            for bin_ in of_length or ()
-        ]
-        panels.append(
-            {name: list(column) for name, column in zip(CELL, zip(*rows, strict=True), strict=True)}
-            if rows
-            else None
-        )
-    return {
-        "lengths": [titles[length] for length in lengths],
-        "positions": list(axes.positions),
-        "position_title": axes.position_title,
-        "relative": True,
-        "panels": panels,
-    }
+    rows: list[tuple[float | None, ...]] = []
+    for bin_ in bins:
+        interval: tuple[float | None, float | None] = (None, None)
+        if bin_.queries:
+            interval = wilson_interval(bin_.ndcg_at_10, bin_.queries)
+        rows.append((bin_.queries, bin_.ndcg_at_10, *interval))
+    columns = zip(CELL, zip(*rows, strict=True), strict=False)
+    return {name: list(column) for name, column in columns} or None
 
 
 @dataclass(frozen=True)
@@ -244,10 +227,11 @@ def count_queries(results: Iterable[BoardRecord]) -> dict[str, QueryCounts]:
     for record in results:
         if record.comparable and not record.local and record.detail["panels"]:
             queries = {row.length: row.queries for row in record.rows if row.queries is not None}
-            panels = zip(queries, record.detail["panels"], strict=False)
-            counts[record.task] = QueryCounts(
-                queries, {length: panel["queries"] for length, panel in panels}
-            )
+            bins = {}
+            for length in queries:
+                if panel := record.find_detail("panels", length):
+                    bins[length] = panel["queries"]
+            counts[record.task] = QueryCounts(queries, bins)
     return counts
 
 
@@ -268,13 +252,13 @@ def add_query_counts(
 
 
 def _count_row(row: BoardRow, counts: QueryCounts | None) -> BoardRow:
-    filled = [count for count in counts.bins.get(row.length, ()) if count] if counts else []
-    key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
+    bins = counts.bins.get(row.length, ()) if counts else ()
+    filled = [count for count in bins if count]
+    is_mean = row.length == ALL
+    key = "ndcg_at_10" if is_mean else "ndcg_at_10_as_published"
     score = row.estimate(key)
     if counts is None or score is None or not filled:
         return row
     queries = counts.queries[row.length]
-    interval = wilson_interval(
-        score.value, queries if row.length == ALL else len(filled) * min(filled)
-    )
+    interval = wilson_interval(score.value, queries if is_mean else len(filled) * min(filled))
     return row.with_scores(queries=queries).with_scores(**{key: Estimate(score.value, interval)})

@@ -4,8 +4,7 @@ scores are uncertain.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +19,7 @@ from posir_significance.findings import ChangeState
 from posir_significance.intervals import ALPHA
 from posir_significance.observations import Observations
 from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.scores import Estimate
 
 Range = tuple[int, int]
 Floats = NDArray[np.float64]
@@ -57,13 +57,14 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     """
     observations = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
-    means = [_mean_by_cluster(digest, observations.gains, observations.clusters)]
-    for length in range(len(ranks.axes.lengths)) if len(ranks.axes.lengths) > 1 else ():
-        members = observations.lengths == length
-        means.append(
-            _mean_by_cluster(digest, observations.gains[members], observations.clusters[members])
-        )
-    return means
+    lengths = len(ranks.axes.lengths)
+    members = [np.ones(len(observations.gains), bool)]
+    if lengths > 1:
+        members += [observations.lengths == length for length in range(lengths)]
+    return [
+        _mean_by_cluster(digest, observations.gains[some], observations.clusters[some])
+        for some in members
+    ]
 
 
 def _mean_by_cluster(
@@ -72,9 +73,8 @@ def _mean_by_cluster(
     _, cluster = np.unique(clusters, return_inverse=True)
     if len(gains) == 0 or cluster.max() == 0:
         return None
-    deviations: Floats = np.bincount(cluster, weights=(gains - gains.mean()) / len(gains)).astype(
-        np.float64
-    )
+    centered = (gains - gains.mean()) / len(gains)
+    deviations: Floats = np.bincount(cluster, weights=centered).astype(np.float64)
     shares = np.bincount(cluster) / len(gains)
     freedom = max(1 / float(shares @ shares) - 1, 1.0)
     return MeanByCluster(queries, gains, deviations, freedom)
@@ -112,9 +112,7 @@ class PairedDifferences:
         return widths
 
     def is_before(self) -> Mask:
-        """Return whether the row's model is better than the column's by intervals that hold for all
-        pairs, too.
-        """
+        """Return whether the row's model is better than the column's, in all pairs jointly."""
         pairs = int(self.paired.sum()) // 2
         joint = replace(self, comparisons=max(self.comparisons, pairs))
         mask: Mask = (self.states() == ChangeState.BETTER) & (joint.states() == ChangeState.BETTER)
@@ -127,19 +125,20 @@ class PairedDifferences:
         The rule of `decide_change`, whose states follow from the interval and the margin alone, for
         all pairs at once.
         """
-        half, margin, paired = self.half_widths(), DEFAULT_MARGINS.ndcg_at_10, self.paired
-        low, high = self.values - half, self.values + half
-        rules = (
-            (~paired, ""),
-            (self.documents < MIN_DOCUMENTS, ChangeState.INCONCLUSIVE),
-            ((-margin < low) & (high < margin), ChangeState.EQUIVALENT),
-            (low > 0, ChangeState.BETTER),
-            (high < 0, ChangeState.WORSE),
-        )
-        conditions = [rule for rule, _ in rules]
-        return np.select(
-            conditions, [str(state) for _, state in rules], str(ChangeState.INCONCLUSIVE)
-        )
+        margin = DEFAULT_MARGINS.ndcg_at_10
+        half = self.half_widths()
+        low = self.values - half
+        high = self.values + half
+        rules = {
+            "": ~self.paired,
+            # The rules that come first hold.
+            ChangeState.INCONCLUSIVE: self.documents < MIN_DOCUMENTS,
+            ChangeState.EQUIVALENT: (-margin < low) & (high < margin),
+            ChangeState.BETTER: low > 0,
+            ChangeState.WORSE: high < 0,
+        }
+        states = list(map(str, rules))
+        return np.select(list(rules.values()), states, str(ChangeState.INCONCLUSIVE))
 
 
 def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
@@ -147,31 +146,29 @@ def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferenc
     clusters.
     """
     shape = (len(means), len(means))
-    values, errors, freedom, documents = (
-        np.full(shape, np.nan),
-        np.full(shape, np.nan),
-        np.ones(shape),
-        np.zeros(shape),
-    )
-    same: Mapping[str, list[int]] = defaultdict(list)
+    values = np.full(shape, np.nan)
+    errors = np.full(shape, np.nan)
+    freedom = np.ones(shape)
+    documents = np.zeros(shape)
+    groups: dict[str, dict[int, MeanByCluster]] = {}
     for index, mean in enumerate(means):
         if mean:
-            same[mean.queries].append(index)
-    for indices in same.values():
-        group = [mean for index in indices if (mean := means[index])]
-        deviations, gains = (
-            np.array([getattr(mean, name) for mean in group]) for name in ("deviations", "gains")
-        )
-        level, queries = gains.mean(axis=1), gains.shape[1]
-        products, clusters = deviations @ deviations.T, deviations.shape[1]
-        squares = products.diagonal()[:, None] + products.diagonal() - 2 * products
+            groups.setdefault(mean.queries, {})[index] = mean
+    for group in groups.values():
+        block = np.ix_(list(group), list(group))
+        deviations = np.array([mean.deviations for mean in group.values()])
+        gains = np.array([mean.gains for mean in group.values()])
+        clusters = deviations.shape[1]
+        queries = gains.shape[1]
+        level = gains.mean(axis=1)
+        squares = cdist(deviations, deviations, "sqeuclidean")
         # One pseudo-query keeps errors positive where all queries agree.
         share = (cdist(gains, gains, "cityblock") + 0.5) / (queries + 1)
         pseudo = share * (1 - share) / queries**2
-        block = np.ix_(indices, indices)
         values[block] = level[:, None] - level
-        errors[block] = np.sqrt(clusters / (clusters - 1) * np.maximum(squares, 0) + pseudo)
-        freedom[block], documents[block] = group[0].freedom, clusters
+        errors[block] = np.sqrt(clusters / (clusters - 1) * squares + pseudo)
+        freedom[block] = next(iter(group.values())).freedom
+        documents[block] = clusters
     return PairedDifferences(values, errors, freedom, documents)
 
 
@@ -182,19 +179,16 @@ def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> Pa
     fully correlated tasks.
     """
     errors = np.sum([task.errors**power for task in tasks], axis=0) ** (1 / power) / len(tasks)
-    freedom, documents = (
-        np.min([getattr(task, name) for task in tasks], axis=0) for name in ("freedom", "documents")
-    )
     return PairedDifferences(
-        np.mean([task.values for task in tasks], axis=0), errors, freedom, documents
+        np.mean([task.values for task in tasks], axis=0),
+        errors,
+        np.min([task.freedom for task in tasks], axis=0),
+        np.min([task.documents for task in tasks], axis=0),
     )
 
 
 def rank_ranges(
-    scores: Sequence[float | None],
-    intervals: Sequence[tuple[float, float] | None],
-    *,
-    differences: PairedDifferences | None = None,
+    scores: Sequence[Estimate | None], differences: PairedDifferences | None = None
 ) -> list[Range | None]:
     """Return the possible ranks of each score: from 1 + those that are before it to all but those
     that are after it.
@@ -202,24 +196,22 @@ def rank_ranges(
     Of two models on the same queries, one is before the other as `PairedDifferences.is_before`
     says. Of two others, if their intervals are disjoint: the rule of Klein, Wright & Wieczorek
     2020, Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a
-    joint level. With 95 % intervals of similar width, two models of equal true score are separated
-    in 0.6 % of comparisons if their errors are independent. A score without an interval is never
-    separated by it.
+    joint level. With 95% intervals of similar width, two models of equal true score are separated
+    in 0.6% of comparisons if their errors are independent. A score without an interval has no range
+    and separates nothing.
 
     Args:
         scores: None if missing: unranked, and not counted in the ranks of others.
-        intervals: Low and high end for each score; None if unknown, which gives no range.
         differences: Of the same models, if any share their queries.
     """
-    ranked = np.array([score is not None for score in scores], bool)
-    known = ranked & np.array([interval is not None for interval in intervals], bool)
-    ends = np.array([interval or (np.nan, np.nan) for interval in intervals], float).reshape(-1, 2)
-    ahead = ends[:, 0][:, None] > ends[:, 1]
+    intervals = [score.interval if score else None for score in scores]
+    has_interval = np.array([interval is not None for interval in intervals], bool)
+    ends = np.array([interval or (np.nan, np.nan) for interval in intervals]).reshape(-1, 2)
+    ahead = ends[:, :1] > ends[:, 1]
     if differences:
         ahead = np.where(differences.paired, differences.is_before(), ahead)
-    ahead = ahead & known[:, None] & known
-    before, last = ahead.sum(axis=0), int(ranked.sum()) - ahead.sum(axis=1)
-    return [
-        (int(first) + 1, int(final)) if some else None
-        for first, final, some in zip(before, last, known, strict=True)
-    ]
+    ahead &= has_interval[:, None] & has_interval
+    first = 1 + ahead.sum(axis=0)
+    last = len(scores) - scores.count(None) - ahead.sum(axis=1)
+    ranges = zip(first.tolist(), last.tolist(), strict=True)
+    return [ends if some else None for ends, some in zip(ranges, has_interval, strict=True)]

@@ -38,18 +38,17 @@ from posir_report.summary import (
     summarize,
 )
 from posir_report.tables import describe_places, truncation_notes
+from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.decision import DEFAULT_MARGINS
-from posir_significance.findings import State
-from posir_significance.messages import iterate_answer, label_state, name_state
+from posir_significance.findings import Quantity, State
 from posir_tasks.base.digests import digest
-from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import LOCAL
-from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
+from posir_tasks.results import SubsetResult
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.result_schema import average_vectors, identify_data, rounded
 from posir_tasks.values.schemes import ALL_LENGTHS, Axes
@@ -68,12 +67,14 @@ DRAWN = ("score", "score_low", "score_high", "states", "state_label", "parts", "
 NAMED = (*ANSWER, *FURTHER, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
 #: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the
 #: submitter's run alone.
-REPRODUCED, AS_SUBMITTED = "reproduced", "as submitted"
+REPRODUCED = "reproduced"
+AS_SUBMITTED = "as submitted"
 
 Columns = dict[str, list[Any]]
 
 #: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
-BM25, UNKNOWN = "BM25", "Unknown"
+BM25 = "BM25"
+UNKNOWN = "Unknown"
 KINDS = {
     "dense": "Dense",
     "sparse": "Sparse",
@@ -91,17 +92,15 @@ def _none_if_invalid(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         return None
 
 
+def _read_whole_float(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 T = TypeVar("T")
 #: None if invalid: a submitter's metadata is not trusted.
 Known = Annotated[T | None, WrapValidator(_none_if_invalid)]
 #: mteb writes some counts as floats.
-Count = Annotated[
-    int,
-    BeforeValidator(
-        lambda value: int(value) if isinstance(value, float) and value.is_integer() else value
-    ),
-    Field(gt=0, lt=2**53),
-]
+Count = Annotated[int, BeforeValidator(_read_whole_float), Field(gt=0, lt=2**53)]
 
 
 class Metadata(BaseModel):
@@ -144,6 +143,11 @@ class BoardModel:
     """Address that starts with https://."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Name and revision, by which it is looked up."""
+        return self.name, self.revision
+
+    @property
     def origin(self) -> str | None:
         """`local` or `endpoint` for a model that visitors cannot run; such results are not
         submitted.
@@ -173,22 +177,22 @@ def read_board_model(
     """Return a model, perhaps published in a paper only, as mteb's `model_meta.json` describes
     it.
     """
-    given = Metadata.model_validate(meta)
-    kinds = [
-        KINDS[kind] for kind in given.model_type or () if isinstance(kind, str) and kind in KINDS
-    ]
-    dimensions = given.embed_dim if isinstance(given.embed_dim, list) else [given.embed_dim]
+    fields = Metadata.model_validate(meta)
+    is_bm25 = "bm25" in name.lower()
+    types = [kind for kind in fields.model_type or () if isinstance(kind, str) and kind in KINDS]
+    kind = KINDS[types[0]] if types else UNKNOWN
+    dimensions = fields.embed_dim if isinstance(fields.embed_dim, list) else [fields.embed_dim]
     return BoardModel(
         name=name,
         revision=revision,
         published=published,
-        kind=BM25 if "bm25" in name.lower() else next(iter(kinds), UNKNOWN),
-        parameters=0 if "bm25" in name.lower() else given.n_parameters,
-        window=given.max_tokens,
+        kind=BM25 if is_bm25 else kind,
+        parameters=0 if is_bm25 else fields.n_parameters,
+        window=fields.max_tokens,
         dimensions=max(filter(None, dimensions), default=None),
-        open_weights=given.open_weights,
-        license=given.license[:MAX_TEXT] if given.license else None,
-        reference=given.reference,
+        open_weights=fields.open_weights,
+        license=fields.license[:MAX_TEXT] if fields.license else None,
+        reference=fields.reference,
     )
 
 
@@ -196,8 +200,8 @@ def read_board_model(
 class BoardRow(ReportRow):
     """A row of a report as plain JSON, or the average of such rows over tasks."""
 
-    task_states: tuple[tuple[State, str], ...] = ()
-    """State of each task of an average, with its label; empty of one task."""
+    task_states: tuple[State, ...] = ()
+    """State of each task of an average; empty of one task."""
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -206,26 +210,25 @@ class BoardRow(ReportRow):
         """
         if self.findings is not None:
             return (self.findings.state,)
-        counts = Counter(state for state, _ in self.task_states)
-        return tuple(state for state, _ in counts.most_common()) or (State.NOT_TESTED,)
+        states = tuple(state for state, _ in Counter(self.task_states).most_common())
+        return states or (State.NOT_TESTED,)
 
     @property
     def state_label(self) -> str:
         """The state in words; of an average, in how many of its tasks each is."""
         if self.findings is not None:
-            return label_state(self.findings)
-        if {*self.states} == {State.NOT_TESTED}:
-            return name_state(State.NOT_TESTED, DEFAULT_MARGINS.position_effect)
-        counts = Counter(label for _, label in self.task_states).most_common()
-        return (
-            ", ".join(f"{label} in {times}" for label, times in counts)
-            + f" of {len(self.task_states)}"
-        )
+            return messages.label_state(self.findings)
+        margin = DEFAULT_MARGINS.position_effect
+        return messages.count_task_states(self.task_states or self.states, margin)
 
     @property
-    def parts(self) -> dict[str, str]:
-        """The answer: a sentence for each of its five parts, by title; empty without findings."""
-        return dict(iterate_answer(self.findings, self.task)) if self.findings else {}
+    def parts(self) -> list[tuple[str, str]]:
+        """The answer below nDCG@10 and the position effect, which are columns: a title and a
+        sentence for each part; empty without findings.
+        """
+        if self.findings is None:
+            return []
+        return list(messages.iterate_answer(self.findings, self.task))[2:]
 
     @property
     def code(self) -> str:
@@ -254,25 +257,24 @@ class BoardRow(ReportRow):
         return self.start_minus_end or self.estimate(START_TO_END_UNWEIGHTED.key)
 
     @property
-    def effect_words(self) -> list[str]:
-        """The position effect and the state in words; of a published row start minus end."""
-        name, shown = "Position effect", self.position_effect
-        if shown is None:
-            name, shown = "Start minus end", self.difference
-        words = [f"{name} {format_estimate(shown, format_points)}"] if shown else []
-        return words + (
-            [f"Bias within the window: {self.state_label}"]
-            if self.findings or self.task_states
-            else []
-        )
+    def estimates(self) -> dict[Quantity, Estimate | None]:
+        """The score, and the position effect or, without one, start minus end."""
+        effect = Quantity.POSITION_EFFECT if self.position_effect else Quantity.START_MINUS_END
+        shift = self.position_effect or self.difference
+        return {Quantity.NDCG_AT_10: self.score, effect: shift}
 
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
         """Return a row of a report as plain JSON, with the reference that others can use."""
-        kept = {
-            name: getattr(row, name) for name in ("model", "task", "revision", "length", "findings")
-        }
-        return cls(**kept, scores=dict(row.scores), reference=row.reference.for_others())
+        return cls(
+            model=row.model,
+            task=row.task,
+            revision=row.revision,
+            length=row.length,
+            findings=row.findings,
+            scores=dict(row.scores),
+            reference=row.reference.for_others(),
+        )
 
 
 @dataclass(frozen=True)
@@ -305,6 +307,8 @@ class BoardRecord:
     """The name without the data of a task that is named by its data; empty of others. Set when a
     board is built.
     """
+    data_name: str = ""
+    """The name of these data."""
     members: tuple[BoardRecord, ...] = ()
 
     @property
@@ -325,7 +329,8 @@ class BoardRecord:
         if self.document_ranks is None:
             return {}
         axes = Axes.from_json(self.document_ranks["axes"])
-        means = means_by_cluster(DocumentRanks.from_json(self.document_ranks["ranks"], axes))
+        ranks = DocumentRanks.from_json(self.document_ranks["ranks"], axes)
+        means = means_by_cluster(ranks)
         return {row.length: mean for row, mean in zip(self.rows, means, strict=True) if mean}
 
     @cached_property
@@ -333,10 +338,10 @@ class BoardRecord:
         """The rows by length."""
         return {row.length: row for row in self.rows}
 
-    def read_score(self, name: str, length: str) -> float | None:
-        """Return the value of a score at a length, rounded; None without one."""
-        estimate: Estimate | None = getattr(self.rows_by_length.get(length), name, None)
-        return rounded(estimate.value) if estimate else None
+    def read_score(self, length: str) -> float | None:
+        """Return nDCG@10 at a length, rounded; None without one."""
+        row = self.rows_by_length.get(length)
+        return rounded(row.score.value) if row and row.score else None
 
     def find_detail(self, name: str, length: str) -> Any:
         """Return the value of a length in a list of the detail, such as `panels`; None if
@@ -373,68 +378,60 @@ def score_entry(entry: Entry) -> BoardRecord:
     model = read_board_model(entry.model, entry.revision, entry.meta)
     if entry.paper is not None:
         model = replace(model, name=f"{model.name} (protocol {entry.paper})", paper=entry.paper)
-    ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()}
-    reported = build_rows(summary)
-    rows = tuple(map(BoardRow.of_report, reported))
-    read, missing = len(summary.subsets), len(summary.missing)
-    partial = f"{read} of {read + missing} subsets" if missing else ""
+    rows = build_rows(summary)
+    subsets = len(summary.subsets)
+    partial = f"{subsets} of {subsets + len(summary.missing)} subsets" if summary.missing else ""
     return BoardRecord(
-        model, entry.task, rows, _build_detail(summary, reported, entry), ranks, partial
+        model,
+        entry.task,
+        tuple(map(BoardRow.of_report, rows)),
+        dict(rounded(_build_detail(summary, rows, entry))),
+        {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()},
+        partial,
     )
 
 
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
-    """Return what the model's own page shows of a task besides the rows."""
+    """Build the contents of the model's own page on a task, apart from the rows."""
     strips = [row.build_strip(summary.model) for row in rows]
     axes = summary.profile.axes
-    titles = axes.length_titles
     cells = build_cells(summary)
-    panels = [_cell_columns(cells, length) for length in titles]
-    several = entry.subsets if len(entry.subsets) > 1 else ()
-    subsets = [BoardRow.of_report(build_rows(summarize([subset])[0])[0]) for subset in several]
-    panels = [_pool_cells(summary), *panels] if len(titles) > 1 else panels
+    panels = [_select_cells(cells, title) for title in axes.length_titles]
+    lengths = list(axes.length_titles)
+    if len(lengths) > 1:
+        lengths.insert(0, ALL_LENGTHS)
+        bins = [row.score_columns() for row in build_bin_rows(summary)]
+        panels.insert(0, _cell_columns(bins))
     places = describe_places(summary)
-    detail = {
+    notes = [messages.describe_several_places(places)] if places else []
+    notes += truncation_notes([summary.model], [summary])
+    if entry.paper is None:
+        notes += list_differences([(entry.task, entry.model)])
+    return {
         "strips": [strip and draw_glyph(strip) for strip in strips],
-        "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
+        "lengths": lengths,
         "positions": list(axes.positions),
         "position_title": axes.position_title,
         "relative": axes.equal_bins,
         "panels": panels,
         "curves": merge_panels(summary),
-        "subsets": {"name": [subset.subset for subset in entry.subsets], **row_columns(subsets)}
-        if subsets
-        else None,
+        "subsets": _score_subsets(entry.subsets) if len(entry.subsets) > 1 else None,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
         "date": read_date(entry.data.get("date")),
         "vectors": average_vectors(subset.run for subset in entry.subsets),
         "several_places": places and places["queries"],
-        "notes": [
-            *([_write_place_note(places)] if places else []),
-            *truncation_notes([summary.model], [summary]),
-            *list_differences([(entry.task, entry.model)] if entry.paper is None else []),
-        ],
+        "notes": notes,
     }
-    return dict(rounded(detail))
 
 
-def _write_place_note(places: Mapping[str, Any]) -> str:
-    """Return in a sentence what is known of queries with several places of evidence, which no other
-    number here is of.
-    """
-    left_out = (
-        f"; {format_count(places['left_out'])} more have too many places"
-        if places["left_out"]
-        else ""
-    )
-    return (
-        f"{pluralize(places['queries'], 'query', 'queries')} with several places of evidence are "
-        "in no other number here: "
-        "each place with the rank of its own document and the weight 1/n, nDCG@10 is "
-        f"{format_percent(places['ndcg_at_10'])}, "
-        f"start minus end {format_points(places['start_minus_end'])}{left_out}."
-    )
+def _score_subsets(subsets: Sequence[SubsetResult]) -> Columns:
+    """Score each subset by itself, over all lengths."""
+    rows = []
+    for subset in subsets:
+        (summary,) = summarize([subset])
+        rows.append(BoardRow.of_report(build_rows(summary)[0]))
+    return {"name": [subset.subset for subset in subsets], **row_columns(rows)}
 
 
 def read_date(seconds: object) -> str | None:
@@ -446,34 +443,34 @@ def read_date(seconds: object) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def _pool_cells(summary: TaskSummary) -> Columns:
-    """Return the columns of the bins over all lengths."""
-    cells = [row.score_columns() for row in build_bin_rows(summary)]
+def _cell_columns(cells: Sequence[Mapping[str, Any]]) -> Columns:
     return {name: [cell.get(name) for cell in cells] for name in CELL}
 
 
-def _cell_columns(cells: Iterable[ProfileCell], length: str | None = None) -> Columns:
-    rows = [cell.columns() for cell in cells if length in (None, cell.length)]
-    return {name: [row.get(name) for row in rows] for name in CELL}
+def _select_cells(cells: Iterable[ProfileCell], length: str) -> Columns:
+    """Return the cells of a length as columns."""
+    return _cell_columns([cell.columns() for cell in cells if cell.length == length])
 
 
 def merge_panels(summary: TaskSummary) -> list[Columns | None]:
     """Return the columns of five merged bins for each panel with a sparse bin, merged as in the
     report; None for the others.
     """
-    axes, counts = summary.profile.axes, summary.profile.counts.sum(axis=2)
+    axes = summary.profile.axes
+    counts = summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.any()) and is_sparse(axes, queries) for queries in counts]
     cells = build_curve_cells(summary) if any(sparse) else ()
-    titles = zip(axes.length_titles, sparse, strict=True)
-    by_length = [_cell_columns(cells, length) if merged else None for length, merged in titles]
-    if len(counts) == 1:
-        return by_length
-    return [
-        _cell_columns(pool_curve_cells([summary])[0])
-        if is_sparse(axes, counts.sum(axis=0))
-        else None,
-        *by_length,
+    panels = [
+        _select_cells(cells, title) if is_merged else None
+        for title, is_merged in zip(axes.length_titles, sparse, strict=True)
     ]
+    if len(panels) == 1:
+        return panels
+    pooled = None
+    if is_sparse(axes, counts.sum(axis=0)):
+        (pooled_cells,) = pool_curve_cells([summary])
+        pooled = _cell_columns([cell.columns() for cell in pooled_cells])
+    return [pooled, *panels]
 
 
 def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
@@ -491,18 +488,15 @@ def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
 
 
 def _cells(row: BoardRow) -> dict[str, Any]:
-    drawn = {name: getattr(row, name) for name in ("state_label", "parts", "code")}
-    scores = {
-        name: cell
-        for column in board_columns()
-        for name, cell in flatten(page_key(column), row.scores.get(column.key)).items()
-    }
-    return {
-        **scores,
-        **row.verdict_columns(),
-        **drawn,
+    cells: dict[str, Any] = {}
+    for column in board_columns():
+        cells |= flatten(page_key(column), row.scores.get(column.key))
+    cells |= row.verdict_columns() | flatten("score", row.score)
+    return cells | {
         "states": list(row.states),
-        **flatten("score", row.score),
+        "state_label": row.state_label,
+        "parts": row.parts,
+        "code": row.code,
     }
 
 
@@ -518,49 +512,36 @@ RUN = ("model", "revision", "published", "task", "data_revision", "length")
 def scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Return every declared score of every model, task and length."""
     taken = (*RUN, *UNDECLARED)
-    names = prefix_scores(
-        {name: None for column in known_columns() for name in column_names(column, column.key)},
-        taken,
-    )
-    names |= dict.fromkeys(UNDECLARED)
-    rows = ((record, row) for record in records for row in record.rows)
-    cells = (
-        (
-            _run(record, row.length),
-            {**prefix_scores(row.score_columns(), taken), **row.verdict_columns()},
-        )
-        for record, row in rows
-    )
-    return _compressed((*RUN, *names), ((*run, *map(columns.get, names)) for run, columns in cells))
+    declared = [name for column in known_columns() for name in column_names(column, column.key)]
+    names = (*prefix_scores(dict.fromkeys(declared), taken), *UNDECLARED)
+    lines = []
+    for record in records:
+        for row in record.rows:
+            cells = prefix_scores(row.score_columns(), taken) | row.verdict_columns()
+            lines.append((*_run(record, row.length), *map(cells.get, names)))
+    return _compress((*RUN, *names), lines)
 
 
 def positions_csv(records: Iterable[BoardRecord]) -> bytes:
     """Return nDCG@10, its interval and the queries of every position bin of every model, task and
     length.
     """
-    lines = (
-        (*_run(record, row.length), position, *(panel[name][place] for name in CELL))
-        for record in records
-        for row, panel in zip(record.rows, record.detail["panels"], strict=False)
-        if panel
-        for place, position in enumerate(record.detail["positions"])
-    )
-    return _compressed((*RUN, "position", *CELL), lines)
+    lines = []
+    for record in records:
+        for length in record.rows_by_length:
+            if panel := record.find_detail("panels", length):
+                bins = zip(record.detail["positions"], *map(panel.get, CELL), strict=True)
+                lines += [(*_run(record, length), *cells) for cells in bins]
+    return _compress((*RUN, "position", *CELL), lines)
 
 
 def _run(record: BoardRecord, length: str) -> tuple[Any, ...]:
     model = record.model
-    return (
-        model.name,
-        model.revision,
-        model.published,
-        record.task,
-        record.detail["data_revision"],
-        length,
-    )
+    data_revision = record.detail["data_revision"]
+    return (model.name, model.revision, model.published, record.task, data_revision, length)
 
 
-def _compressed(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
+def _compress(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
     return gzip.compress(format_csv(header, lines).encode(), compresslevel=6, mtime=0)
 
 
@@ -574,4 +555,6 @@ def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
     """Return the names of a score's columns under a key; one with an interval has three, as in
     `posir_tasks.values.scores.flatten`.
     """
-    return (key, f"{key}_low", f"{key}_high") if column.interval else (key,)
+    if not column.interval:
+        return (key,)
+    return key, f"{key}_low", f"{key}_high"

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import build_specifications
 from posir_leaderboard.board.folder import INDEX, Site
+from posir_leaderboard.board.groups import Group, add_other_tasks
 from posir_leaderboard.board.published import UNTESTED
 from posir_leaderboard.board.records import (
     BoardModel,
@@ -27,26 +27,18 @@ from posir_leaderboard.board.records import (
     row_columns,
     scores_csv,
 )
-from posir_leaderboard.board.views import (
-    CHANGES,
-    Group,
-    View,
-    add_other_tasks,
-    build_views,
-    read_strip,
-)
+from posir_leaderboard.board.views import View, bound_lengths, build_views, find_opening, read_strip
+from posir_significance import messages
 from posir_significance.decision import DEFAULT_MARGINS
-from posir_significance.findings import State
-from posir_significance.messages import name_state
+from posir_significance.findings import ChangeState, State
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
 from posir_tasks.display.figures import bundle_chart_library
-from posir_tasks.display.numbers import format_estimate, format_percent, format_points
+from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.strip import draw_card, render_png
 from posir_tasks.tasks.posir import POSIR
 from posir_tasks.tasks.posq import POSQ
-from posir_tasks.values.schemes import RelativePositions
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (
@@ -70,10 +62,13 @@ SCRIPTS = (
 PREVIEW = "preview.png"
 #: Rows that the page has without scripts, as many as a page of its table.
 PAGE = 20
+#: Pictures of models in the preview.
+PICTURES = 3
 #: The view of a board without any.
 EMPTY: dict[str, Any] = {
+    "models": [],
     "partial": [],
-    "columns": {"score": [], "other_data": [], "headline": ["No results yet."], "lead": []},
+    "columns": {"score": [], "other_data": [], "headline": [messages.BOARD["empty"]], "lead": []},
 }
 #: Fields of a score's declaration, from which the page makes its columns.
 COLUMN = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
@@ -96,72 +91,65 @@ def render_site(
     There is at most one record for each model and task, and tasks in no group get their own. The
     repository takes submissions; `url` is where the site will be, which link previews need.
     """
-    ordered = sorted(
-        records,
-        key=lambda record: (
-            record.model.name.casefold(),
-            record.model.revision,
-            record.model.id,
-            record.task,
-        ),
-    )
+    ordered = sorted(records, key=_order_records)
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
-    site |= {name: _static(name) for name in ("board.css", *(f"js/{name}.js" for name in SCRIPTS))}
+    scripts = [f"js/{name}.js" for name in SCRIPTS]
+    for name in ("board.css", *scripts):
+        site[name] = _static(name)
     data = dict(build_data(ordered, groups))
-    site |= {f"data/{name}.js": data_file(name, value) for name, value in data.items()}
-    site |= {"scores.csv.gz": scores_csv(ordered), "positions.csv.gz": positions_csv(ordered)}
-    build = hashlib.sha256(
-        b"".join(
-            hashlib.sha256(path.encode() + body).digest() for path, body in sorted(site.items())
-        )
-    )
-    core, *others = (f"js/{name}.js" for name in SCRIPTS)
+    for name, value in data.items():
+        site[f"data/{name}.js"] = data_file(name, value)
+    site["scores.csv.gz"] = scores_csv(ordered)
+    site["positions.csv.gz"] = positions_csv(ordered)
+    opened = data["board"]["opening_file"]
+    if opened:
+        scripts.insert(1, f"data/{opened}.js")
     # In execution order, with the view that the page opens with.
-    groups_shown = [
-        group for group in data["board"]["groups"] if group["name"] == data["board"]["opening"]
-    ]
-    opened = [
-        view
-        for group in groups_shown
-        for view in group["views"]
-        if view["name"] == group["opening"]
-    ]
-    view = data[f"views/{opened[0]['file']}"] if opened else EMPTY
-    unranked, scores = (
-        list(map(bool, map(max, view["partial"], view["columns"]["other_data"]))),
-        view["columns"]["score"],
-    )
-    order = sorted(range(len(scores)), key=lambda place: (unranked[place], -(scores[place] or 0)))
+    scripts = ["lib/datatables.js", scripts[0], INDEX, *scripts[1:]]
+    models = data["board"]["models"]
+    view = data[opened] if opened else EMPTY
     environment = Environment(
         loader=PackageLoader("posir_leaderboard.board", "static"),
         autoescape=True,
         undefined=StrictUndefined,
     )
     page = environment.get_template("index.html").render(
-        build=build.hexdigest()[:12],
-        scripts=[
-            "lib/datatables.js",
-            core,
-            INDEX,
-            *(f"data/views/{shown['file']}.js" for shown in opened),
-            *others,
-        ],
+        build=_digest_site(site),
+        scripts=scripts,
         version=version("posir"),
         repository=repository or "ORG/RESULTS",
-        preview=(f"{url.rstrip('/')}/" if url else "") + PREVIEW,
+        preview=f"{url.rstrip('/')}/{PREVIEW}" if url else PREVIEW,
         citations=(POSIR, POSQ),
-        models=data["board"]["models"],
+        models=models,
         view=view,
-        order=order[:PAGE],
-        published=any(
-            data["board"]["models"]["published"][place] for place in view.get("models", ())
-        ),
+        order=_order_rows(view)[:PAGE],
+        published=any(models["published"][at] for at in view["models"]),
         untested=UNTESTED,
         percent=format_percent,
         points=format_points,
     )
     # A name may be no valid Unicode.
     return site | {"index.html": page.encode(errors="replace"), "README.md": _static("space.md")}
+
+
+def _order_records(record: BoardRecord) -> tuple[str, ...]:
+    model = record.model
+    return model.name.casefold(), model.revision, model.id, record.task
+
+
+def _order_rows(view: Mapping[str, Any]) -> list[int]:
+    """Return the rows of a view by descending score, those that are not ranked last."""
+    columns = view["columns"]
+    marks = zip(view["partial"], columns["other_data"], columns["score"], strict=True)
+    keys = [(bool(partial or other), -(score or 0)) for partial, other, score in marks]
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def _digest_site(site: Site) -> str:
+    digest = hashlib.sha256()
+    for path, body in sorted(site.items()):
+        digest.update(hashlib.sha256(path.encode() + body).digest())
+    return digest.hexdigest()[:12]
 
 
 def _static(name: str) -> bytes:
@@ -186,95 +174,90 @@ def build_data(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the name and content of every data file, from records that are grouped by model."""
     groups = add_other_tasks(groups, (record.task for record in records))
-    by_model = {
-        name: list(of_model)
-        for name, of_model in groupby(records, key=lambda record: record.model.id)
-    }
+    by_model: dict[str, list[BoardRecord]] = {}
+    for record in records:
+        by_model.setdefault(record.model.id, []).append(record)
     indices = {name: index for index, name in enumerate(by_model)}
     views = {group.name: list(build_views(group, records)) for group in groups}
     # If a model's files describe it differently, the first description is used.
-    yield (
-        "board",
-        _build_index([of_model[0].model for of_model in by_model.values()], groups, views),
-    )
+    models = [results[0].model for results in by_model.values()]
+    yield "board", _build_index(models, groups, views)
     yield "charts", build_specifications()
-    averages: dict[str, dict[str, Any]] = {}
-    for group in groups:
-        for view in views[group.name]:
+    averages: dict[str, dict[str, Any]] = {name: {} for name in by_model}
+    for group, of_group in views.items():
+        for view in of_group:
             yield f"views/{view.id}", view.to_json(indices)
-            for place, length in enumerate(view.lengths):
+            for at, length in enumerate(view.lengths):
                 if length != view.opening_length:
-                    yield f"lengths/{view.id}-{place}", view.columns(length)
+                    yield f"lengths/{view.id}-{at}", view.columns(length)
             yield f"differences/{view.id}", view.differences_json(indices)
-            for average in view.rows if view.average else ():
-                averages.setdefault(average.model.id, {})[group.name] = _page_of(average)
-    for model, of_model in progress(list(by_model.items()), "Rendering"):
-        tasks = {record.task: _page_of(record) for record in of_model}
-        yield f"models/{model}", {"tasks": tasks, "averages": averages.get(model, {})}
+            if view.average:
+                for average in view.rows:
+                    averages[average.model.id][group] = _page_of(average)
+    for model, results in progress(list(by_model.items()), "Rendering"):
+        tasks = {record.task: _page_of(record) for record in results}
+        yield f"models/{model}", {"tasks": tasks, "averages": averages[model]}
 
 
 def _page_of(record: BoardRecord) -> dict[str, Any]:
-    return {
-        "rows": {"length": list(record.rows_by_length), **row_columns(record.rows)},
-        **record.detail,
-    }
+    rows = {"length": list(record.rows_by_length), **row_columns(record.rows)}
+    return {"rows": rows, **record.detail}
 
 
 def _build_index(
     models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
 ) -> dict[str, Any]:
-    """Return what the page needs first: the declared columns, the models and the choices."""
-    posir = RelativePositions().axes
-    openings = {
-        name: min(of_group, key=attrgetter("opening_order"))
-        for name, of_group in views.items()
-        if of_group
-    }
+    """Build what the page loads first: the declared columns, the models and the choices."""
+    every = [view for of_group in views.values() for view in of_group]
+    opening = find_opening(every)
     times = Counter(model.name for model in models if not model.published)
+    labels = []
+    for model in models:
+        # With its revision if there are results of several revisions.
+        is_repeated = not model.published and times[model.name] > 1
+        labels.append(f"{model.name} @ {model.revision[:12]}" if is_repeated else model.name)
+    columns = [
+        {name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)}
+        for column in board_columns()
+    ]
+    margins = DEFAULT_MARGINS
     return {
-        "opening": min(openings, key=lambda name: openings[name].opening_order, default=None),
-        "columns": [
-            {name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)}
-            for column in board_columns()
-        ],
-        "states": {
-            state.value: name_state(state, DEFAULT_MARGINS.position_effect) for state in State
+        "opening": next((name for name, some in views.items() if opening in some), None),
+        "opening_file": opening and f"views/{opening.id}",
+        "columns": columns,
+        "states": {state: messages.name_state(state, margins.position_effect) for state in State},
+        "changes": {
+            state[0]: messages.name_change(state, margins.ndcg_at_10) for state in ChangeState
         },
-        "changes": {state[:1]: label for state, label in CHANGES.items() if label},
-        "lengths": dict(zip(posir.lengths, posir.length_titles, strict=True)),
+        "messages": messages.BOARD,
+        "lengths": bound_lengths(),
         "models": {
             "id": [model.id for model in models],
-            # With its revision if there are results of several revisions.
-            "label": [
-                f"{model.name} @ {model.revision[:12]}"
-                if times[model.name] > 1 and not model.published
-                else model.name
-                for model in models
-            ],
+            "label": labels,
             **{name: [getattr(model, name) for model in models] for name in MODEL},
         },
-        "groups": [
+        "groups": [_describe_group(group, views[group.name]) for group in groups],
+    }
+
+
+def _describe_group(group: Group, views: Sequence[View]) -> dict[str, Any]:
+    opening = find_opening(views)
+    return {
+        "name": group.name,
+        "dimension": group.dimension,
+        "opening": opening and opening.name,
+        "description": group.description,
+        "views": [
             {
-                "name": group.name,
-                "dimension": group.dimension,
-                "opening": openings[group.name].name if group.name in openings else None,
-                "description": group.description,
-                "views": [
-                    {
-                        "name": view.name,
-                        "label": view.label
-                        if view.data == view.name
-                        else f"{view.label}, local data",
-                        "data": view.data,
-                        "file": view.id,
-                        "models": len(view.rows),
-                        "average": view.average,
-                        "averaged": view.averaged,
-                    }
-                    for view in views[group.name]
-                ],
+                "name": view.name,
+                "label": view.label if view.data == view.name else f"{view.label}, local data",
+                "data": view.data,
+                "file": view.id,
+                "models": len(view.rows),
+                "average": view.average,
+                "averaged": view.averaged,
             }
-            for group in groups
+            for view in views
         ],
     }
 
@@ -315,17 +298,17 @@ def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> byt
     leaderboard, a title alone.
     """
     views = [view for group in groups for view in build_views(group, records)]
-    view = min(views, key=attrgetter("opening_order"), default=View("", ()))
-    length, scored = view.opening_length, []
+    view = find_opening(views) or View("", ())
+    length = view.opening_length
+    strips = []
     for record, row in zip(view.rows, view.ranked_rows(length), strict=True):
         if row and row.score:
-            words = [f"nDCG@10 {format_estimate(row.score, format_percent)}"]
-            scored.append((row.score.value, read_strip(record, length, *words, *row.effect_words)))
-    strips = [strip for _, strip in sorted(scored, key=itemgetter(0), reverse=True) if strip][:3]
-    return render_png(
-        draw_card(
-            strips,
-            "PosIR leaderboard",
-            f"{view.data}, {view.describe_documents(length)}." if strips else "",
-        )
-    )
+            label = row.state_label if row.findings or row.task_states else ""
+            lines = messages.caption_model(row.estimates, label)
+            if strip := read_strip(record, length, *lines):
+                strips.append((row.score.value, strip))
+    best = sorted(strips, key=itemgetter(0), reverse=True)[:PICTURES]
+    source = ""
+    if best:
+        source = f"{view.data}, {view.describe_documents(length)}."
+    return render_png(draw_card([strip for _, strip in best], "PosIR leaderboard", source))

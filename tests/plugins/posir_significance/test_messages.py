@@ -8,9 +8,9 @@ import pytest
 from posir_significance import messages
 from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_groups
 from posir_significance.decision import decide
-from posir_significance.findings import ChangeState, Needed, NeededUnit, Reason, State
+from posir_significance.findings import ChangeState, Needed, NeededUnit, Quantity, Reason, State
 from posir_tasks.values.read_part import UNKNOWN
-from posir_tasks.values.scores import Difference
+from posir_tasks.values.scores import Difference, Estimate
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
 GROUPS = {
@@ -137,3 +137,69 @@ def test_systems_are_grouped_by_the_state_of_their_change():
     assert messages.group_by_state("nDCG@10", changes) == (
         "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
     )
+
+
+# The leaderboard.
+
+
+@pytest.mark.parametrize(
+    ("names", "paired", "words"),
+    [
+        (["a"], True, "a finds evidence best on X: nDCG@10 52.0"),
+        (["a"], False, "a scores highest on X: nDCG@10 52.0"),
+        (["a", "b"], True, "a and b cannot be told apart on X: nDCG@10 50.0 to 52.0"),
+        (["a", "b", "c"], True, "a and 2 others cannot be told apart on X: nDCG@10 50.0 to 52.0"),
+    ],
+)
+def test_a_heading_names_the_best_model(names, paired, words):
+    lowest, best = Estimate(0.5), Estimate(0.52)
+    assert messages.describe_best(names, lowest, best, "on X", paired=paired) == words
+
+
+@pytest.mark.parametrize(
+    ("lead", "state", "published", "words"),
+    [
+        (Estimate(0.02), None, True, ". "),
+        (Estimate(0.02), None, False, " (no interval: other queries or few documents). "),
+        (Estimate(0.02, (-0.01, 0.05)), ChangeState.INCONCLUSIVE, False, " [-1.0,\xa0+5.0]. "),
+        (
+            Estimate(0.02, (0.001, 0.019)),
+            ChangeState.EQUIVALENT,
+            False,
+            " [+0.1,\xa0+1.9] (equivalent within 2 points). ",
+        ),
+    ],
+)
+def test_a_lead_has_its_interval_and_state(lead, state, published, words):
+    text = messages.describe_lead("a", "b", lead, state, published=published)
+    assert text == f"a is 2.0 points ahead of b{words}"
+
+
+def test_ends_are_those_whose_interval_excludes_0():
+    rows = [("a", Estimate(0.3, (-0.1, 0.7))), ("b", Estimate(0.2)), ("c", Estimate(-0.1))]
+    assert messages.describe_ends(rows) == (
+        "Evidence at the start scores 20.0 points higher than at the end with b. "
+        "Evidence at the start scores 10.0 points lower than at the end with c. "
+    )
+    assert messages.describe_ends(rows[:1]) == ""
+
+
+def test_states_of_an_average_are_counted():
+    states = [State.INCONCLUSIVE, State.FAVORS_START, State.FAVORS_START]
+    text = messages.count_task_states(states, 0.05)
+    assert text == "favors the start in 2, inconclusive in 1 of 3"
+    assert messages.count_task_states([State.NOT_TESTED] * 2, 0.05) == "not tested"
+
+
+def test_queries_with_several_places_are_described():
+    places = {"queries": 2, "ndcg_at_10": 0.5, "start_minus_end": 0.1, "left_out": 1_000}
+    text = messages.describe_several_places(places)
+    assert text.startswith("2 queries with several places")
+    assert text.endswith("nDCG@10 is 50.0, start minus end +10.0; 1,000 more have too many places.")
+
+
+def test_a_caption_has_a_line_for_each_estimate():
+    estimates = {Quantity.NDCG_AT_10: Estimate(0.5, (0.4, 0.6)), Quantity.POSITION_EFFECT: None}
+    lines = ["nDCG@10 50.0 [40.0, 60.0]", "Bias within the window: inconclusive"]
+    assert messages.caption_model(estimates, "inconclusive") == lines
+    assert messages.caption_model(estimates, "") == lines[:1]

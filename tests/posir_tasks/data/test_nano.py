@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mteb.models.model_implementations.bm25 import BM25Search
 
 import posir
-from posir_leaderboard.board.views import builtin_groups
+from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.validation import subset_facts
 from posir_run.plan import measure_subsets
 from posir_tasks.base.errors import DataError, PosirError

@@ -201,18 +201,15 @@
   /** Return start minus end as the papers or the authors' code give it; null if unknown. */
   board.differenceOf = (row) => row.start_minus_end ?? row.start_to_end_unweighted ?? null;
 
-  /** Return the rows with the largest start minus end in either direction whose interval leaves out 0 or is unknown, in words: each second part is a name. */
+  /** Return the largest start minus end in either direction whose interval leaves out 0 or is unknown, as text and elements. */
   board.describeEnds = (rows) => {
     const clear = rows.filter((one) => known(one.difference) && (!known(one.start_minus_end_low) || one.start_minus_end_low > 0 || one.start_minus_end_high < 0));
-    const most = (sign) => clear.reduce((top, one) => (sign * one.difference > sign * (top?.difference ?? 0) ? one : top), null);
-    const [high, low] = [most(1), most(-1)];
-    const name = (one) => one.label.split("/").at(-1);
-    const by = (one) => board.percent(Math.abs(one.difference));
-    const first = (one, word) => [`Evidence at the start scores ${by(one)} points ${word} than at the end with `, name(one)];
-    if (high && low) return [...first(high, "higher"), `, ${by(low)} lower with `, name(low)];
-    return high ? first(high, "higher") : low ? first(low, "lower") : [];
+    const largest = (sign) => clear.reduce((top, one) => (sign * one.difference > sign * (top?.difference ?? 0) ? one : top), null);
+    const say = (template, one) => (one ? board.fill(template, { points: board.percent(Math.abs(one.difference)), model: board.name(one.name.split("/").at(-1)) }) : []);
+    return [...say("start_higher", largest(1)), ...say("start_lower", largest(-1))];
   };
 
+  const NAMES = { position_effect: "position effect", start_minus_end: "start minus end" };
   const TITLES = { position_effect: "Position effect against nDCG@10", start_minus_end: "Start minus end against nDCG@10" };
   const scatterFigure = () => board.figure(TITLES.position_effect, { below: el("p", { class: "faint explanation" }) }).element;
 
@@ -233,7 +230,7 @@
       some((one) => one.marked && (known(one.score_low) || known(one.effect_low))) ? "Lines through points: 95% intervals." : "",
       some((one) => !one.marked) ? `Of more than ${MAX_MARKED} models, only those selected in the table have intervals.` : "",
       some((one) => !one.name) ? `${MAX_NAMED} are named: those selected in the table, and the highest in nDCG@10.` : "",
-      all > points.length ? `Not drawn, without a known ${TITLES[name].split(" against")[0].toLowerCase()}: ${all - points.length} of ${all}.` : "",
+      all > points.length ? `Not drawn, without a known ${NAMES[name]}: ${all - points.length} of ${all}.` : "",
       sizes.size > 1 ? "Larger points have more parameters." : "",
       "A click opens the model; the table has the same numbers.",
     ].filter(Boolean).join(" ");

@@ -164,13 +164,14 @@
     return label ? [el("optgroup", { label }, ...items)] : items;
   }
 
+  const lengthTitle = (name) => (board.describeTokens(name) ? `${name}: ${board.describeTokens(name)}` : null);
+
   /** Offer the lengths of a view. */
   board.syncLengths = (index, lengths, length) => {
     const fieldset = byId("length");
-    const words = new Map(Object.entries(index.lengths));
     if (fieldset.dataset.lengths !== lengths.join()) {
       fieldset.dataset.lengths = lengths.join();
-      offer("length", lengths.map((name) => [name, name === "all" ? "All" : name, words.get(name)]));
+      offer("length", lengths.map((name) => [name, name === "all" ? "All" : name, lengthTitle(name)]));
     }
     fieldset.hidden = lengths.length < 2;
     syncChoice("length", length);

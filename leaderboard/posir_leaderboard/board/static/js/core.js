@@ -143,5 +143,23 @@ const board = {};
   /** Return the key of the score that a model is ranked by: in a length bucket published rows have that of the papers alone. */
   board.scoreKey = (length, published) => (length === "all" || !published ? "ndcg_at_10" : "ndcg_at_10_as_published");
 
+  /** Fill a template of the board's messages with texts and elements by name. */
+  board.fill = (name, values) => board.messages[name].split(/\{(\w+)\}/).map((part, at) => (at % 2 ? values[part] : part));
+
+  /** Return the tokens of a length, short enough for a head: `≤ 512`. */
+  board.tokensOf = (length) => {
+    const [low, high] = board.lengths[length] ?? [];
+    if (!low) return "";
+    return known(high) ? `≤ ${board.count(high)}` : `> ${board.count(low - 1)}`;
+  };
+
+  /** Return the tokens of a length: `513 to 1,024 tokens`. */
+  board.describeTokens = (length) => {
+    const [low, high] = board.lengths[length] ?? [];
+    if (!low) return "";
+    if (!known(high)) return `over ${board.count(low - 1)} tokens`;
+    return low === 1 ? `up to ${board.count(high)} tokens` : `${board.count(low)} to ${board.count(high)} tokens`;
+  };
+
   board.range = (ends) => (!ends ? DASH : ends[0] === ends[1] ? String(ends[0]) : `${ends[0]}–${ends[1]}`);
 }

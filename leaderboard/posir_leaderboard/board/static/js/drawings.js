@@ -33,6 +33,7 @@
     const bins = columns.queries.length;
     return binNames(detail.positions, bins).map((position, at) => ({
       model: model.label,
+      name_of_model: model.name,
       place: model.place,
       length: detail.lengths[panel],
       position,
@@ -60,9 +61,10 @@
     const merged = panels.some((detail) => detail.curves[panelOf(detail)]);
     const shown = panels[0].rows.length[panelOf(panels[0])];
     const published = drawn.every((model) => model.published);
-    const found = published ? board.describeEnds(drawn.map((model) => board.rowOf(model, choice, shown))).join("") : "";
+    const largest = published ? board.describeEnds(drawn.map((model) => board.rowOf(model, choice, shown))) : [];
+    const found = largest.map((part) => part.textContent ?? part).join("").trim();
     const parts = drawn.map((model, at) => partRead(model, panels[at], shown)).filter(Boolean);
-    const caption = [title.split(":")[0], parts.length ? "by position in whole documents, truncated or not" : found].filter(Boolean).join(": ");
+    const caption = [shown === "all" ? title : shown, parts.length ? "by position in whole documents, truncated or not" : found].filter(Boolean).join(": ");
     const figure = board.figure(caption, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
     figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: Math.min(1, Math.ceil(5 * ends(rows, "ndcg_at_10", "ndcg_at_10_high").high - 1e-9) / 5) });
@@ -105,7 +107,7 @@
     let above = Infinity;
     for (const row of last) {
       above = Math.min(row.ndcg_at_10, above - 0.04);
-      Object.assign(row, { name: row.model.split("/").at(-1).replace(" (published)", ""), name_at: above });
+      Object.assign(row, { name: row.name_of_model.split("/").at(-1), name_at: above });
     }
   }
 

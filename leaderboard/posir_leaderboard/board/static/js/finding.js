@@ -4,10 +4,7 @@
 {
   const { el, byId, known } = board;
   const short = (row) => board.name(row.label.split("/").at(-1) || row.label);
-  const points = (value) => Math.abs(value * 100).toFixed(1);
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
-
-  const tokens = (length) => (board.lengths[length] ?? length).split(": ").at(-1);
 
   /** Return the rows that are not worse than the best, then the others; by descending score. */
   board.standing = (rows) => {
@@ -19,30 +16,32 @@
   /** Return the name of the first row, and of a second one or how many others there are. */
   board.namesOf = ([first, ...others]) => [short(first), ...(others.length ? [" and ", others.length > 1 ? `${others.length} others` : short(others[0])] : [])];
 
-  /** Return the largest start minus end of published rows, as text and elements. */
-  function largest(rows) {
-    if (!rows.every((row) => row.published)) return [];
-    const found = board.describeEnds(rows);
-    return found.length ? [...found.map((part, at) => (at % 2 ? board.name(part) : part)), "."] : [];
-  }
-
   /** Return the finding of the rows that pass filters, and below it its lead, as text and elements. */
   function finding(rows, state, where) {
     const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
     const { best, ties, behind } = board.standing(passing);
-    if (!best) return [["No model passes these filters."], []];
-    const [open, next] = [ties[0], behind[0]];
-    const sure = (next?.changes?.[best.at] ?? "-") !== "-";
-    const said = open ? `cannot be told apart ${where}: nDCG@10 ${board.percent(ties.at(-1).score)} to ` : `${sure ? "finds evidence best" : "scores highest"} ${where}: nDCG@10 `;
+    if (!best) return [[board.messages.no_match], []];
+    const [tied] = ties;
+    const [next] = behind;
+    const isPaired = (next?.changes?.[best.at] ?? "-") !== "-";
+    const values = {
+      best: short(best),
+      tied: ties.length > 1 ? board.fill("others", { number: ties.length }).join("") : tied && short(tied),
+      where,
+      lowest: tied && board.percent(ties.at(-1).score),
+      score: board.percent(best.score),
+    };
+    const lead = next && board.fill("ahead", { best: short(best), points: board.percent(-board.behind(next, best)), second: short(next), interval: "" });
+    const ends = passing.every((row) => row.published) ? board.describeEnds(passing) : [];
     return [
-      [`Of ${plural(passing.length, "model")} with these filters, `, ...board.namesOf([best, ...ties]), ` ${said}${board.percent(best.score)}`],
-      [...(next ? [short(next), ` is ${points(board.behind(next, best))} behind. `] : []), ...largest(passing)],
+      [...board.fill("filtered", { models: plural(passing.length, "model") }), ...board.fill(tied ? "tied" : isPaired ? "best" : "highest", values)],
+      [...ends, ...(lead ?? [])],
     ];
   }
 
   /** Say in the heading what the rows show, below it by how much, and what is measured. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
-    if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
+    if (!shown.choice) return byId("finding").replaceChildren(board.messages.empty);
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
     const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
     const published = rows.length && rows.every((row) => row.published);
@@ -50,8 +49,8 @@
     byId("lead").replaceChildren(...ahead);
     byId("search").placeholder = (rows.at(-1)?.label ?? "").split("/").at(-1);
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isTested);
-    const data = where.startsWith("on ") ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
-    const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
+    const data = shown.length === "all" || !rows.length ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
+    const what = shown.length === "all" ? "" : ` in documents of ${board.describeTokens(shown.length) || shown.length}`;
     const source = published ? `; published in the papers${rows.some((row) => known(row.score_low)) ? "" : ", without intervals"}` : "";
     const intervals = !published && rows.some((row) => known(row.score_low)) ? "; in brackets 95% intervals" : "";
     const single = published && shown.choice.average && !rows.some((row) => known(row.difference)) ? "; start minus end is known of single ones only" : "";

@@ -7,7 +7,7 @@
   let rows = [];
   let shown = null;
   let kept = { view: null, rows: new Map() };
-  const EMPTY = { models: [], partial: [], standing: [], approximate: [], lengths: ["all"], opening: "all", columns: {}, scores: {}, revisions: {}, newest: null };
+  const EMPTY = { models: [], partial: [], standing: [], approximate: false, lengths: ["all"], opening: "all", columns: {}, scores: {}, revisions: {}, newest: null };
 
   /** Most models that can be compared. */
   board.MAX_COMPARED = 4;
@@ -122,6 +122,7 @@
     document.documentElement.dataset.theme = board.state().theme;
     index = await board.data("board");
     board.lengths = index.lengths;
+    board.messages = index.messages;
     board.changes = index.changes;
     board.declare(index.columns);
     board.makeControls(index);

@@ -98,7 +98,7 @@
   ];
 
   /** Return a model's row of a view at a length, for a sentence on its start and end. */
-  board.rowOf = (model, view, length) => ({ ...rowsByLength(model, view).get(length), label: model.label.replace(" (published)", "") });
+  board.rowOf = (model, view, length) => ({ ...rowsByLength(model, view).get(length), name: model.name });
 
   /** Return scores by length. */
   board.byLength = (models, choice) => {
@@ -146,7 +146,7 @@
         return [lengthName(length), { value, half, state }];
       });
     const ends = ({ value, half }) => (board.known(value) ? `[${[value - half, value + half].map((end) => board.points(Math.min(1, Math.max(-1, end)))).join(", ")}]` : "");
-    const columns = [["Difference", ({ value }) => board.points(value), ends], ["nDCG@10 is", ({ state }) => state]];
+    const columns = [["Difference", ({ value }) => board.points(value), ends], ["nDCG@10 is", ({ state }) => board.changes[state[0]]]];
     return board.section(
       heading,
       tablesOf(known, heading, "Length", columns, rows),

@@ -115,7 +115,7 @@
       row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
       row.other_data ? el("span", { class: "mark partial" }, row.other_data) : null,
       row.standing ? el("span", { class: "mark" }, row.standing) : null,
-      el("span", { class: "meta" }, ...row.about.split(/(?<= ·) /).flatMap((part, at) => [at ? " " : "", el("span", {}, part)])),
+      el("span", { class: "meta" }, ...row.about.flatMap((part, at) => [at ? " " : "", el("span", {}, at + 1 < row.about.length ? `${part} ·` : part)])),
     ];
     const expand = el(
       "button",
@@ -137,7 +137,6 @@
 
   const withEnds = (one) => [board.percent(one.score), board.scoreInterval(one)].filter(Boolean).join(" ");
   const ends = (interval) => (interval ? el("span", { class: "ends" }, interval) : "");
-  const IN_THE_ROW = ["How well", "Position effect"];
 
   /** Return in a sentence how published scores change from the shortest to the longest documents. */
   function describeLengths(lengths) {
@@ -151,7 +150,7 @@
 
   /** Return what is shown below an expanded row: the answer, what is observed, and each length with its interval, rank and queries. */
   function detailsOf(row, lengths) {
-    const answer = Object.entries(row.parts ?? {}).filter(([title]) => !IN_THE_ROW.includes(title));
+    const answer = row.parts ?? [];
     const facts = [
       answer.length ? null : [board.title("state"), row.published ? board.UNTESTED : row.state_label],
       row.published ? null : ["Start minus end (different questions)", [board.points(row.difference), board.intervalText(row, "start_minus_end")].filter(Boolean).join(" ")],
@@ -261,7 +260,7 @@
         score_key: board.scoreKey(length, index.models.published[model]),
         partial: view.partial[at],
         standing: view.standing[at],
-        approximate: view.approximate[at],
+        approximate: view.approximate && index.models.published[model],
         about: view.about[at],
         change: board.known(row.q1) && board.known(row.q4) ? row.q4 - row.q1 : null,
         effect: row.position_effect ?? null,
@@ -429,10 +428,9 @@
   function labelLength() {
     const { length } = shown;
     const key = board.scoreKey(length, shown.rows.every((row) => row.published));
-    const [, title, qualifier] = board.title(key).match(/^(.*?)(?: \((.*)\))?$/);
     labelHeader(table.column(place("score")).header(), key);
-    table.column(place("score")).header().querySelector(".dt-column-title").textContent = title;
-    qualify("score", [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
+    table.column(place("score")).header().querySelector(".dt-column-title").textContent = board.title("ndcg_at_10");
+    qualify("score", [key === "ndcg_at_10" ? "" : "as published", length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
     table.column(place("psi")).header().querySelector(".dt-column-title").textContent = "PSI";
     qualify("psi", "as published");
     qualify("effect", "same evidence");
@@ -444,16 +442,11 @@
     (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
   }
 
-  const tokensIn = (length) => (board.lengths[length] ?? "").split(": ")[1] ?? "";
-
-  /** Return the tokens of a length, short enough for a head. */
-  board.tokensOf = (length) => tokensIn(length).replace(/ tokens$/, "").replace("up to ", "≤ ").replace("over ", "> ").replace(/.* to /, "≤ ");
-
   /** Head the length cells by their tokens. */
   function labelLengths() {
     for (const name of QUARTERS) {
       const header = table.column(place(name)).header();
-      header.title = tokensIn(name.toUpperCase());
+      header.title = board.describeTokens(name.toUpperCase());
       header.append(el("span", { class: "tokens" }, board.tokensOf(name.toUpperCase())));
     }
   }

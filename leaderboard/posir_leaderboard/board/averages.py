@@ -1,0 +1,134 @@
+"""Averages of a model's results over the tasks of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from posir_leaderboard.board.groups import Group
+from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns, board_columns
+from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
+from posir_tasks.values.scores import ALL, Estimate, Unit
+
+#: Units of the scores that have a mean over tasks.
+AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
+#: What the curves of all tasks share.
+SHARED = ("lengths", "positions", "position_title", "relative")
+
+
+def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord:
+    """Average a model's results on the tasks of a group; without rows if it lacks one."""
+    tasks = group.averaged_tasks
+    members = tuple(sorted(records, key=lambda record: tasks.index(record.task)))
+    average = BoardRecord(
+        members[0].model,
+        group.name,
+        (),
+        {},
+        standing=min(record.standing for record in members),
+        mark=max(record.mark for record in members),
+        members=members,
+    )
+    complete = [record.rows_by_length for record in members if not record.partial]
+    if len(complete) < len(tasks):
+        partial = f"{len(complete)} of {len(tasks)} tasks"
+        return replace(average, partial=partial)
+    shared = set(complete[0]).intersection(*complete)
+    lengths = [length for length in complete[0] if length in shared]
+    rows = [
+        average_rows([by_length[length] for by_length in complete], group.name, group.power)
+        for length in lengths
+    ]
+    if average.model.published:
+        return replace(average, rows=tuple(_count_published(row, group) for row in rows))
+    return replace(average, rows=tuple(rows), detail=average_detail(members, lengths))
+
+
+def _count_published(row: BoardRow, group: Group) -> BoardRow:
+    """Complete an average of published rows with the papers' own number of queries."""
+    queries = find_query_count(group.name)
+    if queries and row.length == ALL:
+        # The papers give the exact sum, but only the average for most languages.
+        row = row.with_scores(queries=queries.number)
+    if group.power == 1:
+        # Each model has curves of other languages, so they have no average.
+        row = row.with_scores(**{START_TO_END_UNWEIGHTED.key: None})
+    return row
+
+
+def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:
+    """Average the curves of tasks and the ends of their intervals, unweighted.
+
+    The ends are those of fully correlated errors. Empty unless all tasks have the same positions.
+    """
+    first = tasks[0].detail
+    if any(task.detail["positions"] != first["positions"] for task in tasks):
+        return {}
+    curves: dict[str, list[Columns | None]] = {"panels": [], "curves": []}
+    for name, panels in curves.items():
+        for length in lengths:
+            panels.append(_average_panels([task.find_detail(name, length) for task in tasks]))
+    if not any(curves["panels"]):
+        return {}
+    return {**{name: first[name] for name in SHARED}, **curves}
+
+
+def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
+    present = [panel for panel in panels if panel]
+    if len(present) < len(panels):
+        return None
+    average: Columns = {}
+    for name in CELL:
+        bins = zip(*(panel[name] for panel in present), strict=True)
+        combine = sum if name == "queries" else _mean
+        average[name] = [combine(values) for values in bins]
+    return average
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    return None if None in values else round(float(np.mean(values)), 6)  # type: ignore[arg-type]
+
+
+def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRow:
+    """Return the unweighted mean over tasks of the board's scores, as the papers average over
+    languages.
+
+    The distances to the ends of the intervals are combined: `power` is 2 for tasks on different
+    data, whose errors add in quadrature; 1 for fully correlated ones, such as translations of the
+    same queries. A value that a task lacks is None in the average. The rows are of one model at one
+    length.
+    """
+    first = rows[0]
+    queries = [row.queries for row in rows]
+    scores: dict[str, Any] = {"queries": None if None in queries else sum(filter(None, queries))}
+    for column in board_columns():
+        if column.unit in AVERAGED_UNITS:
+            estimates = [row.estimate(column.key) for row in rows]
+            scores[column.key] = _average(estimates, power)
+    return BoardRow(
+        model=first.model,
+        task=name,
+        length=first.length,
+        revision=first.revision,
+        scores=scores,
+        task_states=tuple(row.states[0] for row in rows if row.findings),
+    )
+
+
+def _average(estimates: Sequence[Estimate | None], power: int) -> Estimate | float | None:
+    present = [estimate for estimate in estimates if estimate is not None]
+    if len(present) < len(estimates):
+        return None
+    values = np.array([estimate.value for estimate in present])
+    mean = float(values.mean())
+    intervals = [estimate.interval for estimate in present if estimate.interval]
+    if len(intervals) < len(present):
+        return mean
+    ends = np.array(intervals)
+    errors = np.abs(ends - values[:, None])
+    sums = (errors**power).sum(axis=0)
+    combined = sums ** (1 / power) / len(values)
+    return Estimate(mean, (mean - float(combined[0]), mean + float(combined[1])))
