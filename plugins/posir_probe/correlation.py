@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kruskal, rankdata, spearmanr, t
 
-from posir_probe.probe import Probe, includes_zero
+from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import Architecture, Kind, short_name
 from posir_published.rows import published_rows, published_tasks, read_mmteb_scores
@@ -245,7 +245,9 @@ def judge(
         return f"{INCONCLUSIVE}: {independent} {units}, at least {FEWEST_FOR_INTERVAL} are needed"
     if rho is None:
         return "all models have the same value"
-    if (rho.interval and includes_zero(rho.interval)) or (p_value is not None and p_value >= ALPHA):
+    if (rho.interval and rho.interval[0] <= 0 <= rho.interval[1]) or (
+        p_value is not None and p_value >= ALPHA
+    ):
         return (
             f"{INCONCLUSIVE}: {independent} {units}, {describe_needed(count_needed(rho.value))} "
             "are needed"

@@ -16,6 +16,7 @@ from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
 from posir_report.charts import legend_of_models
 from posir_report.summary import short_labels
+from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import (
     FAINT,
     INK,
@@ -53,12 +54,12 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     the first.
     """
     first = results[0]
-    shown = results[:1] if probe.is_of_data else results
-    labels = ["these data"] if probe.is_of_data else short_labels(shown)
+    shown = results[:1] if probe.ignores_model else results
+    labels = ["these data"] if probe.ignores_model else short_labels(shown)
     described = probe.describe(first.sums)
     title = f"{labels[0]} · {described}" if len(shown) > 1 else described
-    subject = first.data if probe.is_of_data else f"{', '.join(labels)}; {first.data}"
-    source = f"Source: {first.data}, {probe.count(first.sums.documents)}."
+    subject = first.data if probe.ignores_model else f"{', '.join(labels)}; {first.data}"
+    source = f"Source: {first.data}, {pluralize(first.sums.documents, probe.unit_name)}."
     source += f" Method: {probe.source}." if probe.source else ""
     draw = _draw_scatter if probe.form is Form.CELLS else _draw_curves
     framed = add_frame(
@@ -93,7 +94,7 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
     if read_published_curves(probe.name):
         yield (
             "Gray: published values of other "
-            f"{'data' if probe.is_of_data else 'models, on other data'}."
+            f"{'data' if probe.ignores_model else 'models, on other data'}."
         )
 
 
@@ -112,7 +113,9 @@ def _draw_scatter(
             "points": points,
         }
         for label, result in zip(labels, results, strict=True)
-        for (panel, x, y), points in zip(probe.cells, result.sums.sums[:, 0].tolist(), strict=True)
+        for (panel, x, y), points in zip(
+            probe.cells, result.sums.totals[:, 0].tolist(), strict=True
+        )
         if points
     ]
     axis, legend = alt.Axis(tickCount=5), alt.Legend(orient="top", gradientLength=200)
@@ -178,9 +181,7 @@ def _draw_curves(
         "key", named, legend_of_models(named) if len(named) > 1 else None
     )
     # Gray for controls and published values.
-    glyph = (
-        TICK if probe.form is Form.CATEGORIES else "square" if probe.shows_published_range else LINE
-    )
+    glyph = TICK if probe.form is Form.CATEGORIES else LINE
     for scale, own in (
         (color["scale"], {CONTROL: FAINT, PUBLISHED: PALE}),
         (shape["scale"], {PUBLISHED: glyph}),
@@ -287,11 +288,6 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     published = _only(lines, PUBLISHED_ROW).mark_line(
         strokeWidth=0.8, point={"opacity": 0, "size": 80}
     )
-    if probe.shows_published_range:
-        area = _only(base, PUBLISHED_ROW).mark_area(opacity=0.25)
-        published = area.encode(
-            y=alt.Y("min(value):Q", title=probe.value_title), y2="max(value):Q", detail="line:N"
-        )
     layers = [published] * any(row["kind"] == PUBLISHED_ROW for row in rows)
     if probe.shows_spread:
         layers.append(

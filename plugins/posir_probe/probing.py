@@ -51,11 +51,11 @@ def builtin_probes() -> tuple[Probe, ...]:
         posir_paper.QueryTypes(),
         MirrorReversal(),
         posir_paper.GradientSaliency(),
-        segments.PermutationParts(),
-        bias_learning.NeedleInsertionCode(),
-        bias_learning.TextRemovalCode(),
+        segments.Permutation(within_text=True),
+        bias_learning.NeedleInsertion(by_code=True),
+        bias_learning.TextRemoval(by_code=True),
         posir_paper.GradientSaliencyMax(),
-        posir_paper.EvidenceLocationStart(),
+        posir_paper.EvidenceLocation(by_start=True),
         evidence_moving.EvidenceMovingRetrieval(),
     )
 

@@ -84,7 +84,7 @@ def choose_lead(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> 
 def describe_result(result: ProbeResult, probe: Probe) -> str:
     """Return the stated values of a result, and why they have no interval."""
     few = (
-        describe_few(MIN_DOCUMENTS, result.sums.documents, probe.counted)
+        describe_few(MIN_DOCUMENTS, result.sums.documents, probe.unit_name)
         if result.sums.documents < MIN_DOCUMENTS
         else ""
     )
@@ -116,7 +116,7 @@ def list_published(probe: Probe) -> list[float]:
     """Return the first stated summary of published models, in ascending order; a mean over sizes
     stands for each size.
     """
-    stated = probe.stated_summaries[0]
+    stated = probe.headline_summaries[0]
     curves = [
         dict(zip(curve.positions, curve.values, strict=True))
         for curve in read_published_curves(probe.name)
@@ -137,7 +137,7 @@ def describe_published(probe: Probe) -> str:
     published = list_published(probe)
     if not published:
         return ""
-    form = probe.find_format(probe.stated_summaries[0])
+    form = probe.find_format(probe.headline_summaries[0])
     return (
         f"{' to '.join(dict.fromkeys(map(form, published[:1] + published[-1:])))} "
         f"({len(published)})"
@@ -149,7 +149,7 @@ def find_difference(result: ProbeResult, probe: Probe) -> Estimate | None:
     above 0 for the start.
     """
     estimate = (
-        result.sums.estimate(probe.stated_summaries[0]) if probe.preference_sign > 0 else None
+        result.sums.estimate(probe.headline_summaries[0]) if probe.preference_sign > 0 else None
     )
     return estimate if estimate and estimate.interval else None
 
@@ -162,7 +162,7 @@ def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe
     for result in results:
         probe = probes[result.probe]
         if estimate := find_difference(result, probe):
-            form = probe.find_format(probe.stated_summaries[0])
+            form = probe.find_format(probe.headline_summaries[0])
             groups[_choose_group(probe)].append(
                 (probe.title, format_estimate(estimate, form), describe_published(probe))
             )
@@ -199,7 +199,7 @@ def _title_result(result: ProbeResult, probe: Probe) -> str:
     published = describe_published(probe)
     return (
         f"{probe.title} · "
-        f"{probe.stated_summaries[0].title}{f'; published: {published}' if published else ''}"
+        f"{probe.headline_summaries[0].title}{f'; published: {published}' if published else ''}"
     )
 
 
@@ -214,7 +214,7 @@ def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
         for row in rows
         if row.kind == "summary" and row.value not in single
     ]
-    chosen.sort(key=lambda pair: pair[0] is not probe.stated_summaries[0])
+    chosen.sort(key=lambda pair: pair[0] is not probe.headline_summaries[0])
     cells = [
         (summary.title, format_estimate(value, probe.find_format(summary)))
         for summary, value in chosen
@@ -323,7 +323,7 @@ class ProbeMeasurements(Presentable):
             group=_choose_group(probe),
             drawn=_draw_difference(result, probe),
             unit=UNITS.get(
-                probe.stated_summaries[0].unit,
+                probe.headline_summaries[0].unit,
                 "cosine" if "osine" in probe.value_title else "gradient",
             ),
         )

@@ -759,3 +759,17 @@ def describe_recall_change(of: str, parts: tuple[str, str], change: MetricChange
         "needed": needed,
     }
     return RECALL[change.state].format(margin=format_margin(change.margin), **values)
+
+
+# Probes.
+
+
+def describe_values(title: str, values: Sequence[tuple[str, str, str]]) -> str:
+    """List the title, value and unit of summaries of a probe, below its title."""
+    parts = [f"{_lower(name)} {value} {unit}".rstrip() for name, value, unit in values]
+    return f"{title}: {'; '.join(parts)}" if parts else title
+
+
+def _lower(title: str) -> str:
+    """Write a title within a sentence; a first word such as `nDCG@10` or `R²` stays."""
+    return title[0].lower() + title[1:] if title[1:2].islower() else title

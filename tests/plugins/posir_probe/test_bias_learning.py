@@ -129,7 +129,7 @@ def test_the_scatter_counts_the_sentences_of_texts_and_of_shuffled_texts(data):
     probe = bias_learning.SentenceRegressionScatter()
     (sums,) = run_plans(first_words, [probe.plan(data)])
     texts = [split_at_periods(text) for text in data.documents.values()]
-    counts = sums.sums[:, 0]
+    counts = sums.totals[:, 0]
     assert counts.sum() == 2 * sum(map(len, texts))
     by_panel = dict.fromkeys(dict.fromkeys(panel for panel, _, _ in probe.cells), 0.0)
     for (panel, _, _), count in zip(probe.cells, counts, strict=True):

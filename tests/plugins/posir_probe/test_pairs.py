@@ -117,7 +117,7 @@ def test_what_has_no_pair_is_counted():
     )
     sums = run_probe(PROBE, order_blind, data)
     assert sums.skipped == {TOO_FEW_SENTENCES: 1, MISSING[REPETITION]: 1, MISSING[LITERAL_MATCH]: 1}
-    assert dict(zip(sums.positions, sums.sums[:, 0], strict=True))["model · position"] == 1
+    assert dict(zip(sums.positions, sums.totals[:, 0], strict=True))["model · position"] == 1
 
 
 def test_values_are_those_of_the_definition(data):

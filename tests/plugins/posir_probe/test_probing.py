@@ -80,10 +80,10 @@ def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path
     ]
     assert list(result_files(tmp_path)) == []
     read = {result.probe: result for result in read_probe_results(tmp_path)}
-    np.testing.assert_allclose(read["segment_similarity_3"].sums.sums, first.sums.sums)
+    np.testing.assert_allclose(read["segment_similarity_3"].sums.totals, first.sums.totals)
     assert all(file.stat().st_size < 300_000 for file in files)
     encoded = len(model.encoded)
-    np.testing.assert_array_equal(run_probes(run, PROBES)[0].sums.sums, first.sums.sums)
+    np.testing.assert_array_equal(run_probes(run, PROBES)[0].sums.totals, first.sums.totals)
     assert len(model.encoded) == encoded
     # Another sample is measured anew.
     assert run_probes(replace(run, documents=30), PROBES)[0].sums.documents == 30
@@ -112,7 +112,7 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch
     resumed = run_probes(run, PROBES)[0]
     assert not encoded & set(model.encoded[len(encoded) :])
     expected = run_probe(SegmentSimilarity(3), order_blind, data.sample(20))
-    np.testing.assert_allclose(resumed.sums.sums, expected.sums, rtol=1e-5)
+    np.testing.assert_allclose(resumed.sums.totals, expected.totals, rtol=1e-5)
     assert [subset.done for subset in resumed.subsets.values()] == [20]
 
 
@@ -159,7 +159,7 @@ def test_sums_of_blocks_add_to_those_of_all():
     for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
         added = first + second
         assert added.documents == whole.documents > 0, probe.name
-        np.testing.assert_allclose(added.sums, whole.sums, atol=1e-9, err_msg=probe.name)
+        np.testing.assert_allclose(added.totals, whole.totals, atol=1e-9, err_msg=probe.name)
         np.testing.assert_allclose(
             added.replicates, whole.replicates, atol=1e-9, err_msg=probe.name
         )

@@ -98,12 +98,12 @@ def test_people_read_titles_and_numbers_instead_of_identifiers_and_verdicts(name
 @pytest.mark.parametrize("name", PROBES)
 def test_what_is_stated_are_values_of_the_probe_with_an_interval_of_the_first(name):
     probe, sums = PROBES[name], measure(name).sums
-    estimate = sums.estimate(probe.stated_summaries[0])
+    estimate = sums.estimate(probe.headline_summaries[0])
     described = probe.describe(sums)
-    form = probe.find_format(probe.stated_summaries[0])
+    form = probe.find_format(probe.headline_summaries[0])
     assert f"{form(estimate.value)} [{form(estimate.low)}, {form(estimate.high)}]" in described
     assert described.count("[") == 1
-    assert set(probe.stated) <= set(probe.summaries)
+    assert set(probe.headline) <= set(probe.summaries)
 
 
 #: A probe of each form, and those with a control, several panels, scales of their own, and a
