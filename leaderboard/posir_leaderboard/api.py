@@ -14,7 +14,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import BRIEF_SECONDS, track
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 
 if TYPE_CHECKING:
     from posir_leaderboard.board.build import BuildSummary
@@ -32,7 +32,7 @@ def leaderboard_build(
     url: str = "",
     stats: str | Path | Iterable[str | Path] | None = None,
     strict: bool = False,
-) -> TableResult:
+) -> Result:
     """Build the site from all results with position profiles and the published results of the
     papers.
 
@@ -83,8 +83,13 @@ def leaderboard_build(
     )
     fails = strict and bool(built.problems or built.unranked)
     rows = [{"remark": line} for line in said]
-    return TableResult(
-        title=summary, rows=rows, tables=(), last=(summary,), said=said, exit_status=int(fails)
+    return Result(
+        title=summary,
+        rows=rows,
+        tables=(),
+        footer=(summary,),
+        warnings=said,
+        exit_status=int(fails),
     )
 
 
@@ -104,7 +109,7 @@ def _suggest_steps(source: str, repository: str | None, built: BuildSummary) -> 
 
 
 @public()
-def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> TableResult:
+def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Result:
     """Pin the data on which results of a task are ranked: its content as it can be read now.
 
     The pins are in pins.json of the folder, or are committed to the repository, for which you need
@@ -147,18 +152,18 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Table
             said = str(upload(commit, HuggingFaceHub(direct=True)).location)
         else:
             said = f"{write_pins(opened.folder, pins)}: {pluralize(len(pins), 'task')} pinned"
-    return TableResult(
+    return Result(
         title="Pins",
         tables=(),
         rows=[{"task": task, "results": source} for task in names],
-        last=(said,),
+        footer=(said,),
     )
 
 
 @public()
 def leaderboard_serve(
     *, site: str | Path = SITE, port: Annotated[int, Option(min=0, max=65535)] = 8000
-) -> TableResult:
+) -> Result:
     """Serve a site to this machine only, until Ctrl-C.
 
     Args:
@@ -182,11 +187,11 @@ def leaderboard_serve(
         print(f"{address}  (Ctrl-C ends)", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
-    return TableResult(title=address, tables=(), rows=[{"address": address}])
+    return Result(title=address, tables=(), rows=[{"address": address}])
 
 
 @public()
-def leaderboard_push(*, space: str, site: str | Path = SITE) -> TableResult:
+def leaderboard_push(*, space: str, site: str | Path = SITE) -> Result:
     """Upload a site to a static Space of the Hugging Face Hub, in one commit of the changed files.
 
     Args:
@@ -206,7 +211,7 @@ def leaderboard_push(*, space: str, site: str | Path = SITE) -> TableResult:
     from posir_leaderboard.board.folder import push_site
 
     address = str(push_site(Path(site), space).commit_url)
-    return TableResult(title=space, tables=(), rows=[{"commit": address}], last=(address,))
+    return Result(title=space, tables=(), rows=[{"commit": address}], footer=(address,))
 
 
 @public()
@@ -217,7 +222,7 @@ def submit(
     dry_run: bool = False,
     direct: bool = False,
     eval_results: bool = False,
-) -> TableResult:
+) -> Result:
     """Check a model's results, and send them to a leaderboard as one commit in one pull request.
 
     Files that are there already are not sent again. The token is huggingface_hub's: `hf auth
@@ -260,8 +265,8 @@ def submit(
     if repo is None or problems:
         title, rows = pluralize(len(problems), "problem"), [asdict(problem) for problem in problems]
         last, status = [*map(str, problems)], int(bool(problems))
-        return TableResult(
-            title=title, rows=rows, tables=(), last=last, said=[counted], exit_status=status
+        return Result(
+            title=title, rows=rows, tables=(), footer=last, warnings=[counted], exit_status=status
         )
     # huggingface_hub takes a second to import, which no other command should pay for.
     from posir_leaderboard.submission import (
@@ -295,7 +300,7 @@ def submit(
         sent = count if result.sent else "nothing was sent, the same files are there already"
         lines.append(f"{commit.repository}: {sent}: {result.location}")
     said = [counted, "nothing was sent (--dry-run)"] if dry_run else []
-    return TableResult(title=pluralize(0, "problem"), rows=[], tables=(), last=lines, said=said)
+    return Result(title=pluralize(0, "problem"), rows=[], tables=(), footer=lines, warnings=said)
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:

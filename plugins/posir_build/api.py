@@ -51,7 +51,7 @@ from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.settings_file import load_settings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.posir import Target
-from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.presentation import Presentable, Result, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Table, to_markdown
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Usage
@@ -72,7 +72,7 @@ def build(
     engine: EngineName = "local",
     address: str | None = None,
     **settings: Any,
-) -> BuildReport | TableResult:
+) -> BuildReport | Result:
     """Build a dataset of questions about documents, controlled for the position of the evidence, or
     continue to.
 
@@ -122,7 +122,7 @@ def build(
     return _plan_build(loaded) if plan else _run_build(loaded, stage, start_engine)
 
 
-def _plan_build(settings: BuildSettings) -> TableResult:
+def _plan_build(settings: BuildSettings) -> Result:
     """Return what the stages take at most; Sample is run for that, and what has been answered is
     counted.
     """
@@ -154,7 +154,7 @@ def rate_translations(
     sheets: str | Path | None = None,
     people: str | Path | Iterable[str | Path] | None = None,
     **settings: Any,
-) -> TableResult:
+) -> Result:
     """Rate translations: a judge rates the fluency, accuracy, completeness and style of a sample by
     domain and length, 1 to 5.
 
@@ -195,8 +195,8 @@ def rate_translations(
             str(file)
             for file in ratings.write_rating_sheets(Path(sheets), translations, loaded.seed)
         ]
-        return TableResult(
-            title="Sheets", rows=[{"file": file} for file in files], tables=[], last=files
+        return Result(
+            title="Sheets", rows=[{"file": file} for file in files], tables=[], footer=files
         )
     if plan:
         tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
@@ -214,7 +214,7 @@ def _judge_sample(
     translations: list[ratings.Translation],
     short: list[str],
     sheets: Sequence[Path],
-) -> TableResult:
+) -> Result:
     people = {sheet: ratings.read_rating_sheet(sheet, translations) for sheet in sheets}
     judged, problems = ratings.ask_judge(
         translations, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
@@ -234,7 +234,7 @@ def _judge_sample(
 
         return build_rating_figures(scores, agreement)
 
-    return TableResult(
+    return Result(
         title="Ratings of translations",
         rows=[
             asdict(score) | {"mean": score.mean, "counts": json.dumps(score.counts)}
@@ -436,7 +436,7 @@ def build_sample(
     *,
     output: str | Path | None = None,
     **settings: Any,
-) -> TableResult:
+) -> Result:
     """Write a sheet for a human check: question, document with the span marked, verdicts, and
     columns for yes or no.
 
@@ -479,18 +479,18 @@ def build_sample(
     )
     dataset_files.write_sheet(file, result, questions)
     rows = [{"question": question.text, "document": question.document} for question in questions]
-    return TableResult(
+    return Result(
         title=str(file),
         tables=(),
         rows=rows,
-        last=(f"{file}: {pluralize(len(questions), 'question')}",),
+        footer=(f"{file}: {pluralize(len(questions), 'question')}",),
     )
 
 
 @public()
 def build_agreement(
     sheets: str | Path | Iterable[str | Path], *, data: str | Path | None = None
-) -> TableResult:
+) -> Result:
     """Read judgments back: how often people find a question right, with a 95% interval.
 
     Args:
@@ -517,6 +517,6 @@ def build_agreement(
     if data is not None:
         judged = {name for sheet in judgments for name, given in sheet.items() if given}
         dataset_files.record_human_check(Path(data), counted, judged)
-    return TableResult(
+    return Result(
         title="Agreement", tables=[dataset_files.build_agreement_table(counted)], rows=counted
     )

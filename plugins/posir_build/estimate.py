@@ -15,7 +15,7 @@ from posir_build.settings import BuildSettings
 from posir_tasks.base.progress import format_seconds
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_number
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
@@ -201,7 +201,7 @@ def describe_plan(
     estimates: Sequence[StageEstimate],
     models: Sequence[LanguageModelSettings],
     notes: Sequence[str],
-) -> TableResult:
+) -> Result:
     """Return what `posir build --plan` shows: the cost in a sentence, then a table of the stages.
 
     The last row is the total; without prices or rerankers there are no columns of them.
@@ -244,7 +244,7 @@ def describe_plan(
         seconds = format_seconds(row.reranker_seconds) if row.reranker_seconds else MISSING
         rows.append((*cells, *([format_count(row.reranker_pairs), seconds] if reranked else [])))
     tables = [Table(build_columns(headings, headings[1:]), tuple(rows))]
-    return TableResult(
+    return Result(
         title="Plan of a build",
         rows=estimates,
         tables=tables,

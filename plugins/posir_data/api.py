@@ -37,7 +37,7 @@ from posir_tasks.data.posir import (
 from posir_tasks.data.questions import ImportedData, collect_questions
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.text.languages import DOMAINS, check_code
 from posir_tasks.text.tokenizer import load_tokenizer
 
@@ -67,7 +67,7 @@ def import_data(
     scope: Scope | None = None,
     tokenizer: str | Path | None = None,
     allow_loss: bool = False,
-) -> TableResult:
+) -> Result:
     """Import questions with their evidence, in any format, as one domain of a language in the PosIR
     layout.
 
@@ -122,11 +122,11 @@ def import_data(
     )
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
-    return TableResult(
+    return Result(
         title=f"Import: {target.folder}",
         tables=(),
         rows=rows,
-        last=tuple(_format_report(imported, target.folder)),
+        footer=tuple(_format_report(imported, target.folder)),
     )
 
 
@@ -325,7 +325,7 @@ def _generalize(reason: str) -> str:
 
 
 @public()
-def validate(folder: str | Path) -> TableResult:
+def validate(folder: str | Path) -> Result:
     """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a
     problem.
 
@@ -366,7 +366,7 @@ def validate(folder: str | Path) -> TableResult:
         for subset, listed in problems.items()
         for problem in listed
     ]
-    return TableResult(
+    return Result(
         title=f"Validation: {root}",
         tables=(),
         rows=rows,
@@ -376,7 +376,7 @@ def validate(folder: str | Path) -> TableResult:
             "problems": rows,
             "warnings": warnings,
         },
-        last=tuple(_format_problems(root, problems, warnings)),
+        footer=tuple(_format_problems(root, problems, warnings)),
         exit_status=int(any(problems.values())),
     )
 

@@ -21,7 +21,7 @@ from posir_tasks.display.numbers import (
     format_percent,
     format_points,
 )
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
@@ -112,7 +112,7 @@ def mitigate(
     passage_field: str | Iterable[str] | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
-) -> TableResult:
+) -> Result:
     """Try mitigations of position bias that need no training; run again to resume.
 
         posir mitigate all-MiniLM-L6-v2 PosIR-Mini
@@ -198,7 +198,7 @@ def mitigate(
 
 def present_outcomes(
     model: str, outcomes: Sequence[MitigationOutcome], not_tried: Sequence[str]
-) -> TableResult:
+) -> Result:
     """Return the findings of the plain model and each method, and their table."""
     from posir_mitigate.references import parse_reference
 
@@ -210,15 +210,15 @@ def present_outcomes(
                 outcome.method
             )
     deployment = "; ".join(f"{', '.join(methods)}: {how}" for how, methods in deployed.items())
-    return TableResult(
+    return Result(
         title=f"Mitigations of {model}",
         rows=rows,
         tables=[build_table(outcomes)],
         values={"outcomes": rows, "not_tried": not_tried},
         sentences=list(describe_changes(outcomes)),
         notes=[BRIEF, *([f"Deployment. {deployment}."] if deployment else [])],
-        further=[LEGEND, SOURCES, *not_tried],
-        said=[f"not tried: {reason}" for reason in not_tried],
+        details=[LEGEND, SOURCES, *not_tried],
+        warnings=[f"not tried: {reason}" for reason in not_tried],
     )
 
 

@@ -12,7 +12,7 @@ from posir_report.summary import summarize
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import DataReference, Option, public
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.models.command_reference import refer_to
 from posir_tasks.models.protocols import PaperName, list_differences
 from posir_tasks.models.run_settings import with_settings
@@ -144,7 +144,7 @@ def correlate(
     architectures: Path | None = None,
     benchmark: Path | None = None,
     published: bool = False,
-) -> TableResult:
+) -> Result:
     """Show which probe predicts retrieval: rank correlations with the position effect, start minus
     end and PSI over models.
 
@@ -221,9 +221,7 @@ def correlate(
                 scores, correlation.read_model_metas(folder), kinds
             )
         tables = [correlation.build_model_table(of_model)]
-        return TableResult(
-            title="Position bias and models", rows=of_model, tables=tables, notes=notes
-        )
+        return Result(title="Position bias and models", rows=of_model, tables=tables, notes=notes)
     if published or folder is None:
         raise PosirError(
             "--published goes with --architecture or --benchmark: probes of the papers' models "
@@ -239,13 +237,13 @@ def correlate(
             f"{folder}: no results of probes. Run `posir probe MODEL --output "
             f"{shlex.quote(str(folder))}` first."
         )
-    return TableResult(
+    return Result(
         title="Which probe predicts retrieval?",
         rows=rows,
         tables=[correlation.build_table(rows)],
         sentences=correlation.describe_correlations(rows),
         notes=correlation.NOTES,
-        further=correlation.FURTHER,
+        details=correlation.FURTHER,
     )
 
 
@@ -257,7 +255,7 @@ def probe_groups(
     probe: str | Iterable[str] | None = None,
     architectures: Path | None = None,
     published: bool = False,
-) -> TableResult:
+) -> Result:
     """Show probes of every model, averaged over models of a positional encoding, kind of attention
     or pooling.
 
@@ -311,13 +309,11 @@ def probe_groups(
         "95% intervals by bootstrap over documents, with the models held fixed: they say nothing "
         "about other models."
     )
-    return TableResult(
-        title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note]
-    )
+    return Result(title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note])
 
 
 @public(charts=True)
-def subset_validity(results: str | Path) -> TableResult:
+def subset_validity(results: str | Path) -> Result:
     """Compare the position profiles of Tiny samples with those of the complete tasks, bucket by
     bucket.
 
@@ -352,7 +348,7 @@ def subset_validity(results: str | Path) -> TableResult:
             f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and "
             "its task."
         )
-    return TableResult(
+    return Result(
         title="Samples and complete data",
         rows=rows,
         tables=build_validity_tables(rows),
@@ -370,7 +366,7 @@ def domain_similarity(
     revision: str | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
-) -> TableResult:
+) -> Result:
     """Show how similar the domains of a dataset are: the cosine of their documents' mean
     embeddings; run again to resume.
 
@@ -411,7 +407,7 @@ def domain_similarity(
         source.name: studies.measure_domains(encoder, source, folder / f"{source.name}.json")
         for source in sources
     }
-    return TableResult(
+    return Result(
         title="Similarity of domains",
         rows=[pair for name, domains in sums.items() for pair in studies.list_pairs(domains, name)],
         tables=[studies.build_domain_table(domains, name) for name, domains in sums.items()],

@@ -19,7 +19,7 @@ from posir_tasks.display.numbers import (
     format_points,
     format_psi,
 )
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.protocols import list_differences
 
@@ -121,7 +121,7 @@ def published(
     bins: bool = False,
     mmteb: bool = False,
     training: bool = False,
-) -> TableResult:
+) -> Result:
     """Get the results that the papers report; they ship with posir, so nothing is downloaded.
 
     Args:
@@ -179,11 +179,11 @@ def published(
     return _tabulate_bins(tasks) if bins else _tabulate_scores(tasks, lengths=lengths)
 
 
-def _tabulate_training() -> TableResult:
+def _tabulate_training() -> Result:
     scores = [*data.read_training_scores(), *data.psi_reductions(data.read_training_scores())]
     reductions = sorted(score.value for score in scores if score.measure == data.PSI_REDUCTION)
     low, high = format_percent(reductions[0]), format_percent(reductions[-1])
-    return TableResult(
+    return Result(
         title="Published results of trained models",
         rows=scores,
         tables=_training_tables(scores),
@@ -193,17 +193,17 @@ def _tabulate_training() -> TableResult:
             f"training on evidence at one position ({len(reductions)} comparisons)."
         ],
         notes=[TRAINING_BRIEF],
-        further=[TRAINING_NOTE],
+        details=[TRAINING_NOTE],
     )
 
 
-def _tabulate_mmteb() -> TableResult:
+def _tabulate_mmteb() -> Result:
     rows = data.correlate_with_mmteb()
     by_length = {row.length: row for row in rows if row.length != "all"}
     first, last = by_length[min(by_length)], by_length[max(by_length)]
     clear = [row.length for row in by_length.values() if row.p_value < SIGNIFICANT]
     shown = f"only in {' and '.join(clear)}" if clear else "in no length"
-    return TableResult(
+    return Result(
         title="PosIR and MMTEB retrieval",
         rows=rows,
         tables=[_build_table(CORRELATIONS, rows, "PosIR and MMTEB retrieval")],
@@ -214,27 +214,27 @@ def _tabulate_mmteb() -> TableResult:
             f"is shown {shown} (p < {SIGNIFICANT})."
         ],
         notes=[MMTEB_BRIEF],
-        further=[MMTEB_NOTE],
+        details=[MMTEB_NOTE],
     )
 
 
-def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> TableResult:
+def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> Result:
     rows = tuple(
         row for name in tasks for row in data.published_rows(name) if lengths or row.length == "all"
     )
     bounded = any(row.psi_chance_mean_at_most is not None for row in rows)
     differences = list_differences((row.task, row.model) for row in rows)
-    return TableResult(
+    return Result(
         title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
         rows=rows,
         tables=[_build_table(ROWS, rows)],
         sentences=[*_describe_published(rows)],
         notes=[ROWS_BRIEF, *([DIFFERENCES_BRIEF] * bool(differences))],
-        further=[ROWS_NOTE, *([POSQ_NOTE] * bounded), *differences],
+        details=[ROWS_NOTE, *([POSQ_NOTE] * bounded), *differences],
     )
 
 
-def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
+def _tabulate_bins(tasks: tuple[str, ...]) -> Result:
     rows = tuple(row for name in tasks for row in data.published_bins(name))
     if not rows:
         raise PosirError(
@@ -245,7 +245,7 @@ def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
     curves = [curve for name in tasks for curve in data.published_curves(name)]
     buckets = [row for row in rows if row.length == "all"]
     differences = list_differences((row.task, row.model) for row in rows)
-    return TableResult(
+    return Result(
         title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
         rows=rows,
         tables=[
@@ -254,7 +254,7 @@ def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
         ],
         sentences=[*_describe_curves(curves), *_describe_bins(buckets)],
         notes=[CURVES_BRIEF if curves else BINS_NOTE, *([DIFFERENCES_BRIEF] * bool(differences))],
-        further=[*([CURVES_NOTE, BINS_NOTE] if curves else []), *differences],
+        details=[*([CURVES_NOTE, BINS_NOTE] if curves else []), *differences],
     )
 
 

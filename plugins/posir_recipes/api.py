@@ -22,7 +22,7 @@ from posir_tasks.base.public import public
 from posir_tasks.base.settings_file import Section, load_settings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.command.calls import Call, check_call, expand_line
-from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.presentation import Presentable, Result
 from posir_tasks.display.tables import Column, DisplaySection, Table, to_markdown
 from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
 
@@ -263,7 +263,7 @@ class PaperRecipe(Presentable):
         return self.recipe.model_dump()
 
 
-def check_recipes(recipes: Mapping[str, Recipe]) -> TableResult:
+def check_recipes(recipes: Mapping[str, Recipe]) -> Result:
     """Check the calls of recipes against the installed programs, as in the paper and scaled down;
     nothing is run.
 
@@ -288,7 +288,7 @@ def check_recipes(recipes: Mapping[str, Recipe]) -> TableResult:
         f"{pluralize(len(wrong), 'problem') if wrong else 'no problem'}"
     )
     sentence = " ".join([*lines, title])
-    return TableResult(
+    return Result(
         title=title, rows=wrong, tables=(), sentences=[sentence], exit_status=int(bool(wrong))
     )
 
@@ -300,7 +300,7 @@ def recipe(
     item: str | None = None,
     check: bool = False,
     output: str | Path | None = None,
-) -> PaperRecipe | TableResult:
+) -> PaperRecipe | Result:
     """Show the commands that repeat each table and figure of a paper, with its settings.
 
     Args:
@@ -346,15 +346,15 @@ def recipe(
     for copy, source in copies.items():
         with atomic_write(copy) as part:
             shutil.copyfile(source, part)
-    return TableResult(
+    return Result(
         title=content.title,
         tables=(),
         rows=[{"file": str(copy)} for copy in copies],
-        last=tuple(map(str, copies)),
+        footer=tuple(map(str, copies)),
     )
 
 
-def _tabulate_recipes() -> TableResult:
+def _tabulate_recipes() -> Result:
     recipes = {paper: read_recipe(paper) for paper in list_papers()}
     records = [
         {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})}
@@ -365,4 +365,4 @@ def _tabulate_recipes() -> TableResult:
         (name, recipe.title, recipe.reference, str(len(recipe.items)))
         for name, recipe in recipes.items()
     )
-    return TableResult(title="Recipes", tables=[Table(columns, tuple(rows))], rows=records)
+    return Result(title="Recipes", tables=[Table(columns, tuple(rows))], rows=records)

@@ -32,7 +32,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.presentation import Presentable, Result, to_paragraphs
 from posir_tasks.display.strip import Picture, Strip, draw_strips, explain_sketches
 from posir_tasks.display.tables import DisplaySection, Table, to_latex
 from posir_tasks.models.protocols import list_differences
@@ -251,7 +251,7 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def tabulate(
         self, rows: Sequence[ReportRow], table: Table, columns: Iterable[ScoreInfo], **other: Any
-    ) -> TableResult:
+    ) -> Result:
         """Return rows in a table, with the findings above it and what the columns mean; `other` are
         fields of the result.
         """
@@ -259,8 +259,8 @@ class Results(Presentable, Sequence[SubsetResult]):
             "sentences": tuple(tables.describe_findings(self.rows)),
             "notes": [NOTE],
         }
-        fields |= {"further": [tables.build_legend(columns)], **other}
-        return TableResult(
+        fields |= {"details": [tables.build_legend(columns)], **other}
+        return Result(
             title=self.title, rows=[row.columns() for row in rows], tables=[table], **fields
         )
 
@@ -307,7 +307,7 @@ class Results(Presentable, Sequence[SubsetResult]):
             command="report",
         )
 
-    def bins(self) -> TableResult:
+    def bins(self) -> Result:
         """Return nDCG@10 of every position bin: a row for each model, task and bin."""
         rows, columns = (
             [row for summary in self.summaries for row in build_bin_rows(summary)],
@@ -315,7 +315,7 @@ class Results(Presentable, Sequence[SubsetResult]):
         )
         return self.tabulate(rows, tables.bin_table(rows, columns), columns, values=self.document())
 
-    def recall(self) -> TableResult:
+    def recall(self) -> Result:
         """Return Recall@5, @10 and @100: a row for each model and task, and for each position bin
         of them.
         """
@@ -426,7 +426,7 @@ def report(
     fail_if: Annotated[str | Iterable[str] | None, Option(metavar="LIMIT")] = None,
     strict: bool = False,
     junit: str | Path | None = None,
-) -> Results | TableResult | Gate:
+) -> Results | Result | Gate:
     """Show how well models retrieve, what they truncate, and whether they favor an end of
     documents.
 
@@ -492,18 +492,18 @@ def report(
     return shown.bins() if bins else shown
 
 
-def _tabulate_with_published(shown: Results) -> TableResult:
+def _tabulate_with_published(shown: Results) -> Result:
     """Return a row per length, the published results among them."""
     merged = merge_published([*shown.rows, *average_languages(shown.rows)])
     scores = tables.with_published_scores(shown.columns, merged)
     table = tables.length_table(merged, scores, curves=True)
     notes = [NOTE, *list_differences((row.task, row.model) for row in shown.rows)]
     return shown.tabulate(
-        merged, table, scores, notes=notes, further=[tables.build_legend(scores), CURVE_NOTE]
+        merged, table, scores, notes=notes, details=[tables.build_legend(scores), CURVE_NOTE]
     )
 
 
-def _tabulate_bins_with_published(shown: Results) -> TableResult:
+def _tabulate_bins_with_published(shown: Results) -> Result:
     """Return a row per position bin, by length as the papers give them, with the published ones
     after one's own.
     """
@@ -517,7 +517,7 @@ def _tabulate_bins_with_published(shown: Results) -> TableResult:
     return shown.tabulate(rows, tables.bin_table(rows, columns), columns, notes=notes)
 
 
-def _tabulate_scores() -> TableResult:
+def _tabulate_scores() -> Result:
     """Return everything that `--columns` takes."""
     keys = ("key", "title", "shown_by_default", "description", "source")
     shown = tables.default_columns()
@@ -531,6 +531,4 @@ def _tabulate_scores() -> TableResult:
         for row in rows
     ]
     usual = f"Without --columns: {', '.join(score.key for score in shown)}."
-    return TableResult(
-        title="Scores", tables=[], sentences=[usual], notes=["\n".join(lines)], rows=rows
-    )
+    return Result(title="Scores", tables=[], sentences=[usual], notes=["\n".join(lines)], rows=rows)

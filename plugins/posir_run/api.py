@@ -28,7 +28,7 @@ from posir_tasks.base.files import check_writable, explain_unwritable
 from posir_tasks.base.progress import note_progress, progress, track
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, refuse_unknown
@@ -204,7 +204,7 @@ def run(
     address: str | None = None,
     verbose: Annotated[bool, Option(short="-v")] = False,
     plan: bool = False,
-) -> TableResult:
+) -> Result:
     """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
 
         posir run -m all-MiniLM-L6-v2 bge-m3 -t PosIR-Mini
@@ -287,13 +287,13 @@ def run(
         raise
     # What was done is no output.
     title = f"{pluralize(jobs, 'job')} evaluated; results are in {output}"
-    return TableResult(
-        title=title, rows=[{"jobs": jobs, "output": str(output)}], tables=[], said=[title]
+    return Result(
+        title=title, rows=[{"jobs": jobs, "output": str(output)}], tables=[], warnings=[title]
     )
 
 
 @public()
-def nano(task: str, *, plan: bool = False) -> TableResult:
+def nano(task: str, *, plan: bool = False) -> Result:
     """Select the sample of a task of PosIR, of which a run takes minutes, and keep the list of its
     ids.
 
@@ -349,16 +349,16 @@ def nano(task: str, *, plan: bool = False) -> TableResult:
         f"{name}: {questions:,} questions on {documents:,} of {total:,} documents; lists: "
         f"{find_lists(name, '*')[0]}"
     )
-    return TableResult(
+    return Result(
         title=name,
         rows=rows,
         tables=[],
         sentences=[sentence],
-        last=[f"mteb run -t {name} -m MODEL"],
+        footer=[f"mteb run -t {name} -m MODEL"],
     )
 
 
-def _plan_selection(task: PosirTask) -> TableResult:
+def _plan_selection(task: PosirTask) -> Result:
     """Estimate what the selection of the sample of a complete task reads, and how long BM25 takes
     for it.
     """
@@ -410,9 +410,7 @@ def _plan_selection(task: PosirTask) -> TableResult:
         "machine, once."
     )
     row = {"task": name, "documents": documents, "tokens": tokens, "seconds": duration.mean}
-    return TableResult(
-        title="Estimated cost of the sample", rows=[row], tables=[], sentences=[sentence]
-    )
+    return Result(title="Estimated cost of the sample", rows=[row], tables=[], sentences=[sentence])
 
 
 def _evaluate_missing(

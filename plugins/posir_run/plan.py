@@ -34,7 +34,7 @@ from posir_tasks.data.mini import read_documents
 from posir_tasks.data.nano import share_questions
 from posir_tasks.data.repository import HubRepository, Repository, open_repository
 from posir_tasks.display.numbers import MISSING, format_count
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.embeddings.cache import EmbeddingFormat
 from posir_tasks.models.embeddings.context import EncodingContext, build_texts
@@ -367,7 +367,7 @@ class RunPlan:
         return *self.tasks, *(total for differs, total in totals if differs)
 
 
-def plan_run(workload: Workload, batch_size: int) -> TableResult:
+def plan_run(workload: Workload, batch_size: int) -> Result:
     """Estimate the cost of a run for each model."""
     task = workload.tasks[0]
     subsets = [(task, subset) for task in workload.tasks for subset in task.hf_subsets]
@@ -382,7 +382,7 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
         build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled)
         for model, meta in models
     ]
-    return TableResult(
+    return Result(
         title="Estimated cost",
         rows=[record for plan in plans for record in build_records(plan)],
         tables=list(map(build_table, plans)),
@@ -393,7 +393,7 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
             "of its rounds.",
             *describe_rotations(sizes),
         ],
-        further=[
+        details=[
             f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)
         ],
     )

@@ -22,7 +22,7 @@ from posir_significance.intervals import LEVEL
 from posir_significance.messages import describe_plan, name_planned_state
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.display.numbers import MISSING, format_count, format_points
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 
 #: Probability of a state that studies are usually planned for.
@@ -210,7 +210,7 @@ def power(
     icc: Annotated[float, Option(min=0, max=0.99)] = 0.2,
     variance: Annotated[float | None, Option(min=1, max=10_000)] = None,
     power: Annotated[float, Option(min=0.5, max=0.999)] = POWER,
-) -> TableResult:
+) -> Result:
     """Find how many questions and documents a dataset needs for each state: favors an end, or no
     bias above the margin.
 
@@ -266,7 +266,7 @@ def power(
         for value in ([*means, 0.0] if means else [])
     ]
     of_one = [row for row in rows if row.models == 1 or row.ndcg_at_10 is not None]
-    return TableResult(
+    return Result(
         title="Questions and documents that decide on a position bias",
         tables=(_build_table(design, rows, least),),
         rows=rows,

@@ -15,7 +15,7 @@ from posir_tasks.data.formats.passages import Scope
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.datasets.statistics import Statistics
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def stats(
     tokenizer: str | Path | None = None,
     repair: bool = True,
     scope: Scope | None = None,
-) -> TableResult:
+) -> Result:
     """Describe a dataset: its size, lengths of documents and queries, types of queries and
     positions of the evidence.
 
@@ -66,14 +66,14 @@ def stats(
 
         return build_figures(statistics)
 
-    return TableResult(
+    return Result(
         title=f"Position of the evidence: {statistics.name}",
         rows=tables.build_records(statistics),
         tables=tables.build_tables(statistics),
         values=tables.build_document(statistics),
         sentences=[tables.describe_data(statistics)],
         notes=[tables.describe_source(statistics)],
-        further=[tables.describe_tables(statistics)],
+        details=[tables.describe_tables(statistics)],
         draw=draw,
     )
 

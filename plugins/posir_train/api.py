@@ -15,7 +15,7 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.settings_file import load_settings
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_train.settings import RECORD, ComposeSettings, Position, TrainingSettings, open_dataset
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def train(
     config: str | Path | None = None,
     resume: bool = False,
     **settings: Any,
-) -> TrainingReport | TableResult:
+) -> TrainingReport | Result:
     """Train a model on evidence at chosen positions, and compare it with the base model on held-out
     articles.
 
@@ -151,7 +151,7 @@ def compose(
     positions: str | None = None,
     config: str | Path | None = None,
     **settings: Any,
-) -> TableResult:
+) -> Result:
     """Compose documents with the evidence at the beginning, in the middle or at the end, in the
     PosIR layout.
 
@@ -231,6 +231,6 @@ def compose(
     if skipped:
         lines.append(f"skipped: {pluralize(skipped.total(), 'question')} ({reasons})")
     values = {"corpora": rows, "skipped": dict(skipped)}
-    return TableResult(
-        title=f"Documents composed of {data}", rows=rows, tables=(), values=values, last=lines
+    return Result(
+        title=f"Documents composed of {data}", rows=rows, tables=(), values=values, footer=lines
     )

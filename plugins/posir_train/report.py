@@ -41,7 +41,7 @@ from posir_tasks.display.numbers import (
     format_psi,
     format_psi_difference,
 )
-from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.presentation import Presentable, Result, to_paragraphs
 from posir_tasks.display.strip import Picture, Strip, draw_strips
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
 from posir_tasks.plugin_api import score_result
@@ -514,7 +514,7 @@ def build_report(
     )
 
 
-def compare_seeds(reports: Mapping[int, TrainingReport]) -> TableResult:
+def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
     """Return the changes by trainings that differ in their seed alone, and their means with 95%
     intervals for new seeds.
     """
@@ -560,8 +560,8 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> TableResult:
         next(iter(reports.values())).title,
         [str(report.folder) for report in reports.values()],
     )
-    return TableResult(
-        title=title, rows=rows, tables=[table], sentences=sentences, notes=[note], last=folders
+    return Result(
+        title=title, rows=rows, tables=[table], sentences=sentences, notes=[note], footer=folders
     )
 
 

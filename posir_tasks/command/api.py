@@ -32,7 +32,7 @@ from posir_tasks.base.progress import progress, track
 from posir_tasks.base.public import public
 from posir_tasks.base.wording import pluralize, suggest_name
 from posir_tasks.data.declared import MINI, DeclaredTask, format_size
-from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.presentation import Presentable, Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, list_protocols
 from posir_tasks.plugin_api import loaded_plugins
@@ -331,7 +331,7 @@ def _tabulate_task(task: DeclaredTask) -> tuple[dict[str, Any], tuple[str, ...]]
 
 
 @public()
-def tasks(word: str | None = None) -> TableResult:
+def tasks(word: str | None = None) -> Result:
     """List the position-aware tasks that `mteb run -t` accepts.
 
         posir tasks
@@ -396,8 +396,12 @@ def tasks(word: str | None = None) -> TableResult:
         if word
         else ADVICE.format(task="PosIR-English-Nano") + BENCHMARKS
     )
-    return TableResult(
-        title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=notes, last=[advice]
+    return Result(
+        title="Tasks",
+        rows=rows,
+        tables=[Table(COLUMNS, tuple(cells))],
+        notes=notes,
+        footer=[advice],
     )
 
 
@@ -411,7 +415,7 @@ def _fold_language(languages: Collection[str], cells: tuple[str, ...]) -> tuple[
 
 
 @public()
-def rescore(results: str | Path) -> TableResult:
+def rescore(results: str | Path) -> Result:
     """Recompute the plugins' scores in saved results, from their position profiles; no model is
     needed.
 
@@ -441,7 +445,7 @@ def rescore(results: str | Path) -> TableResult:
             f"{results}: no result with a position profile below it; nothing was written."
         )
     rescored = f"{pluralize(sum(counts.values()), 'profile')} in {pluralize(len(rows), 'file')}"
-    return TableResult(
+    return Result(
         title="Rescored results",
         rows=rows,
         tables=[],

@@ -27,7 +27,7 @@ from posir_tasks.base.public import (
 from posir_tasks.base.settings_file import describe_settings, read_overrides
 from posir_tasks.command.help import HelpLayout
 from posir_tasks.command.undecided import say, undecided_on_error
-from posir_tasks.display.presentation import Presentable, present, write_charts
+from posir_tasks.display.presentation import Presentable, Result, present, write_charts
 from posir_tasks.display.strip import FigureFormat, FigureStyle
 from posir_tasks.display.tables import DisplaySection, OutputFormat
 
@@ -118,7 +118,8 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
         is_check = any(given.get(name) for name in declaration.undecided_by)
         with report_progress(quiet=quiet), undecided_on_error() if is_check else nullcontext():
             result = function(**given)
-            for warning in result.warnings():
+            warnings = result.warnings if isinstance(result, Result) else result.warnings()
+            for warning in warnings:
                 say(warning)
             # Rich exits where a reader such as `head` has left; the files are written all the same.
             with suppress(SystemExit):

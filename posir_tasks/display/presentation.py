@@ -13,8 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import typer
 from rich.console import Console
@@ -24,6 +25,7 @@ from posir_tasks.base.wording import escape_controls, pluralize
 from posir_tasks.display.strip import FigureFormat, FigureStyle, Strip, draw_card, render_png
 from posir_tasks.display.tables import (
     DisplaySection,
+    Medium,
     OutputFormat,
     Table,
     build_frame,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from posir_tasks.display.figures import Figure
 
+Item = TypeVar("Item", covariant=True)
 #: Rows and columns of characters of the table in a `repr`.
 REPR_ROWS, REPR_WIDTH = 5, 100
 #: Most pictures on a card.
@@ -148,20 +151,7 @@ class Presentable(ABC):
         """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is
         none.
         """
-        tables = [table for section in self.sections() for table in section.tables]
-        if not tables:
-            raise PosirError("There is no table for LaTeX. Choose another --format.")
-        captioned = [
-            replace(
-                table,
-                title=table.title or f"{self.title}.".replace("?.", "?"),
-                notes=(*table.notes, *self.legend()),
-            )
-            for table in tables
-        ]
-        return "\n\n".join(
-            to_latex(table, label=f"tab:posir-{place}") for place, table in enumerate(captioned, 1)
-        )
+        return _render_latex(self, self.sections())
 
     def to_html(self) -> str:
         """Return a page of a single file that needs no network, as the command writes it with
@@ -292,7 +282,7 @@ class Presentable(ABC):
 
         data = self.describe_data().removeprefix(self.title)
         shown = {
-            "title": self.page_title,
+            "title": self.page_title or self.title,
             "kind": type(self)
             .__module__.partition(".")[0]
             .removeprefix("posir_")
@@ -305,47 +295,90 @@ class Presentable(ABC):
         return render_page(__package__, template, **shown)
 
 
+class Deferred(Sequence[Item]):
+    """A sequence that is built when it is first read, for fields of a result that take long."""
+
+    def __init__(self, build: Callable[[], Iterable[Item]]) -> None:
+        self._build = build
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return tuple(self._build())
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
+    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TableResult(Presentable):
-    """Rows, and the tables and charts that show them."""
+class Result(Presentable):
+    """What a public function returns: rows, and the findings, tables and charts that show them.
+
+    All that is shown or exported follows from the fields. A function of the room builds them; where
+    one takes long, it is `Deferred`. A subclass adds typed fields, and overrides `records` at most.
+    """
 
     title: str = ""
-    rows: Sequence[Any]
-    """Dataclasses or mappings of the same fields."""
-    tables: Sequence[Table]
+    """Subject in a few words."""
+    rows: Sequence[Any] = ()
+    """Dataclasses or mappings of the same fields: the rows of data frame and CSV, not rounded."""
     values: object = None
-    """The value that JSON holds; None for the rows."""
+    """The value that JSON holds; None for the records. A function is called for it."""
     sentences: Sequence[str] = ()
     """Findings, a paragraph each, above the tables."""
+    tables: Sequence[Table] = ()
+    draw: Callable[[], Sequence[Figure]] | None = None
+    """Draws the charts next to the tables; None if there are none."""
+    parts: Sequence[DisplaySection] = ()
+    """Sections below sentences and tables; one may be for a single medium."""
+    page_title: str = ""
+    """Heading of the page, if it is not the title."""
     notes: Sequence[str] = ()
     """Paragraphs on how to read the tables: few lines."""
-    further: Sequence[str] = ()
+    details: Sequence[str] = ()
     """All further paragraphs, for a page and `--explain`."""
-    draw: Callable[[], Sequence[Figure]] | None = None
-    """Draws the charts; None if there are none."""
-    last: Sequence[str] = ()
-    """Lines below everything else: files, commands."""
-    said: Sequence[str] = ()
+    footer: Sequence[str] = ()
+    """Lines below everything else, such as files."""
+    commands: Sequence[str] = ()
+    """Commands below the footer, as code."""
+    warnings: Sequence[str] = ()  # type: ignore[assignment]  # a method of Presentable
     """Lines that the command prints on the error stream."""
+    data: str = ""
+    """The data and its revision in a few words, for a page and a card; empty for the title."""
+    full: bool = True
+    """Whether `--full` would show no more."""
+    page: Callable[[], str] | None = None
+    """Renders a page of its own; None for the page of all results."""
     exit_status: int = 0
     """1 if a check fails, 2 if it cannot be decided."""
 
-    def closing(self) -> Sequence[str]:
-        """Return the lines below everything else."""
-        return self.last
+    def all_sections(self) -> tuple[DisplaySection, ...]:
+        """Return the sentences, then the tables, then the other parts, for all media."""
+        is_filled = self.tables or self.draw
+        section = DisplaySection(tables=tuple(self.tables), draw=self.draw)
+        return (*to_paragraphs(self.sentences), *([section] if is_filled else []), *self.parts)
 
-    def warnings(self) -> Sequence[str]:
-        """Return what the command says on the error stream."""
-        return self.said
+    def select_sections(self, medium: Medium) -> tuple[DisplaySection, ...]:
+        """Return the sections that a medium shows; in LaTeX those of its own, or else of text."""
+        every = self.all_sections()
+        special = tuple(section for section in every if section.only is medium)
+        if medium is Medium.LATEX:
+            return special or self.select_sections(Medium.TEXT)
+        return tuple(section for section in every if section.only in (None, medium))
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the sentences, then the tables."""
-        shown = (
-            [DisplaySection(tables=tuple(self.tables), draw=self.draw)]
-            if self.tables or self.draw
-            else []
-        )
-        return (*to_paragraphs(self.sentences), *shown)
+        """Return what a terminal and Markdown show, in order."""
+        return self.select_sections(Medium.TEXT)
+
+    def page_sections(self) -> tuple[DisplaySection, ...]:
+        """Return what a page and a notebook show, in order."""
+        return self.select_sections(Medium.PAGE)
 
     def records(self) -> Sequence[Any]:
         """Return the rows."""
@@ -353,7 +386,9 @@ class TableResult(Presentable):
 
     def document(self) -> object:
         """Return what JSON holds."""
-        return self.rows if self.values is None else self.values
+        if callable(self.values):
+            return self.values()
+        return self.records() if self.values is None else self.values
 
     def legend(self) -> Sequence[str]:
         """Return how to read the tables."""
@@ -361,13 +396,53 @@ class TableResult(Presentable):
 
     def explanation(self) -> Sequence[str]:
         """Return all further paragraphs."""
-        return self.further
+        return self.details
+
+    def closing(self) -> Sequence[str]:
+        """Return the lines below everything else."""
+        return (*self.footer, *self.commands)
+
+    def describe_data(self) -> str:
+        """Return the data and its revision in a few words."""
+        return self.data or self.title
+
+    def strips(self) -> list[Strip]:
+        """Return the pictures of the answer that a page and a card show."""
+        return [strip for section in self.page_sections() for strip in section.strips]
+
+    def figures(self) -> list[Figure]:
+        """Return the charts that a page shows."""
+        return [figure for section in self.page_sections() for figure in section.figures()]
+
+    def to_latex(self) -> str:
+        """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is
+        none.
+        """
+        return _render_latex(self, self.select_sections(Medium.LATEX))
+
+    def to_html(self) -> str:
+        """Return a page of a single file that needs no network, as the command writes it with
+        `--html`.
+        """
+        return self.page() if self.page else super().to_html()
 
 
 def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
     """Yield a section for each finding, so that it is a paragraph of its own."""
     for sentence in sentences:
         yield DisplaySection(sentences=(sentence,))
+
+
+def _render_latex(result: Presentable, sections: Sequence[DisplaySection]) -> str:
+    tables = [table for section in sections for table in section.tables]
+    if not tables:
+        raise PosirError("There is no table for LaTeX. Choose another --format.")
+    rendered = []
+    for number, table in enumerate(tables, 1):
+        title = table.title or f"{result.title}.".replace("?.", "?")
+        captioned = replace(table, title=title, notes=(*table.notes, *result.legend()))
+        rendered.append(to_latex(captioned, label=f"tab:posir-{number}"))
+    return "\n\n".join(rendered)
 
 
 def _print_wide(print_on: Callable[[Console], None]) -> str:

@@ -625,6 +625,16 @@ def _latex_row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
+class Medium(StrEnum):
+    """The media that may have sections of their own."""
+
+    TEXT = "text"
+    """A terminal and Markdown."""
+    PAGE = "page"
+    """A page and a notebook."""
+    LATEX = "latex"
+
+
 @dataclass(frozen=True)
 class DisplaySection:
     """A part of what is shown: pictures of the answer, findings in sentences, tables and charts."""
@@ -658,6 +668,8 @@ class DisplaySection:
     """
     said: tuple[str, ...] = ()
     """Sentences before the others that a page does not have, as its card says them."""
+    only: Medium | None = None
+    """The medium that shows it alone; None for all."""
 
     def figures(self) -> Sequence[Figure]:
         """Return its charts."""

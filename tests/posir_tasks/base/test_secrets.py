@@ -19,7 +19,7 @@ from posir_tasks.base.logs import SafeFormatter
 from posir_tasks.base.public import public
 from posir_tasks.base.secrets import HIDDEN, add_address, collect_secrets, redact
 from posir_tasks.base.wording import escape_controls, sanitized
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Column, DisplaySection, Table
 
 KEY = "Zk7/secret+Key=42"
@@ -215,7 +215,7 @@ def test_a_cause_that_cannot_be_changed_is_detached_by_public_functions(key):
             return key
 
     @public()
-    def answer() -> TableResult:
+    def answer() -> Result:
         """Raise."""
         try:
             raise FixedError
@@ -247,7 +247,7 @@ def test_logs_are_clean_whatever_handler_they_have(key, caplog):
 
 def test_results_have_no_secret_in_any_format(key):
     table = Table((Column("Model"),), ((f"org/{key}",),), title=key, notes=(key,))
-    result = TableResult(
+    result = Result(
         title=key, tables=(table,), rows=[{"model": key}], sentences=(key,), notes=(key,)
     )
     shown = (

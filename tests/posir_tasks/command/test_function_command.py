@@ -15,7 +15,7 @@ import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import DECLARATION, Option, describe_function, public, read_parameters
 from posir_tasks.command.options import CARD, FIGURES, LAST, SHARED, build_command
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from tests.support.cli import function_commands, invoke, leaf_commands
 
@@ -102,7 +102,7 @@ def example(
     limit: int | None = None,
     fast: bool = False,
     show: Annotated[object, Option(python_only=True)] = None,
-) -> TableResult:
+) -> Result:
     """Do it.
 
     In two paragraphs.
@@ -132,7 +132,7 @@ def example(
         "fast": fast,
         "show": show,
     }
-    return TableResult(
+    return Result(
         title="It",
         rows=[row],
         tables=[Table(build_columns(tuple(row)), (tuple(map(str, row.values())),))],

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import public
 from posir_tasks.command.options import build_command
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from tests.support.cli import function_commands, leaf_commands
 
 
@@ -23,10 +23,10 @@ def test_a_log_has_the_stages_on_the_error_stream_unless_quiet():
     app = typer.Typer()
 
     @public()
-    def example(name: str, *, loud: bool = False) -> TableResult:
+    def example(name: str, *, loud: bool = False) -> Result:
         """Work."""
         with track("Working"):
-            return TableResult(rows=(), tables=(), last=[f"{name} {loud}"])
+            return Result(rows=(), tables=(), footer=[f"{name} {loud}"])
 
     app.command()(build_command(example))
     for option, printed in (

@@ -19,7 +19,7 @@ from posir_score.excerpts import read_excerpts
 from posir_tasks.data.copies import choose_originals, find_copies, merge_copies, move_span
 from posir_tasks.data.data import Judgments, PositionData
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.display.presentation import TableResult
+from posir_tasks.display.presentation import Result
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.text.spans import Span
 from posir_tasks.values.evidence import Place
@@ -47,8 +47,8 @@ def write_folder(folder: Path, names: Any = TEXTS, relevant: str = "z1") -> Path
     )
 
 
-def read(result: TableResult) -> str:
-    return " ".join(result.last)
+def read(result: Result) -> str:
+    return " ".join(result.footer)
 
 
 def build(texts: dict[str, str]) -> Dataset:

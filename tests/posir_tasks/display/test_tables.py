@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
-from posir_tasks.display.presentation import TableResult, present
+from posir_tasks.display.presentation import Result, present
 from posir_tasks.display.tables import (
     LATEX_SPECIAL,
     Column,
@@ -315,12 +315,12 @@ def test_csv_is_read_as_it_was_written(rows):
 
 
 def test_a_terminal_explains_only_if_asked_to_and_other_formats_hold_the_rows_alone(capsys):
-    shown = TableResult(
+    shown = Result(
         rows=RECORDS,
         tables=[TABLE],
         sentences=["Found."],
         notes=["How to read it."],
-        further=["In depth."],
+        details=["In depth."],
     )
     present(shown, OutputFormat.TEXT)
     lines = capsys.readouterr().out.splitlines()
@@ -333,7 +333,7 @@ def test_a_terminal_explains_only_if_asked_to_and_other_formats_hold_the_rows_al
         (OutputFormat.CSV, to_csv(RECORDS)),
         (OutputFormat.MARKDOWN, to_markdown(TABLE) + "\n"),
     ):
-        present(TableResult(tables=[TABLE], rows=RECORDS), format_)
+        present(Result(tables=[TABLE], rows=RECORDS), format_)
         assert capsys.readouterr().out == expected
 
 

@@ -356,7 +356,7 @@ def test_the_difference_from_mtebs_settings_is_one_sentence_wherever_published_f
     )
     names = [f"Qwen3-Embedding-{size}" for size in ("0.6B", "4B", "8B")]
     assert (
-        f"{', '.join(reversed(names))}: {difference}." in posir.published(task="SQuAD-PosQ").further
+        f"{', '.join(reversed(names))}: {difference}." in posir.published(task="SQuAD-PosQ").details
     )
     page = posir.recipe("posq").to_markdown()
     assert f"- Qwen/{', Qwen/'.join(names)}: {difference}." in page.splitlines()
