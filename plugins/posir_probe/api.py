@@ -111,7 +111,7 @@ def probe(
         refuse_unloadable(str(model))
         from posir_probe.data import Selection, open_probe_source
         from posir_probe.probing import ProbeRun, run_probes, select_probes
-        from posir_probe.tables import ProbeMeasurements
+        from posir_probe.tables import build_measurements
         from posir_tasks.models.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
@@ -132,7 +132,7 @@ def probe(
     reference = refer_to(
         encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else ""
     )
-    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped), reference)
+    return build_measurements(results, Path(output), source.skipped, reference)
 
 
 @public()

@@ -165,6 +165,7 @@ class GradientSaliency(Probe):
     needs_all = True
     in_window = True
     shows_spread = True
+    scale_name = "gradient"
     value_title = "Gradient (1 = 99th percentile)"
     place_title = "Place of the token, as a share of what is read"
     form = Form.PLACES

@@ -122,6 +122,8 @@ class Probe:
     needs_all: bool = False
     """Whether it needs all documents at once, sampled or not, and not one block after the other."""
 
+    scale_name: str = "cosine"
+    """Name of the values' scale, on which pages draw the differences of several probes."""
     value_title: str = ""
     """Title of the axis of values; empty for the title of the probe."""
     place_title: str = ""
@@ -172,14 +174,15 @@ class Probe:
         """The summaries that describe a result, the most important first."""
         return [self.summaries[name] for name in self.headline] or [self.first_summary]
 
-    def describe(self, sums: ProbeSums) -> str:
-        """Describe a result by its title and its headline, without a full stop.
+    def describe(self, sums: ProbeSums, most: int | None = None) -> str:
+        """Describe a result by its title and at most so many summaries of its headline, without a
+        full stop.
 
         `Mirror reversal: nDCG@10 near start minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near
         start 50.2; ...`
         """
         values = []
-        for summary in self.headline_summaries:
+        for summary in self.headline_summaries[:most]:
             if estimate := sums.estimate(summary):
                 # The first one has its interval, too.
                 shown = Estimate(estimate.value) if values else estimate

@@ -29,6 +29,7 @@ from posir_significance.findings import (
 )
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
+from posir_tasks.display.strip import format_share
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 from posir_tasks.values.scores import Estimate, Interval
 
@@ -773,3 +774,76 @@ def describe_values(title: str, values: Sequence[tuple[str, str, str]]) -> str:
 def _lower(title: str) -> str:
     """Write a title within a sentence; a first word such as `nDCG@10` or `R²` stays."""
     return title[0].lower() + title[1:] if title[1:2].islower() else title
+
+
+PROBE_SAMPLE = "{documents} documents of {data}, drawn at random ({selection}){median}."
+PROBE_TRUNCATED = (
+    "{share} of the tokens are truncated: the window is {window:,} tokens, and {whole:,} of "
+    "{documents} fit."
+)
+PROBE_DATA = "Model: {}, revision {}. Data: {}, revision {}. Methods: {}."
+PROBE_DIFFERENCE = "Difference: above 0 if the start of a text counts more than its end."
+PROBE_PUBLISHED = "Published values: the range over (so many) other models, on other data."
+PROBE_SKIPPED = "Skipped: {skipped}."
+PROBE_LEFT_OUT = "Documents left out: {omitted:,} of {drawn:,}."
+PROBE_ALONE = "To measure only this: `--probe {probe}`."
+PROBE_PAGE = "--html draws the values at every position."
+PROBE_NO_VERDICT = "Probes are measures without a verdict on position bias. {where}"
+PROBE_INTERVALS = (
+    "Intervals: 95%, by bootstrap over documents; they are too narrow where documents are few."
+)
+#: Terms of probes, as `--explain` prints them.
+PROBE_TERMS = (
+    "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first "
+    "ten.",
+    f"{PROBE_DIFFERENCE} For Pearson's r of position and weight of sentences, the sign is the "
+    "other way around.",
+    "Mirror reversal: the order of five parts of a text is reversed, so that its evidence is near "
+    "the other end. Questions on the middle part are left out. For a model blind to order the "
+    "difference is 0. It includes what truncation costs.",
+    "Joined texts: they are on different subjects and cut to fit the window, and do not read like "
+    "one natural text. Only their order changes.",
+    "Gradient: how much the similarity to a question changes with a token; 1 is the 99th "
+    "percentile in a document. It depends on the words, too.",
+    "Embeddings: these probes do not measure search. A model whose embeddings lean to the start "
+    "may still find evidence near the end.",
+    "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated "
+    "texts are seldom at 0: compare cosines with each other.",
+    "No interval: there are fewer than ten documents, or no value in some bootstrap samples.",
+    "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
+)
+
+
+def explain_no_interval(values: str, few: str) -> str:
+    """Add to the values of a probe why they have no interval, if they have none."""
+    return f"{values} (no interval: {few})" if few else values
+
+
+def title_difference(title: str, summary: str, published: str) -> str:
+    """Write the heading of a difference that is drawn next to it."""
+    return f"{title} · {summary}{f'; published: {published}' if published else ''}"
+
+
+def describe_probe_sample(
+    documents: int, available: int, data: str, selection: str, median: int | None
+) -> str:
+    """Describe the sample of a probe: how many of the available documents, and their length."""
+    number = f"{documents:,} of {available:,}" if available > documents else f"{documents:,}"
+    tokens = f", median {median:,} tokens" if median else ""
+    return PROBE_SAMPLE.format(documents=number, data=data, selection=selection, median=tokens)
+
+
+def describe_truncated_tokens(share: float, window: int, whole: int, documents: int) -> str:
+    """Describe how much of a sample is truncated, and how many of its documents are not."""
+    return PROBE_TRUNCATED.format(
+        share=format_share(share),
+        window=window,
+        whole=whole,
+        documents=pluralize(documents, "document"),
+    )
+
+
+def describe_no_verdict(*, has_commands: bool) -> str:
+    """Say where a verdict is: in the commands that follow, or in other commands."""
+    other = "`posir run` with `posir report`, or `posir inspect`, give one."
+    return PROBE_NO_VERDICT.format(where="These commands give one:" if has_commands else other)

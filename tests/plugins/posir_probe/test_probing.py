@@ -20,7 +20,7 @@ from posir_probe.probe import Probe, ProbePlan, Summary, build_index_rows, run_p
 from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
-from posir_probe.tables import ProbeMeasurements, build_probe_tables
+from posir_probe.tables import build_measurements, build_probe_tables
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.mini import read_mini
 from posir_tasks.models.embeddings.encoding import ModelEncoder
@@ -253,7 +253,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
         "what the page states comes first"
     )
     assert len(summaries.rows) == 5, "single values stand in the matrix alone"
-    sections = ProbeMeasurements(tuple(results), run.output).sections()
+    sections = build_measurements(results, run.output).sections()
     notes = [note for section in sections for table in section.tables for note in table.notes]
     said = [sentence for section in sections for sentence in section.sentences]
     assert all({*probes[result.probe].notes} <= {*notes, *said} for result in results)
@@ -287,5 +287,5 @@ def test_documents_left_out_are_told_with_the_reason(run):
         "segment_similarity_3": 0,
         "sentence_regression": 3,
     }
-    sections = ProbeMeasurements(tuple(results), run.output).sections()[-2:]
+    sections = build_measurements(results, run.output).sections()[-2:]
     assert ["Skipped: 3 (" in str(section.tables) for section in sections] == [False, True]

@@ -21,8 +21,8 @@ from posir_probe.probe import Probe, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import (
-    ProbeMeasurements,
     build_differences,
+    build_measurements,
     choose_lead,
     describe_sample,
     list_published,
@@ -176,7 +176,7 @@ def test_search_comes_first_then_a_comparison_with_an_interval():
 
 def test_mirror_reversal_is_named_with_its_number_and_without_a_state(tmp_path):
     results = (measure("segment_similarity_3", LEVEL), measure("mirror_reversal", REVERSAL))
-    shown = ProbeMeasurements(results, tmp_path)
+    shown = build_measurements(results, tmp_path)
     number = r"nDCG@10 near start minus near end \+20\.\d \[\+\d+\.\d, \+\d+\.\d\] points"
     assert re.fullmatch(f"mine · Mirror reversal: {number}", shown.page_title)
     assert shown.title == "Probes of mine on 10 documents of words"
@@ -203,12 +203,10 @@ def test_the_sample_is_described_with_what_is_truncated():
 
 def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
     """Each command is parsed by the application that it is for: its options exist."""
-    task = write_commands(
-        CommandReference("./my model", "PosIR-Mini"), Path("my results")
-    ).splitlines()
+    task = write_commands(CommandReference("./my model", "PosIR-Mini"), Path("my results"))
     texts = write_commands(
         CommandReference("all-MiniLM-L6-v2@http://localhost:1", "my texts"), Path("results")
-    ).splitlines()
+    )
     named = ["posir", "run", "-t", "PosIR-Mini", "-m", "./my model"]
     assert [shlex.split(line) for line in task] == [
         [*named, "--output", "my results"],
@@ -221,12 +219,10 @@ def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
         _, name, *arguments = shlex.split(line)
         command = typer.main.get_command(build_app()).commands[name]
         command.make_context(name, arguments, resilient_parsing=False).close()
-    measured = ProbeMeasurements((measure("permutation"),), tmp_path)
-    assert (
-        replace(measured, reference=CommandReference("m", "d")).sections()[1].code
-        == "posir inspect m d"
-    )
-    assert measured.sections()[1].code == ""
+    results = [measure("permutation")]
+    known = build_measurements(results, tmp_path, reference=CommandReference("m", "d"))
+    assert known.sections()[1].code == "posir inspect m d"
+    assert build_measurements(results, tmp_path).sections()[1].code == ""
 
 
 def test_published_values_are_those_of_the_first_stated_summary():
@@ -243,7 +239,7 @@ def test_published_values_are_those_of_the_first_stated_summary():
 
 def test_page_terminal_and_notebook_have_the_measures_and_no_verdict(tmp_path):
     results = (measure("segment_similarity_3"), measure("needle_insertion"))
-    shown = ProbeMeasurements(results, tmp_path, reference=CommandReference("mine", "words"))
+    shown = build_measurements(results, tmp_path, reference=CommandReference("mine", "words"))
     first = shown.sections()[0]
     assert str(shown).startswith(f"{shown.title}\n")
     assert repr(shown).startswith(f"ProbeMeasurements: {shown.title}\n{first.sentences[0]}")
@@ -255,9 +251,8 @@ def test_page_terminal_and_notebook_have_the_measures_and_no_verdict(tmp_path):
         assert "posir inspect mine words" in re.sub("<[^>]+>", "", text)
     start, folded = page.split("<details", 1)
     assert "<table" not in start, "each difference is drawn with its values"
-    many = replace(
-        shown, results=(*shown.results, measure("permutation"), measure("query_types"))
-    ).to_html()
+    more = (*results, measure("permutation"), measure("query_types"))
+    many = build_measurements(more, tmp_path).to_html()
     inside = re.sub("<[^>]+>", "", many.split("<summary>Values</summary>", 2)[2])
     assert "--probe needle_insertion" in inside, "identifiers are inside"
     assert (start.count("<figure>"), page.count("<figure>")) == (1, 2), (
@@ -287,7 +282,7 @@ def test_differences_stand_below_their_heading():
 
 
 def test_with_few_documents_there_are_numbers_without_intervals_and_figures(tmp_path):
-    shown = ProbeMeasurements(tuple(measure(name, documents=8) for name in PROBES), tmp_path)
+    shown = build_measurements([measure(name, documents=8) for name in PROBES], tmp_path)
     page = shown.to_html()
     assert "<figure>" not in page
     assert 'class="range"' not in page
@@ -297,7 +292,7 @@ def test_with_few_documents_there_are_numbers_without_intervals_and_figures(tmp_
 
 
 def test_no_table_is_wider_than_80_columns(tmp_path):
-    shown = ProbeMeasurements(tuple(measure(name) for name in PROBES), tmp_path)
+    shown = build_measurements([measure(name) for name in PROBES], tmp_path)
     for is_terminal in (True, False):
         console = Console(
             file=io.StringIO(), width=80, force_terminal=is_terminal, no_color=True, highlight=False
