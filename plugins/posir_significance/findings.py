@@ -91,6 +91,14 @@ class Reason(StrEnum):
     """The systems were not tested on the same versions."""
 
 
+class Prediction(StrEnum):
+    """The verdict on a correlation over models: what one measure shows of another."""
+
+    PREDICTS = "predicts"
+    OPPOSITE = "predicts_opposite"
+    INCONCLUSIVE = "inconclusive"
+
+
 class NeededUnit(StrEnum):
     """The unit in which the data that a state needs are counted."""
 

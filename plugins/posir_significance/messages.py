@@ -7,6 +7,7 @@ unless they say otherwise.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from posir_significance.advice import (
@@ -23,6 +24,7 @@ from posir_significance.findings import (
     Finding,
     GroupFindings,
     Needed,
+    Prediction,
     Quantity,
     Reason,
     State,
@@ -847,3 +849,74 @@ def describe_no_verdict(*, has_commands: bool) -> str:
     """Say where a verdict is: in the commands that follow, or in other commands."""
     other = "`posir run` with `posir report`, or `posir inspect`, give one."
     return PROBE_NO_VERDICT.format(where="These commands give one:" if has_commands else other)
+
+
+PREDICTIONS = {
+    Prediction.PREDICTS: "predicts it",
+    Prediction.OPPOSITE: "predicts the opposite",
+    Prediction.INCONCLUSIVE: "inconclusive",
+}
+PREDICTED = "Of {probes}, {number} shown to predict {score} on {tasks}{names}."
+
+
+def label_prediction(verdict: Prediction) -> str:
+    """Label what a correlation shows, for a cell."""
+    return PREDICTIONS[verdict]
+
+
+def label_needed(number: int | None, most: int) -> str:
+    """Label how many models are needed; None for more than `most`."""
+    return f"over {most:,}" if number is None else f"{number:,}"
+
+
+def describe_predictions(
+    score: str, tasks: Sequence[str], verdicts: Mapping[str, Counter[Prediction]]
+) -> str:
+    """Say which probes predict a score on all tasks and on some, given how many tasks of each probe
+    have which verdict.
+    """
+    everywhere = []
+    on_some: dict[Prediction, list[str]] = {verdict: [] for verdict in Prediction}
+    for probe, counts in verdicts.items():
+        tested = counts.total()
+        if counts[Prediction.PREDICTS] == tested:
+            everywhere.append(probe)
+            continue
+        for verdict in (Prediction.PREDICTS, Prediction.OPPOSITE):
+            if counts[verdict]:
+                on_some[verdict].append(f"{probe} ({counts[verdict]} of {tested})")
+        if counts[Prediction.INCONCLUSIVE] == tested:
+            on_some[Prediction.INCONCLUSIVE].append(probe)
+    number = "none is"
+    if everywhere:
+        number = pluralize(len(everywhere), "is", "are")
+    sentences = [
+        PREDICTED.format(
+            probes=pluralize(len(verdicts), "probe"),
+            number=number,
+            score=score,
+            tasks=f"all {len(tasks)} tasks" if len(tasks) > 1 else tasks[0],
+            names=f": {', '.join(everywhere)}" if everywhere else "",
+        )
+    ]
+    titles = ("On some", "With the opposite sign", "Inconclusive")
+    for title, names in zip(titles, on_some.values(), strict=True):
+        if names:
+            sentences.append(f"{title}: {', '.join(names)}.")
+    return " ".join(sentences)
+
+
+SAMPLE_DIFFERENCE = (
+    "{model}, {sample}: the largest difference to the complete data is {points} points, by chance "
+    "up to {chance}."
+)
+
+
+def describe_sample_difference(model: str, sample: str, difference: Estimate, chance: float) -> str:
+    """Say how far a sample differs from the complete data, and what chance explains."""
+    return SAMPLE_DIFFERENCE.format(
+        model=model,
+        sample=sample,
+        points=numbers.format_estimate(difference, numbers.format_percent),
+        chance=numbers.format_percent(chance),
+    )

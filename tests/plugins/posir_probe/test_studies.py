@@ -15,6 +15,7 @@ from posir_probe.data import ProbeData, ProbeSource
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_published.probes import Kind, read_architectures
 from posir_report.summary import TaskSummary
+from posir_significance.messages import describe_sample_difference
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.display.tables import to_markdown
 from posir_tasks.values.profile import RANKS, PositionProfile
@@ -71,8 +72,9 @@ def test_every_tiny_sample_is_compared_with_its_task_and_one_that_is_everything_
     assert len(studies.draw_samples(summaries)) == 1
     assert "SQuAD-PosQ-Tiny" in to_markdown(studies.build_validity_tables([row, *buckets])[1])
     (sentence,) = studies.describe_validity([row, *buckets])
-    assert sentence.startswith("m, SQuAD-PosQ-Tiny: ")
-    assert sentence.endswith(f"by chance up to {100 * row.chance:.1f}.")
+    assert sentence == describe_sample_difference(
+        "m", "SQuAD-PosQ-Tiny", row.difference, row.chance
+    )
 
 
 def test_a_sample_of_other_queries_differs_more_than_a_random_one():
