@@ -920,3 +920,59 @@ def describe_sample_difference(model: str, sample: str, difference: Estimate, ch
         points=numbers.format_estimate(difference, numbers.format_percent),
         chance=numbers.format_percent(chance),
     )
+
+
+PSI_REDUCTIONS = (
+    "After training on evidence at all positions alike, PSI is {low}% to {high}% lower than after "
+    "the worst training on evidence at one position ({number} comparisons)."
+)
+MMTEB_ORDER = (
+    "MMTEB's order of models is that of PosIR less the longer documents are: Spearman {first:.2f} "
+    "in {start}, {last:.2f} in {end}; over {models} models that they agree is shown {clear} (p < "
+    "{level})."
+)
+PUBLISHED_BINS = (
+    "{task}: {falling} of {models} find evidence at the beginning better than at the end, {model} "
+    "most: {first} to {last}."
+)
+NO_PUBLISHED_BINS = (
+    "{task}: none of {models} finds evidence at the beginning better than at the end."
+)
+
+
+def describe_reductions(low: float, high: float, number: int) -> str:
+    """Say by which share of PSI balanced training lowers it."""
+    return PSI_REDUCTIONS.format(
+        low=numbers.format_percent(low), high=numbers.format_percent(high), number=number
+    )
+
+
+def describe_mmteb(
+    rho: Mapping[str, float], models: int, clear: Sequence[str], level: float
+) -> str:
+    """Say how Spearman's rho with MMTEB changes over lengths, and in which of them it is clear."""
+    lengths = list(rho)
+    return MMTEB_ORDER.format(
+        first=rho[lengths[0]],
+        last=rho[lengths[-1]],
+        start=lengths[0],
+        end=lengths[-1],
+        models=models,
+        clear=f"only in {' and '.join(clear)}" if clear else "in no length",
+        level=level,
+    )
+
+
+def describe_published_bins(
+    task: str, falling: int, models: int, model: str, first: float, last: float
+) -> str:
+    """Say how many models find evidence at the beginning better, and which one most."""
+    template = PUBLISHED_BINS if falling else NO_PUBLISHED_BINS
+    return template.format(
+        task=task,
+        falling=falling,
+        models=pluralize(models, "model"),
+        model=model,
+        first=numbers.format_percent(first),
+        last=numbers.format_percent(last),
+    )
