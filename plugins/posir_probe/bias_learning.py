@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -282,7 +282,8 @@ def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
     error = target - columns @ coefficients
     spread = target - target.mean()
     r_squared = 1 - float(error @ error) / float(spread @ spread)
-    return Fit(coefficients / length, r_squared, float(np.abs(error).mean()))
+    weights = (coefficients / length).astype(np.float64)
+    return Fit(weights, r_squared, float(np.abs(error).mean()))
 
 
 def locate_sentences(sentences: Sequence[str]) -> tuple[Floats, Floats]:
@@ -414,7 +415,7 @@ class SentenceRegression(RegressionProbe):
         """Sum the moments that Pearson's r follows from, of every series and bucket."""
         names: list[str] = []
         rows: list[int] = []
-        columns: list[list[float]] = []
+        columns: list[list[Any]] = []
         for text, shuffled in texts:
             control = encode_distinct(order_blind, [text.text, *text.sentences]).normalize()
             fitted = ((text, embeddings), (shuffled, embeddings), (text, control))

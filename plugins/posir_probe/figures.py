@@ -133,7 +133,9 @@ def _draw_scatter(
     return _facet(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
 
 
-def _facet(chart: alt.Chart | alt.LayerChart, rows: Iterable[Row]) -> alt.FacetChart:
+def _facet(
+    chart: alt.Chart | alt.LayerChart | alt.FacetChart, rows: Iterable[Row]
+) -> alt.FacetChart:
     names = list(dict.fromkeys(row["panel"] for row in rows if row["panel"]))
     columns = math.ceil(len(names) / math.ceil(len(names) / PANELS_PER_ROW))
     facet = alt.Facet("panel:N", title=None, sort=names)

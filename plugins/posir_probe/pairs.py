@@ -197,7 +197,7 @@ class ControlledPairs(Probe):
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode the questions and both documents of their pairs."""
         questions, skipped = select_with_evidence(data)
-        names = []
+        names: list[str] = []
         pairs: list[ControlledPair] = []
         places: list[tuple[int, int]] = []
         for question in questions:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 import numpy as np
 from mteb.types import PromptType
@@ -181,7 +182,7 @@ class Probe:
         `Mirror reversal: nDCG@10 near start minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near
         start 50.2; ...`
         """
-        values = []
+        values: list[tuple[str, str, str]] = []
         for summary in self.headline_summaries[:most]:
             if estimate := sums.estimate(summary):
                 # The first one has its interval, too.
@@ -257,7 +258,9 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             rows.append(build_row(kind="summary", name=name, value=sums.estimate(summary)))
         for index, name in enumerate(sums.positions):
             values = {key: float(column[index]) for key, column in sums.details.items()}
-            details = {key: value for key, value in values.items() if math.isfinite(value)}
+            details: dict[str, Any] = {
+                key: value for key, value in values.items() if math.isfinite(value)
+            }
             rows.append(
                 build_row(kind="position", name=name, value=sums.estimates[index], **details)
             )

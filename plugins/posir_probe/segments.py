@@ -78,7 +78,7 @@ class SegmentSimilarity(Probe):
             part = "third"
             self.source = "arXiv 2505.13950, A.4"
             self.positions = ("begin", "middle", "end")
-            self.cuts = THIRDS
+            self.cuts: tuple[float, ...] = THIRDS
         else:
             part = "tenth"
             self.source = "arXiv 2605.26578, section 6"

@@ -548,6 +548,6 @@ def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
     tables = []
     for title, lines in by_title.items():
         matrix = pl.DataFrame(lines).pivot("position", index=["Group", "Model"], values="value")
-        cells = matrix.fill_null(MISSING).rows()
-        tables.append(Table(build_columns(matrix.columns), tuple(cells), title=title))
+        filled = matrix.fill_null(MISSING).rows()
+        tables.append(Table(build_columns(matrix.columns), tuple(filled), title=title))
     return tables

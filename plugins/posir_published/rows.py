@@ -244,18 +244,21 @@ class PositionCurve:
     source: str = POSIR_FIGURES_SOURCE
 
     @property
-    def thirds(self) -> tuple[float, ...]:
+    def thirds(self) -> tuple[float, float, float]:
         """Means of the bins in the first, the middle and the last third of documents, each in [0,
         1].
         """
-        return tuple(map(self._weigh, np.eye(3).tolist()))
+        first = self._weigh((1.0, 0.0, 0.0))
+        middle = self._weigh((0.0, 1.0, 0.0))
+        last = self._weigh((0.0, 0.0, 1.0))
+        return first, middle, last
 
     @property
     def start_to_end_unweighted(self) -> float:
         """First third minus the last, in [-1, 1]."""
         return self._weigh(START_TO_END)
 
-    def _weigh(self, weights: Sequence[float]) -> float:
+    def _weigh(self, weights: tuple[float, float, float]) -> float:
         bins = len(self.ndcg_at_10)
         contrast = contrast_thirds(assign_thirds(bins), np.ones(bins), weights)
         assert contrast is not None
@@ -406,7 +409,7 @@ def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
     """Decide whether the bias of a model is notable, by task of the pairs that it has results on,
     given its PSI by task.
     """
-    notable = {}
+    notable: dict[str, bool] = {}
     for suffix in SUFFIXES:
         pair = (FIRST + suffix, SECOND + suffix)
         if observed.keys() >= set(pair):

@@ -56,11 +56,11 @@ def values_of(probe, embedder, data):
     return run_probe(probe, embedder, data).values
 
 
-def test_moving_evidence_does_not_change_an_order_blind_embedding(data):
+def test_moved_evidence_leaves_an_order_blind_embedding(data):
     assert np.ptp(values_of(EvidenceMoving(), order_blind, data)) < EXACT
 
 
-def test_past_the_window_all_places_are_the_similarity_to_the_rest(data):
+def test_past_the_window_the_rest_alone_counts(data):
     values = values_of(EvidenceMoving(), first_words, data)
     past = [place for place in range(10) if place * (WORDS - 5) / 9 >= WINDOW]
     texts = [(data.documents[question.document], question.span) for question in data.questions]
@@ -72,7 +72,7 @@ def test_past_the_window_all_places_are_the_similarity_to_the_rest(data):
     assert values[0] > values[past[0]] + 0.05
 
 
-def test_a_decaying_embedder_falls_monotonically_as_the_evidence_moves(data):
+def test_a_decaying_embedder_falls_as_the_evidence_moves(data):
     sums, summaries = run_probe(EvidenceMoving(), decaying, data), EvidenceMoving.summaries
     assert (np.diff(sums.values) < 0).all()
     assert (sums.estimate(summaries["peak"]).value, sums.estimate(summaries["lowest"]).value) == (
@@ -81,7 +81,7 @@ def test_a_decaying_embedder_falls_monotonically_as_the_evidence_moves(data):
     )
 
 
-def test_segments_of_shuffled_words_are_equal_unless_weights_decay(
+def test_segments_are_equal_unless_weights_decay(
     data,
 ):
     assert np.ptp(values_of(SegmentSimilarity(3), order_blind, data)) < 0.03
@@ -117,7 +117,7 @@ def test_truncation_alone_moves_search_in_whole_documents(data):
     )
 
 
-def test_questions_and_moved_evidence_are_searched_in_the_whole_corpus(data):
+def test_moved_evidence_is_searched_in_the_whole_corpus(data):
     sample = data.sample(3)
     vectors = {name: decaying([text])[0] for name, text in data.documents.items()}
     gains = np.zeros(11)
@@ -146,7 +146,7 @@ def test_questions_and_moved_evidence_are_searched_in_the_whole_corpus(data):
     )
 
 
-def test_needles_have_the_share_of_tokens_by_the_vocabulary_of_the_model(data):
+def test_needles_have_their_share_of_the_models_tokens(data):
     tokenizer = ModelTokenizer.load(get_model_path())
     counted = replace(data, tokenizer=tokenizer)
     text = data.documents["d0"]
@@ -181,7 +181,7 @@ def test_changes_after_the_window_change_nothing(data):
     assert removed[3, 0] < 0.5
 
 
-def test_changes_are_equal_everywhere_for_an_order_blind_embedder_up_to_divided_words(data):
+def test_an_order_blind_embedder_has_equal_changes(data):
     values = values_of(NeedleInsertion(), order_blind, data).reshape(5, 3)
     assert np.ptp(values, axis=1).max() < 0.02
     assert (np.diff(values, axis=0) < 0).all()

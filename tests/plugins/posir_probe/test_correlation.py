@@ -158,7 +158,7 @@ def test_variants_of_a_model_are_one_family(tmp_path):
         correlation.read_families(file)
 
 
-def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_the_probes():
+def test_probes_meet_retrieval_on_the_same_data():
     rng = np.random.default_rng(2)
     values = rng.normal(size=12)
     results = [
@@ -219,7 +219,7 @@ def draw_models(rng, families, variants, rho, within):
     return (np.sqrt(within) * shared + np.sqrt(1 - within) * own).T
 
 
-def test_rho_and_p_value_of_independent_models_are_those_of_scipy():
+def test_rho_of_independent_models_is_that_of_scipy():
     rng = np.random.default_rng(1)
     x, y = draw_models(rng, 14, 1, 0.5, 0)
     rho, p_value = correlation.estimate_rho(x, y, list("abcdefghijklmn"))
@@ -257,7 +257,7 @@ def test_jackknife_by_hand():
     assert correlation.jackknife_interval(x, x, families) is None
 
 
-def test_families_are_tested_at_their_level_and_their_interval_holds():
+def test_families_are_tested_at_their_level():
     rng = np.random.default_rng(4)
     families = np.repeat(np.arange(12), 3)
     rejected, naive, held = [], [], []
@@ -314,7 +314,7 @@ def test_spearman_with_mmteb_is_that_of_the_paper(tmp_path):
     assert {row.models for row in rows if row.task == "PosIR"} == {10}
 
 
-def test_psi_and_architecture_agree_with_scipy_over_the_published_models():
+def test_architecture_agrees_with_scipy():
     architectures = read_architectures()
     key = ("PosIR", "Q4", correlation.PSI)
     metas = {
@@ -372,7 +372,7 @@ def test_properties_of_models_have_numbers_and_no_verdict(options):
         assert label_prediction(verdict) not in words
 
 
-def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(tmp_path):
+def test_a_folders_score_is_the_mean_over_shared_tasks(tmp_path):
     tasks = {
         "a": {"SciFact": 0.5, "NFCorpus": 0.3, "PosIR-Mini": 1.0},
         "b": {"SciFact": 0.7, "NFCorpus": 0.2, "FiQA2018": 0.9},
@@ -407,7 +407,7 @@ def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(t
         correlation.read_benchmark(tmp_path / "empty")
 
 
-def test_results_by_mtebs_settings_among_published_ones_are_named(tmp_path, monkeypatch):
+def test_results_by_mtebs_settings_are_named(tmp_path, monkeypatch):
     own = summary_of("Qwen/Qwen3-Embedding-0.6B", 0.5, "PosIR-English")
     monkeypatch.setattr("posir_probe.api.read_results", lambda _: ())
     monkeypatch.setattr("posir_probe.api.summarize", lambda _: [own])
@@ -416,7 +416,7 @@ def test_results_by_mtebs_settings_among_published_ones_are_named(tmp_path, monk
     assert not posir.correlate(tmp_path, architecture=True).notes
 
 
-def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path):
+def test_own_results_replace_published_ones(tmp_path):
     own = summary_of("org/bge-m3 (batch_size=8)", 0.5, "PosIR-English")
     joined = correlation.read_scores([own], (correlation.PSI,), published=True)[
         "PosIR-English", "all", correlation.PSI

@@ -85,7 +85,7 @@ def beir(tmp_path):
     return tmp_path
 
 
-def test_evidence_of_a_beir_folder_is_found_in_every_relevant_document(beir):
+def test_evidence_of_a_beir_folder_is_found(beir):
     data = read(beir)
     assert list(data.documents) == ["a", "b"]
     assert quote(data) == [
@@ -185,7 +185,7 @@ def test_a_sample_is_that_of_the_code_of_posq(tmp_path):
     assert sorted(read_back.sample(7, selection).documents.values()) == sorted(expected)
 
 
-def test_a_sample_of_long_documents_goes_by_the_tokens_that_the_data_states():
+def test_long_documents_are_chosen_by_the_datas_tokens():
     documents = dict.fromkeys("abcd", "Word. " * 20)
     questions = tuple(ProbeQuestion("?", name, Span(0, 4)) for name in "abc")
     data = ProbeData(documents, questions, tokens={"a": 1024, "b": 1023, "c": 4000})

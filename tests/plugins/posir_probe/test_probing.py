@@ -116,7 +116,7 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch
     assert [subset.done for subset in resumed.subsets.values()] == [20]
 
 
-def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, caplog):
+def test_an_unsuitable_model_does_not_stop_other_probes(run, caplog):
     with caplog.at_level(logging.WARNING):
         probes = run_probes(run, [*PROBES, GradientSaliency()])
     assert len(probes) == len(PROBES)
@@ -125,7 +125,7 @@ def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, cap
         run_probes(run, [GradientSaliency()])
 
 
-def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, tmp_path, caplog):
+def test_a_probe_without_questions_does_not_stop_others(model, tmp_path, caplog):
     data = ProbeData(
         {
             name: f"The mill of {name} burned down in the dry summer of the year 1901."
@@ -260,7 +260,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     assert not any(result.probe in sentence for result in results for sentence in said)
 
 
-def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentences_alone(run):
+def test_splitting_at_periods_is_another_sample(run):
     probes = select_probes(["segment_similarity_3", "sentence_regression"])
     run_probes(run, probes)
     by_name = {

@@ -88,7 +88,7 @@ def test_gini_and_relative_drop_are_those_of_the_definition(means):
     assert relative_drop(np.array(means)) == pytest.approx(1 - means[-1] / means[0], abs=1e-4)
 
 
-def test_gini_and_relative_drop_of_the_published_curve_and_of_means_below_0():
+def test_gini_of_the_published_curve_and_below_0():
     (curve,) = read_published_curves("permutation")
     assert gini(np.array(curve.values)) == pytest.approx(0.188, abs=5e-4)
     assert np.isnan(gini(np.array([0.5, -0.1, 0.2])))

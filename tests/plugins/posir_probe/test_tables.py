@@ -83,7 +83,7 @@ def measure_moments(points):
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_people_read_titles_and_numbers_instead_of_identifiers_and_verdicts(name):
+def test_people_read_titles_and_numbers_not_identifiers(name):
     probe, result = PROBES[name], measure(name)
     labels = [summary.title for summary in probe.summaries.values()]
     described = probe.describe(result.sums)
@@ -96,7 +96,7 @@ def test_people_read_titles_and_numbers_instead_of_identifiers_and_verdicts(name
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_what_is_stated_are_values_of_the_probe_with_an_interval_of_the_first(name):
+def test_the_headline_has_one_interval(name):
     probe, sums = PROBES[name], measure(name).sums
     estimate = sums.estimate(probe.headline_summaries[0])
     described = probe.describe(sums)
@@ -147,7 +147,7 @@ def find_marks(spec):
     return [*own, *(mark for part in inner for mark in find_marks(part))]
 
 
-def test_a_difference_has_its_sign_and_both_values_whatever_its_interval():
+def test_a_difference_has_its_sign_and_both_values():
     describe = EvidenceMoving().describe
     falling, rising, level = np.linspace(0.9, 0.5, 10), np.linspace(0.5, 0.9, 10), np.full(10, 0.5)
     for values, number in ((falling, r"\+0\.40\d"), (rising, r"-0\.39\d"), (level, r"[-+]0\.00\d")):
@@ -174,7 +174,7 @@ def test_search_comes_first_then_a_comparison_with_an_interval():
     assert choose_lead([data], PROBES) is data
 
 
-def test_mirror_reversal_is_named_with_its_number_and_without_a_state(tmp_path):
+def test_mirror_reversal_is_named_with_its_number(tmp_path):
     results = (measure("segment_similarity_3", LEVEL), measure("mirror_reversal", REVERSAL))
     shown = build_measurements(results, tmp_path)
     number = r"nDCG@10 near start minus near end \+20\.\d \[\+\d+\.\d, \+\d+\.\d\] points"
@@ -237,7 +237,7 @@ def test_published_values_are_those_of_the_first_stated_summary():
     assert list_published(PROBES["evidence_location"]) == []
 
 
-def test_page_terminal_and_notebook_have_the_measures_and_no_verdict(tmp_path):
+def test_every_medium_has_the_measures_and_no_verdict(tmp_path):
     results = (measure("segment_similarity_3"), measure("needle_insertion"))
     shown = build_measurements(results, tmp_path, reference=CommandReference("mine", "words"))
     first = shown.sections()[0]
@@ -281,7 +281,7 @@ def test_differences_stand_below_their_heading():
     assert not none.rows
 
 
-def test_with_few_documents_there_are_numbers_without_intervals_and_figures(tmp_path):
+def test_few_documents_have_no_intervals_and_figures(tmp_path):
     shown = build_measurements([measure(name, documents=8) for name in PROBES], tmp_path)
     page = shown.to_html()
     assert "<figure>" not in page
@@ -319,7 +319,7 @@ def test_a_result_keeps_its_window_and_one_without_is_read():
     assert ProbeResult.from_json(old).share_read is None
 
 
-def test_a_probe_states_its_first_summary_and_few_documents_have_no_interval():
+def test_the_headline_is_the_first_summary_by_default():
     class Plain(Probe):
         name, title, source = "plain", "Plain", "mine"
         positions = ("a", "b")
