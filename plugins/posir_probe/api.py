@@ -111,7 +111,7 @@ def probe(
         refuse_unloadable(str(model))
         from posir_probe.data import Selection, open_probe_source
         from posir_probe.probing import ProbeRun, run_probes, select_probes
-        from posir_probe.tables import ProbeMeasurements
+        from posir_probe.tables import build_measurements
         from posir_tasks.models.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
@@ -132,7 +132,7 @@ def probe(
     reference = refer_to(
         encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else ""
     )
-    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped), reference)
+    return build_measurements(results, Path(output), source.skipped, reference)
 
 
 @public()
@@ -187,41 +187,11 @@ def correlate(
 
     if results is None and not published:
         raise PosirError("Give a folder with results, or --published.")
-    of_models = bool(architecture or architectures or benchmark)
-    if of_models and families:
-        raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
     folder = Path(results) if results is not None else None
-    if of_models:
-        names = (
-            (correlation.NDCG,)
-            if benchmark
-            else (correlation.POSITION_EFFECT, correlation.START_MINUS_END, correlation.PSI)
-        )
-        own = summarize(read_results(folder)) if folder else []
-        scores = correlation.read_scores(own, names, published=published)
-        notes = (
-            list_differences((summary.task, summary.model) for summary in own) if published else []
-        )
-        if not scores:
-            raise PosirError(
-                f"{folder}: no results of position-aware tasks. Run `mteb run` first, or add "
-                "--published."
-            )
-        if benchmark:
-            known = correlation.read_benchmark(
-                benchmark, read_results(benchmark) if benchmark.is_dir() else []
-            )
-            of_model = [
-                correlation.correlate_values(key, benchmark.stem, own, known)
-                for key, own in scores.items()
-            ]
-        else:
-            kinds = read_architectures(architectures)
-            of_model = correlation.correlate_architecture(
-                scores, correlation.read_model_metas(folder), kinds
-            )
-        tables = [correlation.build_model_table(of_model)]
-        return Result(title="Position bias and models", rows=of_model, tables=tables, notes=notes)
+    if architecture or architectures or benchmark:
+        if families:
+            raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
+        return _correlate_models(folder, architectures, benchmark, published=published)
     if published or folder is None:
         raise PosirError(
             "--published goes with --architecture or --benchmark: probes of the papers' models "
@@ -229,21 +199,57 @@ def correlate(
         )
     retrieval = summarize(read_results(folder))
     variants = correlation.read_families(families) if families else {}
-    rows = correlation.correlate_probes(
-        read_probe_results(folder), retrieval, all_probes(), variants
-    )
+    measured = read_probe_results(folder)
+    rows = correlation.correlate_probes(measured, retrieval, all_probes(), variants)
     if not rows:
-        raise PosirError(
-            f"{folder}: no results of probes. Run `posir probe MODEL --output "
-            f"{shlex.quote(str(folder))}` first."
-        )
+        raise _not_probed(folder)
     return Result(
         title="Which probe predicts retrieval?",
         rows=rows,
         tables=[correlation.build_table(rows)],
         sentences=correlation.describe_correlations(rows),
         notes=correlation.NOTES,
-        details=correlation.FURTHER,
+        details=correlation.DETAILS,
+    )
+
+
+def _correlate_models(
+    folder: Path | None, architectures: Path | None, benchmark: Path | None, *, published: bool
+) -> Result:
+    """Correlate scores with another benchmark, or else with the models' architecture."""
+    from posir_probe import correlation
+
+    summaries = summarize(read_results(folder)) if folder else []
+    names = (correlation.NDCG,) if benchmark else correlation.BIAS
+    scores = correlation.read_scores(summaries, names, published=published)
+    if not scores:
+        raise PosirError(
+            f"{folder}: no results of position-aware tasks. Run `mteb run` first, or add "
+            "--published."
+        )
+    if benchmark:
+        excluded = read_results(benchmark) if benchmark.is_dir() else []
+        values = correlation.read_benchmark(benchmark, excluded)
+        rows = [
+            correlation.correlate_values(key, benchmark.stem, by_model, values)
+            for key, by_model in scores.items()
+        ]
+    else:
+        metas = correlation.read_model_metas(folder)
+        rows = correlation.correlate_architecture(scores, metas, read_architectures(architectures))
+    runs = [(summary.task, summary.model) for summary in summaries]
+    return Result(
+        title="Position bias and models",
+        rows=rows,
+        tables=[correlation.build_model_table(rows)],
+        notes=list_differences(runs) if published else [],
+    )
+
+
+def _not_probed(folder: str | Path) -> PosirError:
+    output = shlex.quote(str(folder))
+    return PosirError(
+        f"{folder}: no such results of probes. Run `posir probe MODEL --output {output}` first."
     )
 
 
@@ -297,10 +303,7 @@ def probe_groups(
         if chosen is None or result.probe in chosen
     ]
     if not measured:
-        raise PosirError(
-            f"{results}: no such results of probes. Run `posir probe MODEL --output "
-            f"{shlex.quote(str(results))}` first."
-        )
+        raise _not_probed(results)
     rows = group_results(measured, all_probes(), read_architectures(architectures), by)
     rows += (
         published_groups(dict.fromkeys(result.probe for result in measured)) if published else []

@@ -1,6 +1,4 @@
-"""The texts that probes measure: documents, most with questions about them, and where they come
-from.
-"""
+"""The texts that probes measure: documents, most with questions about them, and their source."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_tasks.text.words import count_words, estimate_tokens
 
 #: Fewest words of a text that probes cut into parts.
-FEWEST_WORDS = 10
+MIN_WORDS = 10
 NO_END = "the data has where an answer starts, not where it ends"
 
 
@@ -62,19 +60,19 @@ class Selection:
         """Return whether a document may be drawn; `tokens` are those that the data states, None if
         it does not.
         """
-        words = len(text.split(" "))
-        return (self.words is None or self.words[0] < words < self.words[1]) and (
-            not self.tokens
-            or (tokens if tokens is not None else estimate_tokens(text)) >= self.tokens
-        )
+        if self.words and not self.words[0] < len(text.split(" ")) < self.words[1]:
+            return False
+        if not self.tokens:
+            return True
+        return (estimate_tokens(text) if tokens is None else tokens) >= self.tokens
 
     def __str__(self) -> str:
-        words = (
-            f", more than {self.words[0]} and fewer than {self.words[1]} words"
-            if self.words
-            else ""
-        )
-        return f"seed {self.seed}{words}{f', at least {self.tokens} tokens' if self.tokens else ''}"
+        parts = [f"seed {self.seed}"]
+        if self.words:
+            parts.append(f"more than {self.words[0]} and fewer than {self.words[1]} words")
+        if self.tokens:
+            parts.append(f"at least {self.tokens} tokens")
+        return ", ".join(parts)
 
 
 #: Any document.
@@ -109,14 +107,12 @@ class ProbeData:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
-        """Return texts without questions, named by their number."""
+        """Number texts without questions."""
         return cls({str(number): text for number, text in enumerate(texts)}, language=language)
 
     @classmethod
     def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
-        """Return the corpus of a task and its questions, with as much of the evidence as the data
-        has.
-        """
+        """Take the corpus of a task and its questions, with as much of the evidence as it has."""
         evidence = data.evidence
         starts = evidence.starts.tolist() if len(evidence.starts) else [None] * len(evidence)
         spans = data.place_spans() or [NO_SPAN] * len(evidence)
@@ -137,25 +133,23 @@ class ProbeData:
         )
 
     def find_sentences(self, text: str) -> list[Span]:
-        """Return where the sentences of a text are."""
-        return (
-            find_at_periods(text) if self.split_at_periods else find_sentences(text, self.language)
-        )
+        """Find the sentences of a text."""
+        if self.split_at_periods:
+            return find_at_periods(text)
+        return find_sentences(text, self.language)
 
     def split_sentences(self, text: str) -> list[str]:
-        """Return the sentences of a text; split at periods, with the period that the code appends
-        to each.
+        """Split a text into its sentences; at periods, with the period that the code appends to
+        each.
         """
-        return (
-            split_at_periods(text)
-            if self.split_at_periods
-            else [span.of(text) for span in self.find_sentences(text)]
-        )
+        if self.split_at_periods:
+            return split_at_periods(text)
+        return [span.of(text) for span in self.find_sentences(text)]
 
     def sample(
         self, documents: int, selection: Selection = ANY, *, asked_about: bool = True
     ) -> ProbeData:
-        """Return a random sample of documents, in random order, and their questions.
+        """Draw a random sample of documents, in random order, and their questions.
 
         All other documents are distractors, so that questions are searched in the whole corpus. If
         `asked_about`, documents without questions are drawn only if none has some.
@@ -188,21 +182,22 @@ class ProbeData:
 
 
 def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:
-    """Return the documents that can be cut into parts, text by id, and how many were skipped, by
+    """Select the documents that can be cut into parts, text by id, and count the others, by
     reason.
     """
-    long_enough = {
-        name: text for name, text in data.documents.items() if count_words(text) >= FEWEST_WORDS
-    }
-    short = [text for name, text in data.documents.items() if name not in long_enough]
-    return long_enough, Counter(
-        f"fewer than {FEWEST_WORDS} words" if text.strip() else "empty text" for text in short
-    )
+    long_enough = {}
+    skipped: Counter[str] = Counter()
+    for name, text in data.documents.items():
+        if count_words(text) >= MIN_WORDS:
+            long_enough[name] = text
+        else:
+            skipped[f"fewer than {MIN_WORDS} words" if text.strip() else "empty text"] += 1
+    return long_enough, skipped
 
 
 def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:
-    """Return the questions whose evidence is a part of their document, and how many were skipped,
-    by reason.
+    """Select the questions whose evidence is a part of their document, and count the others, by
+    reason.
     """
     skipped: Counter[str] = Counter()
     with_evidence = []

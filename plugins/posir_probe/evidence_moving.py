@@ -13,11 +13,20 @@ from collections.abc import Sequence
 import numpy as np
 from mteb.types import PromptType
 
-from posir_probe import probe as base
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.mirror_reversal import search
-from posir_probe.probe import Summary, value_range
-from posir_probe.results import ProbeSums, at
+from posir_probe.probe import (
+    ENDS,
+    SCORE,
+    Form,
+    Probe,
+    ProbePlan,
+    Summary,
+    plan_cosines,
+    summarize_ends,
+    value_range,
+)
+from posir_probe.results import ProbeSums, at, mean_over, subtract
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import move_evidence
 from posir_tasks.values.scores import Unit
@@ -27,18 +36,16 @@ PLACES = 10
 
 
 def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[list[str]]:
-    """Return the documents of each question, with its evidence at each place."""
+    """Write the documents of each question, with its evidence at each place."""
     shares = [place / (PLACES - 1) for place in range(PLACES)]
-    return [
-        [
-            move_evidence(data.documents[question.document], question.span, share).text
-            for share in shares
-        ]
-        for question in questions
-    ]
+    moved = []
+    for question in questions:
+        text = data.documents[question.document]
+        moved.append([move_evidence(text, question.span, share).text for share in shares])
+    return moved
 
 
-class EvidenceMoving(base.Probe):
+class EvidenceMoving(Probe):
     """Cosine of a question and its document, with the evidence moved to each of several places."""
 
     name = "evidence_moving"
@@ -46,15 +53,14 @@ class EvidenceMoving(base.Probe):
     source = "arXiv 2605.26578, section 6 and appendix F"
     notes = (
         "The evidence of each question is moved to ten places of its document. Where it is "
-        "truncated, the cosine is that "
-        "of the question and the rest of the document, and not 0.",
+        "truncated, the cosine is that of the question and the rest of the document, and not 0.",
     )
-    stated = ("start_minus_end", "first", "last")
+    headline = ENDS
     preference_sign = 1
     needs_questions = True
     value_title = "Cosine of question and document"
     place_title = "Place of the evidence in its document"
-    form = base.Form.PLACES
+    form = Form.PLACES
     shows_window = True
 
     positions = tuple(str(place + 1) for place in range(PLACES))
@@ -62,9 +68,9 @@ class EvidenceMoving(base.Probe):
     place_shares = {name: place / (PLACES - 1) for place, name in enumerate(positions)}
     #: As in Table 13.
     summaries = {
-        "start_minus_end": Summary("Similarity, evidence first minus last", base.start_minus_end),
-        "first": Summary("Evidence first", at(0)),
-        "last": Summary("Evidence last", at(-1)),
+        **summarize_ends(
+            "Similarity, evidence first minus last", "Evidence first", "Evidence last"
+        ),
         "range_x1000": Summary(
             "Highest minus lowest cosine, x 1,000",
             lambda values: 1000 * value_range(values),
@@ -82,15 +88,17 @@ class EvidenceMoving(base.Probe):
         ),
     }
 
-    def plan(self, data: ProbeData) -> base.ProbePlan:
+    def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every question, and its document with the evidence at every place."""
         questions, skipped = select_with_evidence(data)
-        asked, names = (
-            [question.text for question in questions],
+        return plan_cosines(
+            self.positions,
             [question.document for question in questions],
+            [question.text for question in questions],
+            move_to_places(data, questions),
+            skipped,
+            PromptType.query,
         )
-        moved = move_to_places(data, questions)
-        return base.plan_cosines(self.positions, names, asked, moved, skipped, PromptType.query)
 
 
 class EvidenceMovingRetrieval(EvidenceMoving):
@@ -107,38 +115,35 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     is_variant = True
     measures_search = True
     needs_all = True
-    value_title = base.SCORE
+    value_title = SCORE
     unit = Unit.PERCENT
 
     positions = ("unchanged", *EvidenceMoving.positions)
     summaries = {
         "start_minus_end": Summary(
-            "nDCG@10, first minus last",
-            lambda values: base.start_minus_end(values[..., 1:]),
-            Unit.POINTS,
+            "nDCG@10, first minus last", subtract(at(1), at(-1)), Unit.POINTS
         ),
         "first": Summary("Evidence first", at(1), Unit.PERCENT),
         "last": Summary("Evidence last", at(-1), Unit.PERCENT),
         "range": Summary(
             "Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS
         ),
-        "mean": Summary("Mean over the places", base.mean_over(1, None), Unit.PERCENT),
+        "mean": Summary("Mean over the places", mean_over(1, None), Unit.PERCENT),
         "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
     }
 
-    def plan(self, data: ProbeData) -> base.ProbePlan:
+    def plan(self, data: ProbeData) -> ProbePlan:
         """Search the corpus once for each place; only a question's own document is changed."""
         questions, skipped = select_with_evidence(data)
         searched = {**data.documents, **data.distractors}
         moved = [text for texts in move_to_places(data, questions) for text in texts]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            scores = [search(embeddings, questions, searched, versions) for versions in ((), moved)]
+            unchanged = search(embeddings, questions, searched)
+            scores = search(embeddings, questions, searched, moved)
             names = [question.document for question in questions]
-            return ProbeSums.from_means(
-                self.positions, names, np.concatenate(scores, axis=1), skipped
-            )
+            values = np.concatenate([unchanged, scores], axis=1)
+            return ProbeSums.from_means(self.positions, names, values, skipped)
 
-        return base.ProbePlan(
-            summarize, [*searched.values(), *moved], [question.text for question in questions]
-        )
+        queries = [question.text for question in questions]
+        return ProbePlan(summarize, [*searched.values(), *moved], queries)

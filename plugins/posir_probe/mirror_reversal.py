@@ -14,7 +14,6 @@ are. Delta_diff = (BF - back)
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,7 +21,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
-from posir_probe.results import ProbeSums, at
+from posir_probe.results import ProbeSums, at, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.models.dispatch import MAX_SIMILARITIES
 from posir_tasks.models.embeddings.encoding import Embeddings
@@ -34,6 +33,8 @@ PARTS = 5
 GROUPS = (0, 0, 1, 2, 2)
 #: Ranks that count.
 CUTOFF = 10
+#: Index of front questions as they are and reversed, and of back questions likewise.
+FRONT, FB, BACK, BF = 0, 1, 4, 5
 
 
 def search(
@@ -42,55 +43,45 @@ def search(
     corpus: Mapping[str, str],
     versions: Sequence[str] = (),
 ) -> Floats:
-    """Return nDCG@10 of n questions with one relevant document each, text by id; shape (n, 1).
+    """Compute nDCG@10 of n questions with one relevant document each, text by id; shape (n, 1).
 
-    With n K versions, K of each question's document, each is searched in place of the document;
+    With n K versions, K of each question's document, each is searched instead of the document;
     shape (n, K). Documents are ranked by cosine in single precision, then by id, both descending,
     as in `posir_tasks.values.ranks`.
     """
     rows = {name: row for row, name in enumerate(corpus)}
     relevant = np.array([rows[question.document] for question in questions], np.int64)
+    order = np.argsort(np.argsort(np.array(list(corpus), object)))
     queries = embeddings.select((question.text for question in questions), PromptType.query)
     documents = embeddings.select(corpus.values())
-    replaced = (
-        embeddings.select(versions).reshape(len(queries), -1, documents.shape[-1])
-        if versions
-        else None
-    )
-    order = np.argsort(np.argsort(np.array(list(corpus), object)))
-    ranks = np.empty((len(queries), 1 if replaced is None else replaced.shape[1]), np.int64)
+    count = len(versions) // max(1, len(questions))
+    replaced = embeddings.select(versions).reshape(len(queries), count, documents.shape[-1])
+    ranks = np.empty((len(queries), max(1, count)), np.int64)
     step = max(1, MAX_SIMILARITIES // max(1, len(documents)))
     for start in range(0, len(queries), step):
         block = slice(start, start + step)
-        own, scores = relevant[block], queries[block] @ documents.T
-        reached = scores[np.arange(len(own)), own][:, None].copy()
-        if replaced is not None:
+        scores = queries[block] @ documents.T
+        own = np.arange(len(scores)), relevant[block]
+        reached = scores[own][:, None]
+        if versions:
             reached = np.einsum("nd,nkd->nk", queries[block], replaced[block])
-        scores[np.arange(len(own)), own] = -np.inf
-        wins_ties = order[None, :] > order[own][:, None]
-        for version in range(ranks.shape[1]):
-            score = reached[:, [version]]
-            ranks[block, version] = ((scores > score) | ((scores == score) & wins_ties)).sum(
-                axis=1
-            ) + 1
+        scores[own] = -np.inf
+        wins_ties = order > order[relevant[block], None]
+        for version, score in enumerate(reached.T[:, :, None]):
+            before = (scores > score) | ((scores == score) & wins_ties)
+            ranks[block, version] = before.sum(axis=1) + 1
     return np.where(ranks <= CUTOFF, 1 / np.log2(ranks + 1.0), 0.0)
 
 
-def _place_effect(values: Floats) -> Floats:
-    """Return the mean of front and back questions' score near the start minus that near the end."""
-    effect: Floats = _near_start(values) - _near_end(values)
-    return effect
-
-
-def _near_start(values: Floats) -> Floats:
-    """Return the mean of the front as it is and the end reversed."""
-    mean: Floats = (values[..., 0] + values[..., 5]) / 2
+def near_start(values: Floats) -> Floats:
+    """Average the front as it is and the end reversed."""
+    mean: Floats = values[..., [FRONT, BF]].mean(axis=-1)
     return mean
 
 
-def _near_end(values: Floats) -> Floats:
-    """Return the mean of the front reversed and the end as it is."""
-    mean: Floats = (values[..., 1] + values[..., 4]) / 2
+def near_end(values: Floats) -> Floats:
+    """Average the front reversed and the end as it is."""
+    mean: Floats = values[..., [FB, BACK]].mean(axis=-1)
     return mean
 
 
@@ -104,12 +95,11 @@ class MirrorReversal(Probe):
     source = "arXiv 2605.26578, appendix E"
     notes = (
         "Every document of the corpus is cut into five parts, and their order is reversed. Near "
-        "the start: the mean of "
-        "the front as it is and the end reversed. Near the end: of the front reversed and the end "
-        "as it is.",
+        "the start: the mean of the front as it is and the end reversed. Near the end: of the "
+        "front reversed and the end as it is.",
         "For a model blind to order, back minus front after reversal is not 0, since the "
-        "questions differ in difficulty; the "
-        "difference of the changes is 0. Both include what truncation costs.",
+        "questions differ in difficulty; the difference of the changes is 0. Both include what "
+        "truncation costs.",
     )
     positions = tuple(
         f"{order} · {group}"
@@ -120,30 +110,29 @@ class MirrorReversal(Probe):
         #: (BF - back) - (FB - front), which is 0 for an order-blind model.
         "delta_diff": Summary(
             "nDCG@10 by reversal, back minus front",
-            lambda values: (values[..., 5] - values[..., 4]) - (values[..., 1] - values[..., 0]),
+            subtract(subtract(at(BF), at(BACK)), subtract(at(FB), at(FRONT))),
             Unit.POINTS,
         ),
         #: Half of it: of the same question, with the evidence near the start and near the end.
-        "place": Summary("nDCG@10 near start minus near end", _place_effect, Unit.POINTS),
-        "near_start": Summary("nDCG@10 near start", _near_start, Unit.PERCENT),
-        "near_end": Summary("nDCG@10 near end", _near_end, Unit.PERCENT),
+        "place": Summary(
+            "nDCG@10 near start minus near end", subtract(near_start, near_end), Unit.POINTS
+        ),
+        "near_start": Summary("nDCG@10 near start", near_start, Unit.PERCENT),
+        "near_end": Summary("nDCG@10 near end", near_end, Unit.PERCENT),
         #: BF - FB, which is not.
         "delta_rev": Summary(
-            "nDCG@10 reversed, back minus front",
-            lambda values: values[..., 5] - values[..., 1],
-            Unit.POINTS,
+            "nDCG@10 reversed, back minus front", subtract(at(BF), at(FB)), Unit.POINTS
         ),
-        "front": Summary("nDCG@10 of front questions", at(0), Unit.PERCENT),
-        "FB": Summary("The same, documents reversed", at(1), Unit.PERCENT),
-        "back": Summary("nDCG@10 of back questions", at(4), Unit.PERCENT),
-        "BF": Summary("The same, documents reversed", at(5), Unit.PERCENT),
+        "front": Summary("nDCG@10 of front questions", at(FRONT), Unit.PERCENT),
+        "FB": Summary("The same, documents reversed", at(FB), Unit.PERCENT),
+        "back": Summary("nDCG@10 of back questions", at(BACK), Unit.PERCENT),
+        "BF": Summary("The same, documents reversed", at(BF), Unit.PERCENT),
     }
-    stated = ("place", "near_start", "near_end")
+    headline = ("place", "near_start", "near_end")
     preference_sign = 1
     measures_search = True
     needs_questions = True
     needs_all = True
-    shows_published_range = True
     value_title = SCORE
     place_title = "Original place of the evidence"
     unit = Unit.PERCENT
@@ -152,35 +141,27 @@ class MirrorReversal(Probe):
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the documents and the reversed documents."""
-        questions, skipped = select_with_evidence(data)
-        parts = {name: find_parts(text, PARTS) for name, text in data.documents.items()}
-        skipped += Counter(
-            "fewer than five words to reverse"
-            for question in questions
-            if len(parts[question.document]) < PARTS
-        )
-        questions = [question for question in questions if len(parts[question.document]) == PARTS]
-        searched = {**data.documents, **data.distractors}
-        mirrored = {
-            name: reverse_parts(text, NO_SPAN, PARTS).text for name, text in searched.items()
-        }
-        groups = np.array(
-            [GROUPS[find_part(parts[question.document], question.span)] for question in questions],
-            np.int64,
-        )
+        selected, skipped = select_with_evidence(data)
+        questions = []
+        groups = []
+        for question in selected:
+            parts = find_parts(data.documents[question.document], PARTS)
+            if len(parts) == PARTS:
+                questions.append(question)
+                groups.append(GROUPS[find_part(parts, question.span)])
+            else:
+                skipped["fewer than five words to reverse"] += 1
+        corpus = {**data.documents, **data.distractors}
+        mirrored = {name: reverse_parts(text, NO_SPAN, PARTS).text for name, text in corpus.items()}
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
+            rows = np.arange(len(questions))
             values = np.full((len(questions), len(self.positions)), np.nan)
-            for order, corpus in enumerate((searched, mirrored)):
-                values[np.arange(len(questions)), 2 * groups + order] = search(
-                    embeddings, questions, corpus
-                )[:, 0]
-            return ProbeSums.from_means(
-                self.positions, [question.document for question in questions], values, skipped
-            )
+            for order, searched in enumerate((corpus, mirrored)):
+                scores = search(embeddings, questions, searched)
+                values[rows, 2 * np.array(groups, np.int64) + order] = scores[:, 0]
+            names = [question.document for question in questions]
+            return ProbeSums.from_means(self.positions, names, values, skipped)
 
-        return ProbePlan(
-            summarize,
-            [*searched.values(), *mirrored.values()],
-            [question.text for question in questions],
-        )
+        queries = [question.text for question in questions]
+        return ProbePlan(summarize, [*corpus.values(), *mirrored.values()], queries)

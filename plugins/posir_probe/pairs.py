@@ -30,9 +30,9 @@ from typing import NamedTuple
 import numpy as np
 from mteb.types import PromptType
 
-from posir_probe import probe as base
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
+from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, ignore_rounding
 from posir_probe.results import ProbeSums, at
 from posir_tasks.models.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.text.interventions import move_evidence
@@ -41,8 +41,11 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.words import find_terms
 from posir_tasks.values.scores import Unit
 
-POSITION, BREVITY, REPETITION, LITERAL_MATCH = "position", "brevity", "repetition", "literal match"
-#: What the first document of each kind of pair has.
+POSITION = "position"
+BREVITY = "brevity"
+REPETITION = "repetition"
+LITERAL_MATCH = "literal match"
+#: Property of the first document of each kind of pair.
 FAVORED = {
     POSITION: "evidence first",
     BREVITY: "evidence alone",
@@ -50,15 +53,15 @@ FAVORED = {
     LITERAL_MATCH: "name as in the question",
 }
 KINDS = tuple(FAVORED)
-#: Sentences that a pair of repetition adds to the evidence of each document, and fewest sentences
-#: beside the evidence.
-ADDED, FEWEST_OTHERS = 2, 4
-TOO_FEW_SENTENCES = f"fewer than {FEWEST_OTHERS} sentences beside the evidence"
+#: Sentences that a pair of repetition adds to the evidence of each document.
+ADDED = 2
+#: Fewest sentences besides the evidence.
+MIN_OTHERS = 4
+TOO_FEW_SENTENCES = f"fewer than {MIN_OTHERS} sentences beside the evidence"
 #: Why a question has no pair of a kind.
 MISSING: Mapping[str, str] = {
     REPETITION: "repetition: no two sentences without the answer share more of the question's "
-    "words than "
-    "two others",
+    "words than two others",
     LITERAL_MATCH: "literal match: question and evidence share no name of several words",
 }
 NAME_WORD = re.compile(r"\w[\w'’-]*")
@@ -76,31 +79,28 @@ class ControlledPair(NamedTuple):
 def build_pairs(
     text: str, sentences: Sequence[Span], question: ProbeQuestion
 ) -> dict[str, ControlledPair]:
-    """Return the pairs of a question by kind: all that can be made, none if there are too few other
+    """Build the pairs of a question by kind: all that can be made, none if there are too few other
     sentences.
     """
-    own = [
-        span
-        for span in sentences
-        if span.start < question.span.end and question.span.start < span.end
-    ]
-    others = [span for span in sentences if span not in own]
-    if not own or len(others) < FEWEST_OTHERS:
+    answer = question.span
+    evidence = [span for span in sentences if span.start < answer.end and answer.start < span.end]
+    others = [span for span in sentences if span not in evidence]
+    if not evidence or len(others) < MIN_OTHERS:
         return {}
-    place = Span(own[0].start, own[-1].end)
-    evidence, answer = place.of(text), question.span.of(text).casefold()
-    leading, trailing = (move_evidence(text, place, share).text for share in (0.0, 1.0))
+    place = Span(evidence[0].start, evidence[-1].end)
+    quoted = place.of(text)
+    leading = move_evidence(text, place, 0.0).text
+    trailing = move_evidence(text, place, 1.0).text
     pairs = {
         POSITION: ControlledPair(question.text, leading, trailing),
-        BREVITY: ControlledPair(question.text, evidence, leading),
+        BREVITY: ControlledPair(question.text, quoted, leading),
     }
-    without_answer = [span for span in others if answer not in span.of(text).casefold()]
+    word = answer.of(text).casefold()
+    without_answer = [span for span in others if word not in span.of(text).casefold()]
     if chosen := _choose_sentences(text, sentences, question.text, without_answer):
-        pairs[REPETITION] = ControlledPair(
-            question.text,
-            *(" ".join([evidence, *(span.of(text) for span in sorted(added))]) for added in chosen),
-        )
-    if literal := _match_name(question.text, evidence):
+        documents = [" ".join([quoted, *(span.of(text) for span in added)]) for added in chosen]
+        pairs[REPETITION] = ControlledPair(question.text, *documents)
+    if literal := _match_name(question.text, quoted):
         pairs[LITERAL_MATCH] = literal
     return pairs
 
@@ -108,76 +108,67 @@ def build_pairs(
 def _choose_sentences(
     text: str, sentences: Sequence[Span], question: str, candidates: Sequence[Span]
 ) -> tuple[list[Span], list[Span]] | None:
-    """Return the two sentences that share the most with a question, and the two that share the
+    """Choose the two sentences that share the most with a question, and the two that share the
     least; None if they tie.
 
     A shared term weighs the logarithm of sentences of the document per sentence that has it.
     """
     terms = {span: set(find_terms(span.of(text))) for span in sentences}
-    asked, frequencies = (
-        set(find_terms(question)),
-        Counter(term for known in terms.values() for term in known),
-    )
-    weights = {
+    frequencies = Counter(term for of_sentence in terms.values() for term in of_sentence)
+    question_terms = set(find_terms(question))
+    weights = {}
+    for span in candidates:
+        shared = question_terms & terms[span]
         # An exact sum, since the order of a set of words differs from process to process.
-        span: math.fsum(
-            math.log(len(sentences) / frequencies[term]) for term in asked & terms[span]
-        )
-        for span in candidates
-    }
+        weights[span] = math.fsum(math.log(len(sentences) / frequencies[term]) for term in shared)
     ordered = sorted(candidates, key=lambda span: (-weights[span], span))
-    most, least = ordered[:ADDED], ordered[-ADDED:]
-    return (
-        (most, least)
-        if len(ordered) >= FEWEST_OTHERS and weights[most[-1]] > weights[least[0]]
-        else None
-    )
+    if len(ordered) < MIN_OTHERS or weights[ordered[ADDED - 1]] <= weights[ordered[-ADDED]]:
+        return None
+    return sorted(ordered[:ADDED]), sorted(ordered[-ADDED:])
 
 
 def _match_name(question: str, evidence: str) -> ControlledPair | None:
-    """Return the pair of literal match: the short and the long form of a name that both texts have;
-    None if they have none.
+    """Build the pair of literal match: the short and the long form of a name that both texts have;
+    None if they share none.
     """
     for name in dict.fromkeys([*find_names(evidence), *find_names(question)]):
         last = name.rpartition(" ")[2]
         word = re.compile(rf"(?<!\w){re.escape(last)}(?!\w)")
         if word.search(question) and word.search(evidence):
             short = evidence.replace(name, last)
-            return ControlledPair(
-                question.replace(name, last), short, word.sub(name.replace("\\", r"\\"), short)
-            )
+            long = word.sub(name.replace("\\", r"\\"), short)
+            return ControlledPair(question.replace(name, last), short, long)
     return None
 
 
 def find_names(text: str) -> list[str]:
-    """Return the runs of several capitalized words, single spaces between them; the first word of a
+    """Find the runs of several capitalized words, single spaces between them; the first word of a
     text is in none.
     """
-    runs: list[list[re.Match[str]]] = [[]]
+    runs: list[Span] = []
+    names = set()
     for word in list(NAME_WORD.finditer(text))[1:]:
         if not word.group()[0].isupper():
-            runs.append([])
-        elif runs[-1] and text[runs[-1][-1].end() : word.start()] != " ":
-            runs.append([word])
+            continue
+        start, end = word.span()
+        if runs and text[runs[-1].end : start] == " ":
+            runs[-1] = Span(runs[-1].start, end)
+            names.add(runs[-1].start)
         else:
-            runs[-1].append(word)
-    return [text[run[0].start() : run[-1].end()] for run in runs if len(run) > 1]
+            runs.append(Span(start, end))
+    return [run.of(text) for run in runs if run.start in names]
 
 
-def _summarize_kinds(label: str, unit: Unit) -> dict[str, base.Summary]:
-    named = [
-        *((kind, label) for kind in KINDS),
-        *((f"order_blind_{kind}", f"{base.CONTROL}: {{}}") for kind in KINDS),
-    ]
-    return {
-        name.replace(" ", "_"): base.Summary(
-            title.format(FAVORED[KINDS[place % len(KINDS)]]), at(place), unit
-        )
-        for place, (name, title) in enumerate(named)
-    }
+def _summarize_kinds(label: str, unit: Unit) -> dict[str, Summary]:
+    summaries = {}
+    for index, kind in enumerate(KINDS):
+        summaries[kind] = Summary(label.format(FAVORED[kind]), at(index), unit)
+    for index, kind in enumerate(KINDS, len(KINDS)):
+        summaries[f"order_blind_{kind}"] = Summary(f"{CONTROL}: {FAVORED[kind]}", at(index), unit)
+    return {name.replace(" ", "_"): summary for name, summary in summaries.items()}
 
 
-class ControlledPairs(base.Probe):
+class ControlledPairs(Probe):
     """The score of the first document of each pair minus that of the second, for the model and an
     order-blind embedder.
     """
@@ -187,69 +178,57 @@ class ControlledPairs(base.Probe):
     source = "arXiv 2503.05037, section 3"
     notes: tuple[str, ...] = (
         "Two documents that differ in one property are compared with the same question. Above 0: "
-        "the model prefers evidence "
-        "first, evidence alone, more mentions of what is asked about, the question's own form of "
-        "a name.",
+        "the model prefers evidence first, evidence alone, more mentions of what is asked about, "
+        "the question's own form of a name.",
         "Only position is 0 for an order-blind embedder; of the other kinds, its value on the "
-        "same pairs is the part that "
-        "words alone explain. Differences below 1e-6 count as ties.",
+        "same pairs is the part that words alone explain. Differences below 1e-6 count as ties.",
     )
-    positions = tuple(
-        f"{series} · {kind}" for series, kind in product(("model", base.CONTROL), KINDS)
-    )
+    positions = tuple(f"{series} · {kind}" for series, kind in product(("model", CONTROL), KINDS))
     summaries = _summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
     preference_sign = 1
     needs_questions = True
     value_title = "Favored minus other (cosine)"
     place_title = "Favored document"
-    form = base.Form.CATEGORIES
-    series = {"model": ("", ""), base.CONTROL: ("", base.CONTROL)}
+    form = Form.CATEGORIES
+    series = {"model": ("", ""), CONTROL: ("", CONTROL)}
     place_names = FAVORED
     statistic = "mean"
 
-    def plan(self, data: ProbeData) -> base.ProbePlan:
+    def plan(self, data: ProbeData) -> ProbePlan:
         """Encode the questions and both documents of their pairs."""
         questions, skipped = select_with_evidence(data)
-        texts = {question.document: data.documents[question.document] for question in questions}
-        sentences = {name: find_sentences(text, data.language) for name, text in texts.items()}
-        by_question = [
-            build_pairs(texts[asked.document], sentences[asked.document], asked)
-            for asked in questions
-        ]
-        skipped[TOO_FEW_SENTENCES] += sum(not pairs for pairs in by_question)
-        for kind, reason in MISSING.items():
-            skipped[reason] += sum(bool(pairs) and kind not in pairs for pairs in by_question)
-        measured = [
-            (asked.document, pairs)
-            for asked, pairs in zip(questions, by_question, strict=True)
-            if pairs
-        ]
-        placed = [
-            (row, KINDS.index(kind)) for row, (_, pairs) in enumerate(measured) for kind in pairs
-        ]
-        queries = [pair.query for _, pairs in measured for pair in pairs.values()]
-        documents = [text for _, pairs in measured for pair in pairs.values() for text in pair[1:]]
+        names: list[str] = []
+        pairs: list[ControlledPair] = []
+        places: list[tuple[int, int]] = []
+        for question in questions:
+            text = data.documents[question.document]
+            built = build_pairs(text, find_sentences(text, data.language), question)
+            if not built:
+                skipped[TOO_FEW_SENTENCES] += 1
+                continue
+            for kind, reason in MISSING.items():
+                skipped[reason] += kind not in built
+            places += [(len(names), KINDS.index(kind)) for kind in built]
+            names.append(question.document)
+            pairs += built.values()
+        queries = [pair.query for pair in pairs]
+        first = [pair.document_1 for pair in pairs]
+        second = [pair.document_2 for pair in pairs]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            control = encode_distinct(order_blind, documents, queries).normalize()
-            values = np.full((len(measured), 2, len(KINDS)), np.nan)
-            rows, kinds = np.array(placed, np.int64).reshape(-1, 2).T
-            for series, vectors in enumerate((embeddings, control)):
+            control = encode_distinct(order_blind, [*first, *second], queries).normalize()
+            values = np.full((len(names), 2, len(KINDS)), np.nan)
+            for series, vectors in enumerate((embeddings, control) if pairs else ()):
                 asked = vectors.select(queries, PromptType.query).astype(np.float64)
-                compared = vectors.select(documents).astype(np.float64)
-                differences = (
-                    np.einsum("nd,nd->n", asked, compared[0::2] - compared[1::2]) if placed else 0.0
-                )
-                values[rows, series, kinds] = base.ignore_rounding(np.asarray(differences))
-            names, by_position = (
-                [name for name, _ in measured],
-                values.reshape(len(measured), len(self.positions)),
-            )
+                compared = vectors.select(first).astype(np.float64) - vectors.select(second)
+                rows, kinds = zip(*places, strict=True)
+                values[rows, series, kinds] = ignore_rounding((asked * compared).sum(axis=1))
+            by_position = values.reshape(len(names), len(self.positions))
             return ProbeSums.from_means(
                 self.positions, names, by_position, +skipped, statistic=self.statistic
             )
 
-        return base.ProbePlan(summarize, documents, queries)
+        return ProbePlan(summarize, [*first, *second], queries)
 
 
 class ControlledPairsEffect(ControlledPairs):

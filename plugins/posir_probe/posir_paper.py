@@ -22,16 +22,15 @@ yes/no.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from mteb.types import PromptType
 
-from posir_probe.data import NO_END, ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import Form, Probe, ProbePlan, Summary, mean_over
-from posir_probe.results import ProbeSums, at
+from posir_probe.data import NO_END, ProbeData, select_with_evidence
+from posir_probe.probe import Form, Probe, ProbePlan, Summary
+from posir_probe.results import ProbeSums, at, mean_over, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
@@ -51,10 +50,8 @@ MIDDLE = (0.4, 0.6)
 MAX_TOKENS = 2_048
 BINS = 20
 MIDDLES = (np.arange(BINS) + 0.5) / BINS
-ENGLISH = {word: word for word in ("what", "how", "why", "which", "when", "where", "who")} | {
-    "whose": "who",
-    "whom": "who",
-}
+TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
+ENGLISH = {**{word: word for word in TYPES[:7]}, "whose": "who", "whom": "who"}
 CHINESE = {
     **dict.fromkeys(("为什么", "为何", "为啥"), "why"),
     **dict.fromkeys(("什么时候", "何时"), "when"),
@@ -64,7 +61,6 @@ CHINESE = {
     "谁": "who",
     "哪": "which",
 }
-TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
 #: Words of a query among which its question word may be, so that `In what year` counts.
 LEADING_WORDS = 3
 ENGLISH_WORD = re.compile(r"[a-z]+")
@@ -74,7 +70,7 @@ QUESTION_MARK = re.compile(QUESTION.replace(r"\p{Pe}\p{Pf}\p{Pi}", r")\]}»”�
 
 
 def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) -> Floats:
-    """Return the gradient norm of each token of a document that the model reads, without special
+    """Compute the gradient norm of each token of a document that the model reads, without special
     tokens; shape (L,).
 
     The pooling of the model does not matter. The query is an embedding, shape (d,), the document a
@@ -102,20 +98,20 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
         with torch.enable_grad():
             vector = model(features)["sentence_embedding"][0]
             expected = torch.as_tensor(query, dtype=vector.dtype, device=vector.device)
-            (gradient,) = torch.autograd.grad(
-                torch.cosine_similarity(vector, expected, dim=0), leaves
-            )
+            similarity = torch.cosine_similarity(vector, expected, dim=0)
+            (gradient,) = torch.autograd.grad(similarity, leaves)
     finally:
         handle.remove()
-    ids, tokenizer = features["input_ids"][0].tolist(), model.tokenizer
+    tokenizer = model.tokenizer
     special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
-    read = [index for index, token in enumerate(ids) if token not in special]
-    norms: Floats = gradient[0].norm(dim=-1)[read].double().cpu().numpy()
+    ids = features["input_ids"][0].tolist()
+    indexes = [index for index, token in enumerate(ids) if token not in special]
+    norms: Floats = gradient[0].norm(dim=-1)[indexes].double().cpu().numpy()
     return norms
 
 
 def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
-    """Return the module that embeds the tokens of a model; raise PosirError if there is none."""
+    """Return the module that embeds the tokens of a model; raise PosirError if it has none."""
     for module in model.modules():
         getter: Any = getattr(module, "get_input_embeddings", None)
         if getter is not None:
@@ -128,8 +124,8 @@ def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
 
 
 def interpolate(norms: Floats, top: float) -> Floats:
-    """Return gradient norms, shape (L,), clipped at `top` and divided by it unless it is 0, at
-    `POINTS` points.
+    """Clip gradient norms, shape (L,), at `top`, divide them by it unless it is 0, and read them
+    off at `POINTS` points.
     """
     scaled = np.clip(norms, 0, top) / top if top > 0 else norms
     return np.interp(np.linspace(0, 1, POINTS), np.linspace(0, 1, len(norms)), scaled)
@@ -145,34 +141,31 @@ class GradientSaliency(Probe):
     source = "arXiv 2601.08363, section 4.3"
     notes = (
         "How much each token that is read changes the similarity of question and document. In a "
-        "document that is longer than "
-        "the model's window, the curve ends where the window ends.",
+        "document that is longer than the model's window, the curve ends where the window ends.",
         "Only questions whose evidence has its middle in the middle fifth of the document, which "
-        "may be past the window. The "
-        "first and last tokens may stand out because special tokens are beside them. A gradient "
-        "is no measurement of search, "
-        "and divided by a percentile of its own, so sizes of two models do not compare.",
+        "may be past the window. The first and last tokens may stand out because special tokens "
+        "are beside them. A gradient is no measurement of search, and divided by a percentile of "
+        "its own, so sizes of two models do not compare.",
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {
         "start_minus_end": Summary(
-            "Gradient, first minus last tenth",
-            lambda values: mean_over(0, 10)(values) - mean_over(-10, None)(values),
+            "Gradient, first minus last tenth", subtract(mean_over(0, 10), mean_over(-10, None))
         ),
         "thirds": Summary(
-            "Gradient, first minus last third",
-            lambda values: mean_over(0, 33)(values) - mean_over(-33, None)(values),
+            "Gradient, first minus last third", subtract(mean_over(0, 33), mean_over(-33, None))
         ),
         "first_tenth": Summary("Gradient of the first tenth", mean_over(0, 10)),
         "middle_fifth": Summary("Gradient of the middle fifth", mean_over(40, 60)),
         "last_tenth": Summary("Gradient of the last tenth", mean_over(-10, None)),
     }
-    stated = ("start_minus_end", "first_tenth", "last_tenth", "thirds")
+    headline = ("start_minus_end", "first_tenth", "last_tenth", "thirds")
     preference_sign = 1
     needs_questions = True
     needs_all = True
     in_window = True
     shows_spread = True
+    scale_name = "gradient"
     value_title = "Gradient (1 = 99th percentile)"
     place_title = "Place of the token, as a share of what is read"
     form = Form.PLACES
@@ -188,13 +181,11 @@ class GradientSaliency(Probe):
         """
         model = require_gradients(data.encoder)
         questions, skipped = select_with_evidence(data)
-        middle = [
-            question
-            for question in questions
-            if MIDDLE[0]
-            <= question.span.middle / len(data.documents[question.document])
-            <= MIDDLE[1]
-        ]
+        middle = []
+        for question in questions:
+            share = question.span.middle / len(data.documents[question.document])
+            if MIDDLE[0] <= share <= MIDDLE[1]:
+                middle.append(question)
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             curves = np.full((len(middle), POINTS), np.nan)
@@ -202,16 +193,16 @@ class GradientSaliency(Probe):
                 (query,) = embeddings.select([question.text], PromptType.query)
                 norms = compute_saliency(model, query, data.documents[question.document])
                 if len(norms):
-                    curves[row] = interpolate(norms, float(np.percentile(norms, self.percentile)))
-            return ProbeSums.from_means(
-                self.positions, [question.document for question in middle], curves, skipped
-            )
+                    top = float(np.percentile(norms, self.percentile))
+                    curves[row] = interpolate(norms, top)
+            names = [question.document for question in middle]
+            return ProbeSums.from_means(self.positions, names, curves, skipped)
 
         return ProbePlan(summarize, [], [question.text for question in middle])
 
 
 class GradientSaliencyMax(GradientSaliency):
-    """The same divided by the maximum, as the paper says."""
+    """The gradient norm divided by the maximum, as the paper says."""
 
     name = "gradient_saliency_max"
     title = "Gradient over its maximum"
@@ -235,31 +226,28 @@ def require_gradients(encoder: Encoder | None) -> SentenceTransformer:
         return model
     raise PosirError(
         "gradient_saliency needs the gradients of a sentence-transformers model in this process; "
-        "a model behind an endpoint, "
-        "with a mitigation, or of another kind has none here. Omit this probe, or give the folder "
-        "of the model."
+        "a model behind an endpoint, with a mitigation, or of another kind has none here. Omit "
+        "this probe, or give the folder of the model."
     )
 
 
 def find_query_type(query: str) -> str:
-    """Return the type of a query, one of `TYPES`."""
+    """Classify a query as one of `TYPES`."""
     if is_unspaced(query):
-        word = CHINESE_WORD.search(query)
-        kind = CHINESE[word[0]] if word else None
+        kinds = [CHINESE[word] for word in CHINESE_WORD.findall(query)]
     else:
         words = ENGLISH_WORD.findall(query.lower())[:LEADING_WORDS]
-        kind = next((ENGLISH[word] for word in words if word in ENGLISH), None)
-    return kind or ("others" if QUESTION_MARK.search(query) else "claim")
+        kinds = [ENGLISH[word] for word in words if word in ENGLISH]
+    if kinds:
+        return kinds[0]
+    return "others" if QUESTION_MARK.search(query) else "claim"
 
 
 class EvidenceLocation(Probe):
     """Share of the questions with the middle of their evidence in each twentieth of its document,
-    as in PosIR.
+    as in PosIR; with `by_start`, the start of their evidence, as in 'Built-in or learned?'.
     """
 
-    name = "evidence_location"
-    title = "Where the evidence is"
-    source = "arXiv 2601.08363, section 3.1"
     notes = ("A property of the data; the model does not matter.",)
     positions = tuple(f"{place / BINS:.2f}-{(place + 1) / BINS:.2f}" for place in range(BINS))
     summaries = {
@@ -277,50 +265,42 @@ class EvidenceLocation(Probe):
             Unit.PERCENT,
         ),
     }
-    stated = ("first_quarter", "last_quarter")
+    headline = ("first_quarter", "last_quarter")
     needs_questions = True
     value_title = "Questions (%)"
-    place_title = "Middle of the evidence, as a share of the document"
     form = Form.BARS
     unit = Unit.PERCENT
     place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
-    is_of_data = True
+    ignores_model = True
 
-    def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
-        """Return the character of each question's evidence, and the number of questions without, by
-        reason.
-        """
-        questions, skipped = select_with_evidence(data)
-        return [(question, question.span.middle) for question in questions], skipped
+    def __init__(self, *, by_start: bool = False) -> None:
+        self.by_start = by_start
+        self.is_variant = by_start
+        if by_start:
+            self.name = "evidence_location_start"
+            self.title = "Where the evidence starts"
+            self.source = "arXiv 2605.26578, section 5"
+            self.place_title = "Start of the evidence, as a share of the document"
+        else:
+            self.name = "evidence_location"
+            self.title = "Where the evidence is"
+            self.source = "arXiv 2601.08363, section 3.1"
+            self.place_title = "Middle of the evidence, as a share of the document"
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode nothing."""
-        located, skipped = self.locate(data)
-        shares = [place / len(data.documents[question.document]) for question, place in located]
-        rows = [min(int(share * BINS), BINS - 1) for share in shares]
-        names = [question.document for question, _ in located]
-        return ProbePlan(lambda _: ProbeSums.from_counts(self.positions, names, rows, skipped))
-
-
-class EvidenceLocationStart(EvidenceLocation):
-    """The same of the start of the evidence, as in 'Built-in or learned?'."""
-
-    name = "evidence_location_start"
-    title = "Where the evidence starts"
-    source = "arXiv 2605.26578, section 5"
-    is_variant = True
-    place_title = "Start of the evidence, as a share of the document"
-
-    def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
-        """Return the first character of each question's evidence; data need not have its end."""
+        """Encode nothing. The start of evidence counts even if the data does not have its end."""
         questions, skipped = select_with_evidence(data)
-        begun = [
-            (question, float(question.start))
-            for question in data.questions
-            if question.start is not None
-        ]
-        del skipped[NO_END]
-        return [*((question, float(question.span[0])) for question in questions), *begun], skipped
+        places = [(question, question.span.middle) for question in questions]
+        if self.by_start:
+            places = [(question, float(question.span.start)) for question in questions]
+            for question in data.questions:
+                if question.start is not None:
+                    places.append((question, float(question.start)))
+            del skipped[NO_END]
+        names = [question.document for question, _ in places]
+        shares = [place / len(data.documents[question.document]) for question, place in places]
+        rows = [min(int(share * BINS), BINS - 1) for share in shares]
+        return ProbePlan(lambda _: ProbeSums.from_counts(self.positions, names, rows, skipped))
 
 
 class QueryTypes(Probe):
@@ -331,8 +311,7 @@ class QueryTypes(Probe):
     source = "arXiv 2601.08363, A.2"
     notes = (
         "A property of the data; the model does not matter. Word lists for English and Chinese "
-        "only, and ours: the "
-        "paper's are not published.",
+        "only, and ours: the paper's are not published.",
     )
     positions = TYPES
     summaries = {
@@ -343,7 +322,7 @@ class QueryTypes(Probe):
     place_title = "Type of the question"
     form = Form.CATEGORIES
     unit = Unit.PERCENT
-    is_of_data = True
+    ignores_model = True
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode nothing."""

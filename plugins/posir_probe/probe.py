@@ -1,6 +1,4 @@
-"""The base of all probes, class attributes that say all about it and one method, and the rows of
-what they measured.
-"""
+"""The base class of probes, and the rows of their values."""
 
 from __future__ import annotations
 
@@ -9,18 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
-from posir_probe.results import Compute, ProbeResult, ProbeSums
+from posir_probe.results import Compute, ProbeResult, ProbeSums, at
+from posir_significance.messages import describe_values
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.progress import Advance
-from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import FORMATS, Format, format_estimate, format_number
 from posir_tasks.models.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
-from posir_tasks.values.scores import Estimate, Interval, Unit
+from posir_tasks.values.scores import Estimate, Unit
 
 #: Below it, a difference of cosines in single precision is rounding error.
 ROUNDING = 1e-6
@@ -28,8 +27,10 @@ ROUNDING = 1e-6
 STEP = 256
 #: Between the name of a series of values and that of a position.
 SEPARATOR = " · "
-#: Line of a control embedder, for which the value is known or follows from words alone.
+#: Label of the control embedder, whose result is known in advance.
 CONTROL = "order-blind control"
+#: Names of the summaries of `summarize_ends`.
+ENDS = ("start_minus_end", "first", "last")
 #: Units of differences, in words.
 UNITS = {Unit.POINTS: "points", Unit.NUMBER: "standard deviations"}
 #: How differences are printed: all have a sign.
@@ -67,7 +68,7 @@ class Summary:
     unit: Unit = Unit.INDEX
 
     def __call__(self, values: Floats) -> Floats:
-        """Return the summary of values, shape (..., P), as shape (...)."""
+        """Summarize values, shape (..., P), as shape (...)."""
         return self.compute(values)
 
 
@@ -91,7 +92,7 @@ class Probe:
     name: str
     """Unique name, as in `--probe` and in results."""
     title: str
-    """Title of what is measured, as headings print it, such as `Whole text and its thirds`."""
+    """Title of the measure, as headings print it, such as `Whole text and its thirds`."""
     source: str = ""
     """Paper and section of the definition."""
     notes: tuple[str, ...] = ()
@@ -102,9 +103,9 @@ class Probe:
     """Names of the positions or conditions, `SERIES · POSITION` if there are several series."""
     summaries: Mapping[str, Summary] = {}
     """Summaries of the values by name; the first is the one that is correlated with retrieval."""
-    stated: tuple[str, ...] = ()
-    """Names of the summaries that describe the result, the most important first; the first summary
-    if there are none.
+    headline: tuple[str, ...] = ()
+    """Names of the summaries that describe the result, the most important first; empty for the
+    first summary.
     """
     preference_sign: int = 0
     """1 if larger values of the first summary are a preference for the start, -1 if smaller ones
@@ -120,10 +121,10 @@ class Probe:
     needs_sentences: bool = False
     """Whether it measures sentences, which may be split at periods."""
     needs_all: bool = False
-    """Whether it needs all documents at once, and those that are not sampled, and not one block
-    after the other.
-    """
+    """Whether it needs all documents at once, sampled or not, and not one block after the other."""
 
+    scale_name: str = "cosine"
+    """Name of the values' scale, on which pages draw the differences of several probes."""
     value_title: str = ""
     """Title of the axis of values; empty for the title of the probe."""
     place_title: str = ""
@@ -145,10 +146,8 @@ class Probe:
     """Whether a figure marks where the model's window ends in a text."""
     shows_spread: bool = False
     """Whether a figure shows the standard deviation of the values, too."""
-    shows_published_range: bool = False
-    """Whether a figure shows the range of published values of each line, and not these."""
-    is_of_data: bool = False
-    """Whether the data alone determines the values, and not the model."""
+    ignores_model: bool = False
+    """Whether the data alone determines the values."""
     averages: Mapping[str, Compute] = {}
     """Averages over conditions that a figure has a panel of, by the name of their position, as
     `mean over sizes · 0%`.
@@ -159,7 +158,7 @@ class Probe:
     """Width and height of a cell."""
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Return what must be encoded to measure documents.
+        """List what must be encoded to measure documents.
 
         Raises:
             PosirError: The model or the data does not have what the probe needs.
@@ -168,51 +167,41 @@ class Probe:
 
     @property
     def first_summary(self) -> Summary:
-        """The summary that stands for the probe."""
+        """The summary that is correlated with retrieval."""
         return next(iter(self.summaries.values()))
 
     @property
-    def stated_summaries(self) -> list[Summary]:
+    def headline_summaries(self) -> list[Summary]:
         """The summaries that describe a result, the most important first."""
-        return [self.summaries[name] for name in self.stated or list(self.summaries)[:1]]
+        return [self.summaries[name] for name in self.headline] or [self.first_summary]
 
-    def describe(self, sums: ProbeSums) -> str:
-        """Return the title with the stated summaries, without a full stop.
+    def describe(self, sums: ProbeSums, most: int | None = None) -> str:
+        """Describe a result by its title and at most so many summaries of its headline, without a
+        full stop.
 
         `Mirror reversal: nDCG@10 near start minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near
         start 50.2; ...`
         """
-        values = [(summary, sums.estimate(summary)) for summary in self.stated_summaries]
-        parts = [
-            self._describe_value(*value, first=not place)
-            for place, value in enumerate(values)
-            if value[1]
-        ]
-        return f"{self.title}: {'; '.join(parts)}" if parts else self.title
-
-    def _describe_value(self, summary: Summary, estimate: Estimate | None, *, first: bool) -> str:
-        """Return a summary with its value; the first one has its interval, too."""
-        title = summary.title
-        if title[1:2].islower():
-            title = title[0].lower() + title[1:]
-        if not first and estimate:
-            estimate = Estimate(estimate.value)
-        value = format_estimate(estimate, self.find_format(summary))
-        return f"{title} {value} {UNITS.get(summary.unit, '')}".rstrip()
+        values: list[tuple[str, str, str]] = []
+        for summary in self.headline_summaries[:most]:
+            if estimate := sums.estimate(summary):
+                # The first one has its interval, too.
+                shown = Estimate(estimate.value) if values else estimate
+                unit = UNITS.get(summary.unit, "")
+                values.append(
+                    (summary.title, format_estimate(shown, self.find_format(summary)), unit)
+                )
+        return describe_values(self.title, values)
 
     def find_format(self, summary: Summary) -> Format:
-        """Return how a summary is printed: the first stated one of a preference has a sign."""
-        is_difference = self.preference_sign and summary == self.stated_summaries[0]
+        """Find how a summary is printed: signed if it is the difference of a preference."""
+        is_difference = self.preference_sign and summary == self.headline_summaries[0]
         return (SIGNED if is_difference else FORMATS)[summary.unit]
 
     @property
-    def counted(self) -> str:
+    def unit_name(self) -> str:
         """The noun of what counts as one."""
         return "set" if self.joined > 1 else "document"
-
-    def count(self, documents: int) -> str:
-        """Return how many documents are measured: `50 documents`, `16 sets of 3 documents`."""
-        return f"{pluralize(documents, self.counted)}{f' of {self.joined} documents' * (self.joined > 1)}"  # noqa: E501
 
     def split(self, position: str) -> tuple[str, str, str]:
         """Return panel, line and title of a position."""
@@ -221,7 +210,7 @@ class Probe:
         return panel, line, self.place_names.get(place, place)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IndexRow:
     """A summary of a probe's values, or the value at one position."""
 
@@ -234,10 +223,10 @@ class IndexRow:
     name: str
     value: Estimate | None
     """Its 95% interval is by bootstrap over documents; None where undefined."""
-    sd: float | None
+    sd: float | None = None
     """Standard deviation of the values at a position."""
-    slope: float | None
-    p_value: float | None
+    slope: float | None = None
+    p_value: float | None = None
     """Pearson's r at a position: the slope of its line, and the p-value of both, with the points as
     independent.
     """
@@ -249,46 +238,40 @@ class IndexRow:
 
 
 def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
-    """Return the summaries of every result, each followed by its values."""
+    """Build a row for each summary of every result, followed by one for each position."""
     rows = []
     for result in results:
-        probe, sums = probes[result.probe], result.sums
-        details = {name: values.tolist() for name, values in sums.details.items()}
-        named: list[tuple[str, str, Estimate | None, dict[str, float]]] = [
-            ("summary", name, sums.estimate(summary), {})
-            for name, summary in probe.summaries.items()
-        ]
-        for place, (name, estimate) in enumerate(zip(sums.positions, sums.estimates, strict=True)):
-            known = {
-                key: values[place]
-                for key, values in details.items()
-                if math.isfinite(values[place])
+        probe = probes[result.probe]
+        sums = result.sums
+        build_row = partial(
+            IndexRow,
+            model=result.model,
+            revision=result.revision,
+            data=result.data,
+            probe=result.probe,
+            documents=sums.documents,
+            left_out=max(0, result.drawn - sums.documents),
+            complete=all(subset.done >= subset.sampled for subset in result.subsets.values()),
+            source=probe.source,
+        )
+        for name, summary in probe.summaries.items():
+            rows.append(build_row(kind="summary", name=name, value=sums.estimate(summary)))
+        for index, name in enumerate(sums.positions):
+            values = {key: float(column[index]) for key, column in sums.details.items()}
+            details: dict[str, Any] = {
+                key: value for key, value in values.items() if math.isfinite(value)
             }
-            named.append(("position", name, estimate, known))
-        complete = all(subset.done >= subset.sampled for subset in result.subsets.values())
-        about = result.model, result.revision, result.data, result.probe
-        counts = sums.documents, max(0, result.drawn - sums.documents), complete, probe.source
-        rows += [
-            IndexRow(
-                *about,
-                kind,
-                name,
-                value,
-                known.get("sd"),
-                known.get("slope"),
-                known.get("p_value"),
-                *counts,
+            rows.append(
+                build_row(kind="position", name=name, value=sums.estimates[index], **details)
             )
-            for kind, name, value, known in named
-        ]
     return rows
 
 
 def run_plans(
     encoder: Encoder, plans: Sequence[ProbePlan], advance: Advance = float
 ) -> list[ProbeSums]:
-    """Encode the texts of several plans in one pass, and return the sums of each; `advance` counts
-    the shares that are done.
+    """Encode the texts of several plans in one pass, and summarize each; `advance` counts the
+    shares that are done.
     """
     documents = dict.fromkeys(text for plan in plans for text in plan.documents)
     queries = dict.fromkeys(text for plan in plans for text in plan.queries)
@@ -318,8 +301,8 @@ def plan_cosines(
     skipped: Mapping[str, int],
     prompt_type: PromptType = PromptType.document,
 ) -> ProbePlan:
-    """Return the plan for the cosine of each of n texts, of the documents `names`, with P other
-    documents, one per position.
+    """Plan the cosine of each of n texts, of the documents `names`, with P other documents, one per
+    position.
     """
     flat = [other for row in others for other in row]
 
@@ -329,38 +312,34 @@ def plan_cosines(
         cosines = np.einsum("nd,nkd->nk", embeddings.select(texts, prompt_type), by_text)
         return ProbeSums.from_means(positions, names, cosines.astype(np.float64), skipped)
 
-    return (
-        ProbePlan(summarize, flat, texts)
-        if prompt_type is PromptType.query
-        else ProbePlan(summarize, [*texts, *flat])
-    )
-
-
-def includes_zero(interval: Interval) -> bool:
-    """Return whether an interval of a difference includes 0."""
-    return interval[0] <= 0 <= interval[1]
-
-
-def mean_over(start: int | None, stop: int | None) -> Compute:
-    """Return the summary that is the mean over consecutive positions."""
-    return lambda values: values[..., start:stop].mean(axis=-1)
+    if prompt_type is PromptType.query:
+        return ProbePlan(summarize, flat, texts)
+    return ProbePlan(summarize, [*texts, *flat])
 
 
 def ignore_rounding(differences: Floats) -> Floats:
-    """Return differences of cosines with those that are rounding errors as 0, so that no interval
-    excludes 0 by them.
+    """Set differences of cosines that are rounding errors to 0, so that no interval excludes 0 by
+    them.
     """
     return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
 def start_minus_end(values: Floats) -> Floats:
-    """Return the first value minus the last: positive if the start counts more."""
-    difference: Floats = values[..., 0] - values[..., -1]
-    return difference
+    """Subtract the last cosine from the first: positive if the start counts more."""
+    return ignore_rounding(values[..., 0] - values[..., -1])
+
+
+def summarize_ends(difference: str, first: str, last: str) -> dict[str, Summary]:
+    """Build the summaries of a cosine at the first and the last position, and their difference."""
+    return {
+        "start_minus_end": Summary(difference, start_minus_end),
+        "first": Summary(first, at(0)),
+        "last": Summary(last, at(-1)),
+    }
 
 
 def value_range(values: Floats) -> Floats:
-    """Return the largest value minus the smallest. Like every range it is biased upwards by
+    """Subtract the smallest value from the largest. Like every range it is biased upwards by
     sampling error.
     """
     extent: Floats = values.max(axis=-1) - values.min(axis=-1)

@@ -19,11 +19,12 @@ from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, resu
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import Advance, track
+from posir_tasks.base.public import to_list
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.plugin_api import collect_items
 from posir_tasks.search.chunked import find_room
-from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
+from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -51,18 +52,18 @@ def builtin_probes() -> tuple[Probe, ...]:
         posir_paper.QueryTypes(),
         MirrorReversal(),
         posir_paper.GradientSaliency(),
-        segments.PermutationParts(),
-        bias_learning.NeedleInsertionCode(),
-        bias_learning.TextRemovalCode(),
+        segments.Permutation(within_text=True),
+        bias_learning.NeedleInsertion(by_code=True),
+        bias_learning.TextRemoval(by_code=True),
         posir_paper.GradientSaliencyMax(),
-        posir_paper.EvidenceLocationStart(),
+        posir_paper.EvidenceLocation(by_start=True),
         evidence_moving.EvidenceMovingRetrieval(),
     )
 
 
 def all_probes() -> dict[str, Probe]:
-    """Return the probes of all plugins by name, the builtin ones first; warn about what cannot be
-    used.
+    """Collect the probes of all plugins by name, the builtin ones first; warn about unusable
+    ones.
     """
     probes: dict[str, Probe] = {}
     for plugin, probe in collect_items("posir_probes", "probes"):
@@ -81,20 +82,18 @@ def all_probes() -> dict[str, Probe]:
 
 
 def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
-    """Return probes by name, or the beginning of names up to an underscore; without names all but
+    """Select probes by name, or the beginning of names up to an underscore; without names all but
     variants.
     """
     probes = all_probes()
+    default = [probe for probe in probes.values() if not probe.is_variant]
     if not names:
-        return [probe for probe in probes.values() if not probe.is_variant]
+        return default
     chosen: dict[str, Probe] = {}
-    for name in [names] if isinstance(names, str) else names:
-        begun = {
-            known: probe
-            for known, probe in probes.items()
-            if known.startswith(f"{name}_") and not probe.is_variant
-        }
-        matching = {name: probes[name]} if name in probes else begun
+    for name in to_list(names):
+        matching = {probe.name: probe for probe in default if probe.name.startswith(f"{name}_")}
+        if name in probes:
+            matching = {name: probes[name]}
         if not matching:
             raise PosirError(
                 f"there is no probe '{name}'.{suggest_name(name, probes)} The probes are: "
@@ -112,7 +111,7 @@ class ProbeRun:
     source: ProbeSource
     output: Path
     documents: int
-    """Most documents of a subset."""
+    """Maximum number of documents of a subset."""
     selection: Selection = ANY
     """Documents that the sample is drawn from."""
     split_at_periods: bool = False
@@ -161,19 +160,12 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     for subset, read in run.source.subsets.items():
         _measure_subset(run, subset, read(), probes)
     problems = run.problems
-    results = [result for result in run.results.values() if result.subsets]
-    for result in (result for result in results if not result.sums.documents):
-        if reasons := result.sums.describe_skipped():
-            problems[result.probe] = (
-                f"nothing in {result.data} can be measured. Skipped: {reasons}."
-            )
-        else:
-            lacking = (
-                "has no questions with evidence, which it needs. Give a task, or a dataset with "
-                "evidence spans."
-            )
-            problems[result.probe] = f"{result.data} {lacking}"
-    measured = [result for result in results if result.probe not in problems]
+    measured = []
+    for result in run.results.values():
+        if result.subsets and not result.sums.documents:
+            problems[result.probe] = _find_problem(result)
+        if result.subsets and result.probe not in problems:
+            measured.append(result)
     if not measured:
         nothing = (
             f"{run.source.name}: no document can be drawn ({run.selection}). Choose other --words "
@@ -185,45 +177,45 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     return measured
 
 
+def _find_problem(result: ProbeResult) -> str:
+    """Return why nothing is measured."""
+    if reasons := result.sums.describe_skipped():
+        return f"nothing in {result.data} can be measured. Skipped: {reasons}."
+    return (
+        f"{result.data} has no questions with evidence, which it needs. Give a task, or a dataset "
+        "with evidence spans."
+    )
+
+
 def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequence[Probe]) -> None:
     """Draw the samples of the probes of texts and of questions, and measure them."""
+    model = run.encoder.model
+    found = find_tokenizer(model)
+    tokenizer: Tokenizer = EstimatedTokenizer()
+    if found is not None and found.locates_tokens:
+        tokenizer = found
+    data = replace(data, tokenizer=tokenizer, room=find_room(model, run.encoder.context))
     groups: dict[tuple[bool, bool], list[Probe]] = {}
     for probe in probes:
-        groups.setdefault(
-            (probe.needs_questions, run.split_at_periods and probe.needs_sentences), []
-        ).append(probe)
-    own, room = find_tokenizer(run.encoder.model), find_room(run.encoder.model, run.encoder.context)
-    data = replace(
-        data,
-        tokenizer=own if own is not None and own.locates_tokens else EstimatedTokenizer(),
-        room=room,
-    )
-    samples = {
-        (asked, at_periods): replace(data, split_at_periods=at_periods).sample(
-            run.documents, run.selection, asked_about=asked
-        )
-        for asked, at_periods in sorted(groups)
-    }
-    kept = {text for sample in samples.values() for text in sample.documents.values()}
-    kept |= {question.text for sample in samples.values() for question in sample.questions}
-    encoder = replace(run.encoder, memory=EmbeddingMemory(frozenset(kept)))
-    steps = []
-    for key, sample in samples.items():
-        together = [probe for probe in groups[key] if not probe.needs_all]
-        alone = ([probe] for probe in groups[key] if probe.needs_all)
-        steps += [(group, sample) for group in (together, *alone) if group]
+        key = (probe.needs_questions, run.split_at_periods and probe.needs_sentences)
+        groups.setdefault(key, []).append(probe)
+    steps: list[tuple[list[Probe], ProbeData]] = []
+    texts: set[str] = set()
+    for key in sorted(groups):
+        needs_questions, at_periods = key
+        split = replace(data, split_at_periods=at_periods)
+        sample = split.sample(run.documents, run.selection, asked_about=needs_questions)
+        texts |= {*sample.documents.values(), *(question.text for question in sample.questions)}
+        if together := [probe for probe in groups[key] if not probe.needs_all]:
+            steps.append((together, sample))
+        steps += [([probe], sample) for probe in groups[key] if probe.needs_all]
+    encoder = replace(run.encoder, memory=EmbeddingMemory(frozenset(texts)))
+    run = replace(run, encoder=encoder)
     for number, (group, sample) in enumerate(steps, 1):
         if group[0].name not in run.problems:
-            with track(
-                f"Probing {subset}, step {number} of {len(steps)}, documents", len(sample.documents)
-            ) as advance:
-                _measure(
-                    replace(run, encoder=encoder),
-                    group,
-                    subset,
-                    replace(sample, encoder=encoder),
-                    advance,
-                )
+            title = f"Probing {subset}, step {number} of {len(steps)}, documents"
+            with track(title, len(sample.documents)) as advance:
+                _measure(run, group, subset, replace(sample, encoder=encoder), advance)
 
 
 def _measure(

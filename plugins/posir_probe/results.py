@@ -15,7 +15,7 @@ import statistics
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
@@ -45,7 +45,7 @@ FOLDER = "probes"
 #: Bootstrap replicates.
 REPLICATES = 200
 #: Share of samples in which a value must be defined for an interval: about five documents have it.
-LEAST_DEFINED = 0.99
+MIN_DEFINED = 0.99
 #: Quantiles that bound a central 95% interval.
 TAILS = (0.025, 0.975)
 
@@ -53,9 +53,19 @@ TAILS = (0.025, 0.975)
 Compute: TypeAlias = Callable[[Floats], Floats]
 
 
-def at(place: int) -> Compute:
-    """Return the summary that is the value at one position."""
-    return lambda values: values[..., place]
+def at(index: int) -> Compute:
+    """Build the summary that is the value at one position."""
+    return lambda values: values[..., index]
+
+
+def mean_over(start: int | None, stop: int | None) -> Compute:
+    """Build the summary that is the mean over consecutive positions."""
+    return lambda values: values[..., start:stop].mean(axis=-1)
+
+
+def subtract(first: Compute, second: Compute) -> Compute:
+    """Build the summary that is the first summary minus the second."""
+    return lambda values: first(values) - second(values)
 
 
 #: Names of the sums per position, by the statistic that follows from them.
@@ -68,8 +78,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def compute_statistic(statistic: str, sums: Floats) -> tuple[Floats, dict[str, Floats]]:
-    """Return a statistic of sums, shape (..., P, K), and its details by name; shape (..., P), NaN
+def compute_statistic(statistic: str, totals: Floats) -> tuple[Floats, dict[str, Floats]]:
+    """Compute a statistic of sums, shape (..., P, K), and its details by name; shape (..., P), NaN
     where undefined.
 
     `mean` has the standard deviation `sd`, with n in its denominator. `effect_size` is the mean in
@@ -78,28 +88,33 @@ def compute_statistic(statistic: str, sums: Floats) -> tuple[Floats, dict[str, F
     `linregress`; it takes the points as independent, as the papers do, which sentences of one text
     are not. `share` is the share of the count of all positions.
     """
-    n = sums[..., 0]
+    n = totals[..., 0]
     if statistic == "share":
         return n / n.sum(axis=-1, keepdims=True), {}
     if statistic == "pearson":
-        _, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-        # n squared times the variances and the covariance.
-        x_spread, y_spread, product = (
-            np.maximum(n * xx - x * x, 0),
-            np.maximum(n * yy - y * y, 0),
-            n * xy - x * y,
-        )
-        spread = np.sqrt(x_spread * y_spread)
-        r = np.where(spread > 0, product / spread, np.nan)
-        t = r * np.sqrt((n - 2) / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
-        p_value = np.where(n > 2, 2 * student_t.sf(np.abs(t), np.maximum(n - 2, 1)), np.nan)
-        return r, {"slope": np.where(x_spread > 0, product / x_spread, np.nan), "p_value": p_value}
-    mean = sums[..., 1] / n
-    deviation = np.sqrt(np.maximum(sums[..., 2] / n - mean**2, 0))
+        return _compute_pearson(*np.moveaxis(totals, -1, 0))
+    mean = totals[..., 1] / n
+    deviation = np.sqrt(np.maximum(totals[..., 2] / n - mean**2, 0))
     if statistic == "mean":
         return mean, {"sd": deviation}
     sizes = np.where(mean == 0, 0.0, mean / (deviation * np.sqrt(n / (n - 1))))
     return np.where(n > 1, sizes, np.nan), {}
+
+
+def _compute_pearson(
+    n: Floats, x: Floats, y: Floats, xx: Floats, yy: Floats, xy: Floats
+) -> tuple[Floats, dict[str, Floats]]:
+    # n squared times the variances and the covariance.
+    x_spread = np.maximum(n * xx - x * x, 0)
+    y_spread = np.maximum(n * yy - y * y, 0)
+    product = n * xy - x * y
+    spread = np.sqrt(x_spread * y_spread)
+    r = np.where(spread > 0, product / spread, np.nan)
+    freedom = n - 2
+    t = r * np.sqrt(freedom / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
+    p_value = 2 * student_t.sf(np.abs(t), np.maximum(freedom, 1))
+    slope = np.where(x_spread > 0, product / x_spread, np.nan)
+    return r, {"slope": slope, "p_value": np.where(freedom > 0, p_value, np.nan)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +127,7 @@ class ProbeSums:
     """Names of the P positions or conditions."""
     documents: int
     """Documents that count."""
-    sums: Floats
+    totals: Floats
     """Shape (P, K)."""
     replicates: Floats
     """The same sums of each bootstrap sample, shape (REPLICATES, P, K)."""
@@ -121,9 +136,9 @@ class ProbeSums:
 
     def __post_init__(self) -> None:
         shape = (len(self.positions), len(COLUMNS[self.statistic]))
-        if self.sums.shape != shape or self.replicates.shape[1:] != shape:
+        if self.totals.shape != shape or self.replicates.shape[1:] != shape:
             raise ValueError(
-                f"sums have the shapes {self.sums.shape} and {self.replicates.shape}; expected "
+                f"sums have the shapes {self.totals.shape} and {self.replicates.shape}; expected "
                 f"{shape}"
             )
 
@@ -142,21 +157,18 @@ class ProbeSums:
         `columns`, shape (n, K), are what each adds to the sums of the statistic; `skipped` counts
         what is left out, by reason.
         """
-        distinct = {name: number for number, name in enumerate(dict.fromkeys(documents))}
-        by_document = np.zeros((len(distinct), len(positions), len(COLUMNS[statistic])))
-        np.add.at(
-            by_document, (np.array([distinct[name] for name in documents], np.int64), rows), columns
-        )
-        weights = np.array([bootstrap_counts(name) for name in distinct], np.float64).reshape(
-            len(distinct), REPLICATES
-        )
-        replicates = np.tensordot(weights, by_document, axes=(0, 0))
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(documents))}
+        by_document = np.zeros((len(numbers), len(positions), len(COLUMNS[statistic])))
+        of_row = np.array([numbers[name] for name in documents], np.int64)
+        np.add.at(by_document, (of_row, rows), columns)
+        counts = [bootstrap_counts(name) for name in numbers]
+        weights = np.array(counts, np.float64).reshape(len(numbers), REPLICATES)
         return cls(
             statistic,
             tuple(positions),
-            len(distinct),
+            len(numbers),
             by_document.sum(axis=0),
-            replicates,
+            np.tensordot(weights, by_document, axes=(0, 0)),
             dict(skipped or {}),
         )
 
@@ -178,14 +190,8 @@ class ProbeSums:
         row, position = np.nonzero(~np.isnan(values))
         measured = values[row, position]
         columns = np.stack([np.ones_like(measured), measured, measured**2], axis=-1)
-        return cls.from_columns(
-            statistic,
-            positions,
-            [documents[index] for index in row.tolist()],
-            position,
-            columns,
-            skipped,
-        )
+        names = [documents[index] for index in row.tolist()]
+        return cls.from_columns(statistic, positions, names, position, columns, skipped)
 
     @classmethod
     def from_counts(
@@ -199,9 +205,8 @@ class ProbeSums:
         shares of the counts.
         """
         counts = np.ones((len(rows), 1))
-        return cls.from_columns(
-            "share", positions, documents, np.array(rows, np.int64), counts, skipped
-        )
+        indexes = np.array(rows, np.int64)
+        return cls.from_columns("share", positions, documents, indexes, counts, skipped)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
         """Pool sums over other documents; raise ProfileError if statistics or positions differ."""
@@ -209,26 +214,26 @@ class ProbeSums:
             raise ProfileError(
                 "Results of a probe with different positions do not add; run the probe again."
             )
-        return ProbeSums(
-            self.statistic,
-            self.positions,
-            self.documents + other.documents,
-            self.sums + other.sums,
-            self.replicates + other.replicates,
-            dict(Counter(self.skipped) + Counter(other.skipped)),
+        return replace(
+            self,
+            documents=self.documents + other.documents,
+            totals=self.totals + other.totals,
+            replicates=self.replicates + other.replicates,
+            skipped=dict(Counter(self.skipped) + Counter(other.skipped)),
         )
 
     @cached_property
     def values(self) -> Floats:
         """The statistic at each position, shape (P,); NaN where undefined."""
-        return compute_statistic(self.statistic, self.sums)[0]
+        return compute_statistic(self.statistic, self.totals)[0]
 
     @cached_property
-    def _replicate_values(self) -> Floats:
+    def replicate_values(self) -> Floats:
+        """The statistic at each position in each bootstrap sample, shape (REPLICATES, P)."""
         return compute_statistic(self.statistic, self.replicates)[0]
 
     def estimate(self, summary: Compute) -> Estimate | None:
-        """Return a summary with its percentile-bootstrap interval; None where undefined. `summary`
+        """Compute a summary and its percentile-bootstrap interval; None where undefined. `summary`
         maps (..., P) to (...).
         """
         return estimate_index([self], summary)
@@ -236,16 +241,16 @@ class ProbeSums:
     @cached_property
     def estimates(self) -> list[Estimate | None]:
         """The value at each position with its interval; None where undefined."""
-        return [self.estimate(at(position)) for position in range(len(self.positions))]
+        return [self.estimate(at(index)) for index in range(len(self.positions))]
 
     @property
     def details(self) -> dict[str, Floats]:
         """Further values at each position, by name, shape (P,); NaN where undefined."""
-        return compute_statistic(self.statistic, self.sums)[1]
+        return compute_statistic(self.statistic, self.totals)[1]
 
     def describe_skipped(self) -> str:
-        """Return how many texts or questions do not count for each reason: `3 (empty text), 1 (no
-        evidence span)`.
+        """List the texts or questions that do not count by reason: `3 (empty text), 1 (no evidence
+        span)`.
         """
         return ", ".join(f"{count:,} ({reason})" for reason, count in sorted(self.skipped.items()))
 
@@ -258,7 +263,7 @@ class ProbeSums:
             "columns": list(COLUMNS[self.statistic]),
             "positions": list(self.positions),
             "documents": self.documents,
-            "sums": self.sums.tolist(),
+            "sums": self.totals.tolist(),
             "replicates": base64.b64encode(packed).decode(),
             "skipped": dict(self.skipped),
         }
@@ -269,33 +274,27 @@ class ProbeSums:
         of posir wrote it.
         """
         with reading_json(data, SCHEMA, "result of a probe"):
-            sums = np.array(data["sums"], np.float64)
-            size = REPLICATES * sums.size * np.dtype(np.float32).itemsize
+            totals = np.array(data["sums"], np.float64)
+            packed = base64.b64decode(data["replicates"])
+            size = REPLICATES * totals.size * np.dtype(np.float32).itemsize
             try:
-                unpacked = zlib.decompressobj().decompress(
-                    base64.b64decode(data["replicates"]), size + 1
-                )
+                unpacked = zlib.decompressobj().decompress(packed, size + 1)
             except zlib.error as error:
                 raise ValueError(f"replicates: {error}") from error
-            replicates = (
-                np.frombuffer(unpacked, np.float32)
-                .reshape(REPLICATES, *sums.shape)
-                .astype(np.float64)
-            )
-            skipped = {str(reason): int(count) for reason, count in data["skipped"].items()}
+            replicates = np.frombuffer(unpacked, np.float32).astype(np.float64)
             return cls(
                 data["statistic"],
                 tuple(data["positions"]),
                 int(data["documents"]),
-                sums,
-                replicates,
-                skipped,
+                totals,
+                replicates.reshape(REPLICATES, *totals.shape),
+                {str(reason): int(count) for reason, count in data["skipped"].items()},
             )
 
 
 def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None:
-    """Return the unweighted mean of an index over results, with its percentile-bootstrap interval;
-    None where undefined.
+    """Average an index over results, unweighted, with its percentile-bootstrap interval; None where
+    undefined.
 
     A document has the same counts in all results, so that models on the same documents are drawn
     together. There is no interval with fewer documents than any statement on position needs.
@@ -303,21 +302,19 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
     value = float(np.mean([index(result.values) for result in sums]))
     if not np.isfinite(value):
         return None
-    drawn = np.mean([index(result._replicate_values) for result in sums], axis=0)
+    drawn = np.mean([index(result.replicate_values) for result in sums], axis=0)
     # Samples without a document of a small group have no value.
-    if (
-        min(result.documents for result in sums) < MIN_DOCUMENTS
-        or np.isfinite(drawn).mean() < LEAST_DEFINED
-    ):
+    defined = drawn[np.isfinite(drawn)]
+    documents = min(result.documents for result in sums)
+    if documents < MIN_DOCUMENTS or len(defined) < MIN_DEFINED * len(drawn):
         return Estimate(value)
-    drawn = drawn[np.isfinite(drawn)]
-    low, high = np.quantile(drawn, TAILS)
-    return Estimate(value, (float(low), float(high)))
+    low, high = np.quantile(defined, TAILS).tolist()
+    return Estimate(value, (low, high))
 
 
 def bootstrap_counts(document: str) -> NDArray[np.int64]:
-    """Return how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined
-    by its id.
+    """Draw how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined by
+    its id.
     """
     return np.random.default_rng(int.from_bytes(digest(document))).poisson(1.0, REPLICATES)
 
@@ -383,40 +380,32 @@ class ProbeResult:
 
     @property
     def lengths(self) -> list[int]:
-        """The lengths of documents of all subsets in tokens of the model; of large samples, those
-        of some.
-        """
+        """Document lengths in the model's tokens; a subsample if the sample is large."""
         return [length for subset in self.subsets.values() for length in subset.lengths]
 
     @property
     def tokens_read(self) -> float:
-        """The share of all tokens of the sample within the model's window; 1 where that is
-        unknown.
-        """
+        """The share of the sample's tokens within the model's window; 1 if it is unknown."""
         read = sum(min(length, self.window or length) for length in self.lengths)
         return read / sum(self.lengths) if read else 1.0
 
     @property
     def share_read(self) -> float | None:
-        """The share of a median document within the model's window, below 1; None where all is
-        read, or that is unknown.
+        """The share of a median document within the model's window, below 1; None if all of it is,
+        or the window is unknown.
         """
-        share = self.window / self.median_tokens if self.window and self.median_tokens else 1.0
-        return share if share < 1 else None
+        if not self.window or not self.median_tokens or self.window >= self.median_tokens:
+            return None
+        return self.window / self.median_tokens
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON."""
-        names = ("model", "revision", "experiment", "data", "probe", "window")
-        of_subset = ("data_revision", "selection", "sampled", "done", "lengths", "available")
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         subsets = {
-            name: {key: getattr(subset, key) for key in of_subset} | {"sums": subset.sums.to_json()}
+            name: vars(subset) | {"sums": subset.sums.to_json()}
             for name, subset in self.subsets.items()
         }
-        return {
-            "schema": SCHEMA,
-            **{name: getattr(self, name) for name in names},
-            "subsets": subsets,
-        }
+        return values | {"schema": SCHEMA, "subsets": subsets}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeResult:
@@ -424,22 +413,14 @@ class ProbeResult:
         version of posir wrote it.
         """
         with reading_json(data, SCHEMA, "result of a probe"):
-            subsets = {
-                str(name): SubsetSums(
-                    **{
-                        **subset,
-                        "sums": ProbeSums.from_json(subset["sums"]),
-                        "lengths": tuple(subset["lengths"]),
-                    }
-                )
-                for name, subset in data["subsets"].items()
-            }
-            model, revision, dataset, probe = (
-                str(data[name]) for name in ("model", "revision", "data", "probe")
-            )
-            return cls(
-                model, revision, data["experiment"], dataset, probe, subsets, data.get("window")
-            )
+            subsets = {}
+            for name, stored in data["subsets"].items():
+                sums = ProbeSums.from_json(stored["sums"])
+                lengths = tuple(stored["lengths"])
+                subsets[name] = SubsetSums(**{**stored, "sums": sums, "lengths": lengths})
+            values = {**data, "subsets": subsets}
+            del values["schema"]
+            return cls(**values)
 
 
 def result_folder(output: Path, meta: ModelMeta) -> Path:
@@ -460,17 +441,16 @@ def load_probe_result(file: Path) -> ProbeResult:
 
 
 def read_probe_results(output: Path) -> Iterator[ProbeResult]:
-    """Yield the results below a folder that have values, with a warning for each file that is
-    none.
-    """
+    """Yield the probe results below a folder; warn about damaged files."""
     if not output.is_dir():
         raise PosirError(f"{output}: no such folder. Give the --output of `posir probe`.")
     for file in find_files(output, ".json"):
-        if file.parent.name == FOLDER:
-            try:
-                result = load_probe_result(file)
-            except PosirError as error:
-                logger.warning("%s", error)
-                continue
-            if result.subsets:
-                yield result
+        if file.parent.name != FOLDER:
+            continue
+        try:
+            result = load_probe_result(file)
+        except PosirError as error:
+            logger.warning("%s", error)
+            continue
+        if result.subsets:
+            yield result

@@ -14,9 +14,9 @@ joined text and each of its segments, encoded alone, is averaged by place. The p
 whole texts of 1,000 to 2,000 tokens, at most 8,192 together. Here a text is cut to its first tokens
 if the model's window would not hold P of them: otherwise its place would be measured by what is
 truncated. Sets are disjoint, of the texts in the order in which they were drawn, so that each
-counts as one document of the bootstrap; the paper's share texts. The paper also has a
-repeated-measures ANOVA, the mean of token states in place of the text's vector, and attention; not
-here.
+counts as one document of the bootstrap; the paper's share texts. The paper's
+repeated-measures ANOVA, the mean of token states instead of the text's vector, and attention are
+left out.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import numpy as np
 
 from posir_probe.data import ProbeData, select_long_enough
 from posir_probe.probe import (
+    ENDS,
     Form,
     Probe,
     ProbePlan,
@@ -38,9 +39,10 @@ from posir_probe.probe import (
     ignore_rounding,
     plan_cosines,
     start_minus_end,
+    summarize_ends,
     value_range,
 )
-from posir_probe.results import ProbeSums, at
+from posir_probe.results import ProbeSums
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.wording import ordinal
 from posir_tasks.models.embeddings.encoding import Embeddings
@@ -50,8 +52,8 @@ from posir_tasks.text.tokenizer import Tokenizer
 
 #: Where the code of Zeng et al. 2025 cuts, as shares of the characters.
 THIRDS = (0.0, 0.333, 0.666, 1.0)
-#: Most tokens of a joined text (section on data).
-MOST_TOKENS = 8_192
+#: Maximum number of tokens of a joined text (section on data).
+MAX_TOKENS = 8_192
 
 
 class SegmentSimilarity(Probe):
@@ -64,185 +66,148 @@ class SegmentSimilarity(Probe):
         "of a text are similar.",
         "Models with last-token pooling usually have their highest value in the last part.",
     )
-    stated = ("start_minus_end", "first", "last")
+    headline = ENDS
     preference_sign = 1
     shows_window = True
     value_title = "Cosine of text and part"
     form = Form.PLACES
 
     def __init__(self, segments: Literal[3, 10]) -> None:
-        part = {3: "third", 10: "tenth"}[segments]
-        self.segments = segments
+        numbers = range(1, segments + 1)
+        if segments == 3:
+            part = "third"
+            self.source = "arXiv 2505.13950, A.4"
+            self.positions = ("begin", "middle", "end")
+            self.cuts: tuple[float, ...] = THIRDS
+        else:
+            part = "tenth"
+            self.source = "arXiv 2605.26578, section 6"
+            self.positions = tuple(map(str, numbers))
+            self.cuts = tuple(number / segments for number in range(segments + 1))
         self.name = f"segment_similarity_{segments}"
         self.title = f"Whole text and its {part}s"
-        self.source = "arXiv 2505.13950, A.4" if segments == 3 else "arXiv 2605.26578, section 6"
-        self.positions = (
-            ("begin", "middle", "end")
-            if segments == 3
-            else tuple(str(part + 1) for part in range(segments))
-        )
         self.summaries = {
-            "start_minus_end": Summary(f"First minus last {part} of a text", start_minus_end),
-            "first": Summary(f"First {part}", at(0)),
-            "last": Summary(f"Last {part}", at(-1)),
+            **summarize_ends(f"First minus last {part} of a text", f"First {part}", f"Last {part}"),
             "range": Summary(f"Range over the {part}s", value_range),
             "range_without_last": Summary(
                 f"Range without the last {part}", lambda values: value_range(values[..., :-1])
             ),
         }
         self.place_title = f"Middle of the {part}, as a share of the text"
-        self.place_names = {
-            name: f"{'last' if place == segments else ordinal(place)} {part}"
-            for place, name in enumerate(self.positions, 1)
-        }
-        self.place_shares = {
-            name: (place + 0.5) / segments for place, name in enumerate(self.positions)
-        }
+        titles = [*(f"{ordinal(number)} {part}" for number in numbers[:-1]), f"last {part}"]
+        self.place_names = dict(zip(self.positions, titles, strict=True))
+        shares = [(number - 0.5) / segments for number in numbers]
+        self.place_shares = dict(zip(self.positions, shares, strict=True))
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its segments."""
         chosen, skipped = select_long_enough(data)
-        shares = (
-            THIRDS
-            if self.segments == 3
-            else [part / self.segments for part in range(self.segments + 1)]
-        )
-        parts = [
-            [text[low:high] for low, high in pairwise(int(share * len(text)) for share in shares)]
-            for text in chosen.values()
-        ]
-        return plan_cosines(self.positions, list(chosen), list(chosen.values()), parts, skipped)
+        texts = list(chosen.values())
+        segments = []
+        for text in texts:
+            edges = [int(share * len(text)) for share in self.cuts]
+            segments.append([text[low:high] for low, high in pairwise(edges)])
+        return plan_cosines(self.positions, list(chosen), texts, segments, skipped)
 
 
 def cut_to_tokens(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
-    """Return the first tokens of each text, at least one."""
-    chunking = Chunking(max(1, tokens), max(1, tokens))
-    return [
-        chunking.divide(text, spans)[0].strip()
-        for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True)
-    ]
+    """Cut each text to its first tokens, at least one."""
+    size = max(1, tokens)
+    chunking = Chunking(size, size)
+    spans = tokenizer.find_tokens(texts)
+    return [chunking.divide(*text)[0].strip() for text in zip(texts, spans, strict=True)]
 
 
+@np.errstate(invalid="ignore", divide="ignore")
 def gini(values: Floats) -> Floats:
-    """Return the Gini coefficient of P means, sum_ij |m_i - m_j| / (2 P^2 mean m); NaN unless all
+    """Compute the Gini coefficient of P means, sum_ij |m_i - m_j| / (2 P^2 mean m); NaN unless all
     are positive.
     """
     differences = ignore_rounding(values[..., :, None] - values[..., None, :])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        coefficients = np.abs(differences).sum(axis=(-2, -1)) / (
-            2 * values.shape[-1] ** 2 * values.mean(axis=-1)
-        )
-    return np.where((values > 0).all(axis=-1), coefficients, np.nan)
+    total = np.abs(differences).sum(axis=(-2, -1))
+    scale = 2 * values.shape[-1] ** 2 * values.mean(axis=-1)
+    return np.where((values > 0).all(axis=-1), total / scale, np.nan)
 
 
+@np.errstate(invalid="ignore", divide="ignore")
 def relative_drop(values: Floats) -> Floats:
-    """Return 1 - m_last / m_first; NaN unless both are positive."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        drops = ignore_rounding(start_minus_end(values)) / values[..., 0]
-    return np.where((values[..., 0] > 0) & (values[..., -1] > 0), drops, np.nan)
+    """Compute 1 - m_last / m_first; NaN unless both are positive."""
+    drops = start_minus_end(values) / values[..., 0]
+    return np.where((values[..., [0, -1]] > 0).all(axis=-1), drops, np.nan)
 
 
 class Permutation(Probe):
-    """Cosine of a joined text and its segment at each place, over all orders of the segments."""
+    """Cosine of a joined text and its segment at each place, over all orders of the segments.
 
-    name = "permutation"
-    title = "Joined texts in all orders"
+    With `within_text`, the segments are parts of one text, within the window wherever the text is.
+    """
+
     source = "arXiv 2601.16934, permuted segments"
     notes = (
         "Texts are joined in all orders, and compared with each of them. If the values are equal, "
-        "the place in the text "
-        "does not matter.",
+        "the place in the text does not matter.",
         "Texts are cut so that they fit the model's window together. Several on different "
-        "subjects are no natural text. "
-        "Differences below 1e-6 are rounding errors and count as 0.",
+        "subjects are no natural text. Differences below 1e-6 are rounding errors and count as 0.",
     )
-    stated = ("start_minus_end", "first", "last")
+    headline = ENDS
     preference_sign = 1
     in_window = True
     value_title = "Cosine of joined text and segment"
     place_title = "Place of the segment"
-    parts = "joined texts"
-    """The unit of the segments."""
 
-    def __init__(self, segments: int = 3) -> None:
-        self.segments = self.joined = segments
+    def __init__(self, segments: int = 3, *, within_text: bool = False) -> None:
+        self.name = "permutation_parts" if within_text else "permutation"
+        self.title = f"{'Parts of a text' if within_text else 'Joined texts'} in all orders"
+        self.is_variant = within_text
+        self.segments = segments
+        self.joined = 1 if within_text else segments
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
+        parts = "Parts of a text" if within_text else "Joined texts"
         self.summaries = {
-            "start_minus_end": Summary(
-                f"{self.parts.capitalize()}, first minus last",
-                lambda values: ignore_rounding(start_minus_end(values)),
-            ),
-            "first": Summary("First place", at(0)),
-            "last": Summary("Last place", at(-1)),
+            **summarize_ends(f"{parts}, first minus last", "First place", "Last place"),
             "relative_drop": Summary("Relative drop from first to last", relative_drop),
             "gini": Summary("Gini coefficient of the places", gini),
         }
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
-        """Return the segments of each set by its id, and the number of texts in none, by reason.
+        """List the segments of each set by its id, and count the texts in no set, by reason.
 
-        Sets are of consecutive texts, cut so that a set fits the model's window.
+        Sets are consecutive texts, or parts of one text equal in words; both are cut so that a set
+        fits the model's window.
         """
         chosen, skipped = select_long_enough(data)
-        names = list(chosen)
-        skipped["left over from sets"] += len(names) % self.segments
+        room = min(MAX_TOKENS, data.room or MAX_TOKENS)
         # A cut within a word may make one more token of it.
-        room = min(MOST_TOKENS, data.room or MOST_TOKENS) // self.segments - 1
-        cut = cut_to_tokens(data.tokenizer, list(chosen.values()), room)
-        starts = range(0, len(names) - self.segments + 1, self.segments)
-        return {
-            "\n".join(names[start : start + self.segments]): cut[start : start + self.segments]
-            for start in starts
-        }, +skipped
+        tokens = room // self.joined - self.segments // self.joined
+        names = list(chosen)
+        cut = cut_to_tokens(data.tokenizer, list(chosen.values()), tokens)
+        sets: dict[str, Sequence[str]] = {}
+        if self.joined > 1:
+            skipped["left over from sets"] += len(names) % self.segments
+            for start in range(0, len(names) - self.segments + 1, self.segments):
+                stop = start + self.segments
+                sets["\n".join(names[start:stop])] = cut[start:stop]
+            return sets, +skipped
+        for name, text in zip(names, cut, strict=True):
+            spans = find_parts(text, self.segments)
+            if len(spans) == self.segments:
+                sets[name] = [span.of(text) for span in spans]
+        skipped["fewer words within the window than segments"] += len(names) - len(sets)
+        return sets, +skipped
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode the segments, and all orders of them."""
         sets, skipped = self.group(data)
         orders = [order for parts in sets.values() for order in permutations(parts)]
-        joined, segments = (
-            [" ".join(order) for order in orders],
-            [segment for order in orders for segment in order],
-        )
+        joined = [" ".join(order) for order in orders]
+        segments = [segment for order in orders for segment in order]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             whole = embeddings.select(joined).astype(np.float64)
-            alone = (
-                embeddings.select(segments)
-                .astype(np.float64)
-                .reshape(len(orders), self.segments, whole.shape[-1])
-            )
-            cosines = np.einsum("od,opd->op", whole, alone)
-            means = cosines.reshape(len(sets), factorial(self.segments), self.segments).mean(axis=1)
-            return ProbeSums.from_means(self.positions, list(sets), means, skipped)
+            alone = embeddings.select(segments).astype(np.float64)
+            by_order = alone.reshape(len(orders), self.segments, whole.shape[-1])
+            cosines = np.einsum("od,opd->op", whole, by_order)
+            by_set = cosines.reshape(len(sets), factorial(self.segments), self.segments)
+            return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1), skipped)
 
         return ProbePlan(summarize, [*segments, *joined])
-
-
-class PermutationParts(Permutation):
-    """The same of parts of one text: what is measured is within the window wherever the text is."""
-
-    name = "permutation_parts"
-    title = "Parts of a text in all orders"
-    is_variant = True
-    parts = "parts of a text"
-
-    def __init__(self, segments: int = 3) -> None:
-        super().__init__(segments)
-        self.joined = 1
-
-    def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
-        """Return the parts of each text, equal in words, cut so that they fit the model's
-        window.
-        """
-        chosen, skipped = select_long_enough(data)
-        room = min(MOST_TOKENS, data.room or MOST_TOKENS) - self.segments
-        cut = cut_to_tokens(data.tokenizer, list(chosen.values()), room)
-        parts = {
-            name: [span.of(text) for span in find_parts(text, self.segments)]
-            for name, text in zip(chosen, cut, strict=True)
-        }
-        sets: dict[str, Sequence[str]] = {
-            name: spans for name, spans in parts.items() if len(spans) == self.segments
-        }
-        skipped["fewer words within the window than segments"] += len(parts) - len(sets)
-        return sets, +skipped

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from dataclasses import replace
+from itertools import islice
 from typing import Annotated, Any, TypeAlias
 
 from posir_published import rows as data
+from posir_significance import messages
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import pluralize
@@ -22,12 +24,13 @@ from posir_tasks.display.numbers import (
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.protocols import list_differences
+from posir_tasks.values.scores import ALL
 
 #: How the cell below a heading is written.
 Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
 NDCG = "ndcg_at_10"
-#: Most tasks with a sentence each.
-MOST_TASKS = 3
+#: Maximum number of tasks with a sentence each.
+MAX_TASKS = 3
 SIGNIFICANT = 0.05
 #: Titles of measures of trained models; those of cosines follow from their keys.
 MEASURES = {NDCG: "nDCG@10", data.PSI: "PSI"}
@@ -39,8 +42,6 @@ TEXTS = (
     "Position",
     "Over position",
     "Notable bias",
-    "Measure",
-    "Data",
     "Source",
 )
 
@@ -180,18 +181,14 @@ def published(
 
 
 def _tabulate_training() -> Result:
-    scores = [*data.read_training_scores(), *data.psi_reductions(data.read_training_scores())]
-    reductions = sorted(score.value for score in scores if score.measure == data.PSI_REDUCTION)
-    low, high = format_percent(reductions[0]), format_percent(reductions[-1])
+    scores = data.read_training_scores()
+    reductions = list(data.psi_reductions(scores))
+    values = [score.value for score in reductions]
     return Result(
         title="Published results of trained models",
-        rows=scores,
-        tables=_training_tables(scores),
-        sentences=[
-            f"After training on evidence at all positions alike, PSI is {low}% to {high}% lower "
-            "than after the worst "
-            f"training on evidence at one position ({len(reductions)} comparisons)."
-        ],
+        rows=[*scores, *reductions],
+        tables=_build_training_tables(scores, reductions),
+        sentences=[messages.describe_reductions(min(values), max(values), len(values))],
         notes=[TRAINING_BRIEF],
         details=[TRAINING_NOTE],
     )
@@ -199,62 +196,70 @@ def _tabulate_training() -> Result:
 
 def _tabulate_mmteb() -> Result:
     rows = data.correlate_with_mmteb()
-    by_length = {row.length: row for row in rows if row.length != "all"}
-    first, last = by_length[min(by_length)], by_length[max(by_length)]
-    clear = [row.length for row in by_length.values() if row.p_value < SIGNIFICANT]
-    shown = f"only in {' and '.join(clear)}" if clear else "in no length"
+    _, *by_length = rows
+    clear = [row.length for row in by_length if row.p_value < SIGNIFICANT]
+    sentence = messages.describe_mmteb(
+        {row.length: row.rho for row in by_length}, rows[0].models, clear, SIGNIFICANT
+    )
     return Result(
         title="PosIR and MMTEB retrieval",
         rows=rows,
         tables=[_build_table(CORRELATIONS, rows, "PosIR and MMTEB retrieval")],
-        sentences=[
-            "MMTEB's order of models is that of PosIR less the longer documents are: Spearman "
-            f"{first.rho:.2f} in {first.length}, {last.rho:.2f} in {last.length}; over "
-            f"{rows[0].models} models that they agree "
-            f"is shown {shown} (p < {SIGNIFICANT})."
-        ],
+        sentences=[sentence],
         notes=[MMTEB_BRIEF],
         details=[MMTEB_NOTE],
     )
 
 
-def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> Result:
-    rows = tuple(
-        row for name in tasks for row in data.published_rows(name) if lengths or row.length == "all"
-    )
-    bounded = any(row.psi_chance_mean_at_most is not None for row in rows)
-    differences = list_differences((row.task, row.model) for row in rows)
-    return Result(
-        title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
-        rows=rows,
-        tables=[_build_table(ROWS, rows)],
-        sentences=[*_describe_published(rows)],
-        notes=[ROWS_BRIEF, *([DIFFERENCES_BRIEF] * bool(differences))],
-        details=[ROWS_NOTE, *([POSQ_NOTE] * bounded), *differences],
-    )
+def _tabulate_scores(tasks: Iterable[str], *, lengths: bool) -> Result:
+    rows = [row for name in tasks for row in data.published_rows(name)]
+    if not lengths:
+        rows = [row for row in rows if row.length == ALL]
+    details = [ROWS_NOTE]
+    if any(row.psi_chance_mean_at_most is not None for row in rows):
+        details.append(POSQ_NOTE)
+    return _build_result(rows, [_build_table(ROWS, rows)], [ROWS_BRIEF], details)
 
 
-def _tabulate_bins(tasks: tuple[str, ...]) -> Result:
-    rows = tuple(row for name in tasks for row in data.published_bins(name))
+def _tabulate_bins(tasks: Sequence[str]) -> Result:
+    rows = [row for name in tasks for row in data.published_bins(name)]
     if not rows:
         raise PosirError(
             f"No position bins are published on {', '.join(tasks)}, but on PosIR, SQuAD-PosQ, "
-            "FineWeb-PosQ and, for rerankers, "
-            "their Tiny samples."
+            "FineWeb-PosQ and, for rerankers, their Tiny samples."
         )
     curves = [curve for name in tasks for curve in data.published_curves(name)]
-    buckets = [row for row in rows if row.length == "all"]
+    buckets = [row for row in rows if row.length == ALL]
+    tables = []
+    notes = [CURVES_BRIEF] if curves else [BINS_NOTE]
+    if curves:
+        columns = dict(CURVES)
+        if all(curve.tasks == 1 for curve in curves):
+            del columns["Tasks"]
+        tables.append(_build_table(columns, curves))
+    if buckets:
+        tables.append(_build_table(BINS, buckets))
+    details = [CURVES_NOTE, BINS_NOTE] if curves else []
+    return replace(
+        _build_result(rows, tables, notes, details), sentences=list(_describe_bins(buckets))
+    )
+
+
+def _build_result(
+    rows: Sequence[data.PublishedRow] | Sequence[data.PublishedBin],
+    tables: Sequence[Table],
+    notes: Sequence[str],
+    details: Sequence[str],
+) -> Result:
+    """Build the result of published models, with what mteb runs with other settings."""
     differences = list_differences((row.task, row.model) for row in rows)
+    models = {row.model for row in rows}
     return Result(
-        title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
+        title=f"Published results of {pluralize(len(models), 'model')}",
         rows=rows,
-        tables=[
-            *([_curves_table(curves)] if curves else []),
-            *([_build_table(BINS, buckets)] if buckets else []),
-        ],
-        sentences=[*_describe_curves(curves), *_describe_bins(buckets)],
-        notes=[CURVES_BRIEF if curves else BINS_NOTE, *([DIFFERENCES_BRIEF] * bool(differences))],
-        details=[*([CURVES_NOTE, BINS_NOTE] if curves else []), *differences],
+        tables=tables,
+        notes=[*notes, DIFFERENCES_BRIEF] if differences else notes,
+        details=[*details, *differences],
     )
 
 
@@ -263,8 +268,9 @@ def _format_queries(row: data.PublishedRow | data.PublishedBin) -> str:
 
 
 def _format_chance(row: data.PublishedRow) -> str:
-    low, high = row.psi_chance_mean_at_most, row.psi_chance_p95_at_most
-    return MISSING if low is None else f"{format_psi(low)} to {format_psi(high)}"
+    if row.psi_chance_mean_at_most is None:
+        return MISSING
+    return f"{format_psi(row.psi_chance_mean_at_most)} to {format_psi(row.psi_chance_p95_at_most)}"
 
 
 #: A line per model, task and length.
@@ -284,6 +290,17 @@ BINS: Columns = {
     "Queries": _format_queries,
     "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
 }
+#: A line per curve.
+CURVES: Columns = {
+    "Model": lambda curve: curve.model,
+    "Length": lambda curve: curve.length,
+    "Tasks": lambda curve: str(curve.tasks),
+    "Over position": lambda curve: draw_sparkline(curve.ndcg_at_10),
+    "First third": lambda curve: format_percent(curve.thirds[0]),
+    "Middle third": lambda curve: format_percent(curve.thirds[1]),
+    "Last third": lambda curve: format_percent(curve.thirds[2]),
+    "Start to end": lambda curve: format_points(curve.start_to_end_unweighted),
+}
 #: A line per length.
 CORRELATIONS: Columns = {
     "Length": lambda row: row.length,
@@ -295,166 +312,59 @@ CORRELATIONS: Columns = {
 }
 
 
-def _curves_table(curves: Sequence[data.PositionCurve]) -> Table:
-    tasks: Columns = {"Tasks": lambda curve: str(curve.tasks)}
-    columns: Columns = {
-        "Model": lambda curve: curve.model,
-        "Length": lambda curve: curve.length,
-        **(tasks if any(curve.tasks > 1 for curve in curves) else {}),
-        "Over position": lambda curve: draw_sparkline(curve.ndcg_at_10),
-        "First third": lambda curve: format_percent(curve.thirds[0]),
-        "Middle third": lambda curve: format_percent(curve.thirds[1]),
-        "Last third": lambda curve: format_percent(curve.thirds[2]),
-        "Start to end": lambda curve: format_points(curve.start_to_end_unweighted),
-    }
-    return _build_table(columns, curves)
-
-
-def _training_tables(scores: Sequence[data.TrainingScore]) -> list[Table]:
-    """Return a table for each set of training conditions, with a line per data, model and
+def _build_training_tables(
+    scores: Iterable[data.TrainingScore], reductions: Iterable[data.TrainingScore]
+) -> list[Table]:
+    """Build a table for each set of training conditions, with a line per data, model and
     measure.
     """
-
-    def format_measure(measure: str, value: float) -> str:
-        return format_percent(value) if measure == NDCG else format_number(value, ".3f")
-
-    groups: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    reduced = {(score.source, score.data, score.model): score.value for score in reductions}
+    lines: dict[tuple[str, ...], dict[str, float]] = {}
     for score in scores:
-        groups.setdefault((score.source, score.data, score.model, score.measure), {})[
-            score.training
-        ] = score.value
-    trainings = dict.fromkeys(tuple(values) for values in groups.values() if len(values) > 1)
-    reductions = {
-        key[1:3]: value
-        for key, values in groups.items()
-        if key[3] == data.PSI_REDUCTION
-        for value in values.values()
-    }
+        key = (score.source, score.data, score.model, score.measure)
+        lines.setdefault(key, {})[score.training] = score.value
+    by_conditions: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for (source, dataset, model, measure), values in lines.items():
+        form = format_percent if measure == NDCG else format_psi
+        reduction = MISSING
+        if measure == data.PSI:
+            reduction = f"{format_percent(reduced[f'computed from {source}', dataset, model])}%"
+        title = MEASURES.get(measure, measure.replace("_", ", "))
+        cells = (dataset, model, title, *map(form, values.values()), reduction, source)
+        by_conditions.setdefault(tuple(values), []).append(cells)
     tables = []
-    for conditions in trainings:
-        rows = [(key, values) for key, values in groups.items() if tuple(values) == conditions]
-        reduced = any(measure == data.PSI for (_, _, _, measure), _ in rows)
-        columns = (
-            "Data",
-            "Model",
-            "Measure",
-            *conditions,
-            *(["PSI reduction"] * reduced),
-            "Source",
-        )
-        cells = tuple(
-            (
-                dataset,
-                model,
-                MEASURES.get(measure, measure.replace("_", ", ")),
-                *(format_measure(measure, value) for value in values.values()),
-                *(
-                    [
-                        f"{format_percent(reductions[dataset, model])}%"
-                        if measure == data.PSI
-                        else MISSING
-                    ]
-                    * reduced
-                ),
-                source,
-            )
-            for (source, dataset, model, measure), values in rows
-        )
-        numbers = set(columns) - set(TEXTS)
-        tables.append(
-            Table(build_columns(columns, numbers), cells, split_by="{Data} · {Source}", keys=2)
-        )
+    for conditions, rows in by_conditions.items():
+        numbers = (*conditions, "PSI reduction")
+        columns = build_columns(("Data", "Model", "Measure", *numbers, "Source"), numbers)
+        table = Table(columns, tuple(rows), split_by="{Data} · {Source}", keys=2)
+        tables.append(table.without_empty_columns())
     return tables
 
 
 def _build_table(columns: Columns, rows: Sequence[Any], task: str = "") -> Table:
-    """Return a table that a terminal shows by task and source, without columns that no row
-    fills.
-    """
+    """Build a table that a terminal shows by task and source, without columns that no row fills."""
     headings = ("Task", *columns, "Source")
-    cells = tuple(
+    cells = [
         (task or row.task, *(show(row) for show in columns.values()), row.source) for row in rows
-    )
+    ]
+    numbers = set(headings) - set(TEXTS)
     table = Table(
-        build_columns(headings, set(headings) - set(TEXTS)),
-        cells,
-        split_by="{Task} · {Source}",
-        keys=2,
+        build_columns(headings, numbers), tuple(cells), split_by="{Task} · {Source}", keys=2
     )
     return table.without_empty_columns()
 
 
-def _describe_published(rows: Sequence[data.PublishedRow]) -> Iterator[str]:
-    """Yield for each task the best model and the lowest and highest PSI, at the longest length
-    shown; if many, for all.
-    """
-    tasks = list(dict.fromkeys(row.task for row in rows))
-    for task in tasks[:MOST_TASKS] if len(tasks) <= MOST_TASKS else tasks[:1]:
-        length = next(row.length for row in reversed(rows) if row.task == task)
-        shown = [row for row in rows if row.task == task and row.length == length]
-        best = max(shown, key=lambda row: row.ndcg_at_10)
-        low, high = (choose(shown, key=lambda row: row.psi_as_published) for choose in (min, max))
-        where = task if length == "all" else f"{task}, {length}"
-        yield (
-            f"{where}: {best.model} has the highest nDCG@10, {format_percent(best.ndcg_at_10)}. "
-            "PSI is between "
-            f"{format_psi(low.psi_as_published)} ({low.model}) and "
-            f"{format_psi(high.psi_as_published)} ({high.model})."
-        )
-    if len(tasks) > MOST_TASKS:
-        low, high = (choose(rows, key=lambda row: row.psi_as_published) for choose in (min, max))
-        yield (
-            f"In all {pluralize(len(tasks), 'task and average', 'tasks and averages')} PSI is "
-            "between "
-            f"{format_psi(low.psi_as_published)} ({low.model}, {low.task}) and "
-            f"{format_psi(high.psi_as_published)} "
-            f"({high.model}, {high.task})."
-        )
-
-
-def _describe_curves(curves: Sequence[data.PositionCurve]) -> Iterator[str]:
-    """Yield the range of start to end in the longest length bucket of the first task, and of all
-    curves if there are more.
-    """
-    if not curves:
-        return
-    task, length = (
-        curves[0].task,
-        max(curve.length for curve in curves if curve.task == curves[0].task),
-    )
-    shown = [curve for curve in curves if (curve.task, curve.length) == (task, length)]
-    low, high = (
-        choose(shown, key=lambda curve: curve.start_to_end_unweighted) for choose in (min, max)
-    )
-    yield (
-        f"{task}, {length}: nDCG@10 in the first third of documents minus the last is between "
-        f"{format_points(low.start_to_end_unweighted)} ({low.model}) and "
-        f"{format_points(high.start_to_end_unweighted)} "
-        f"({high.model}), of {pluralize(len(shown), 'curve')}."
-    )
-
-
 def _describe_bins(rows: Sequence[data.PublishedBin]) -> Iterator[str]:
-    """Yield for each task how many models find evidence at the beginning better than at the end,
-    and which loses most.
+    """Describe for each task how many models find evidence at the beginning better than at the
+    end, and which loses most.
     """
-    groups = [(task, list(group)) for task, group in groupby(rows, key=lambda row: row.task)]
-    for task, group in groups[:MOST_TASKS]:
-        by_model = [
-            (model, [row.ndcg_at_10 for row in of])
-            for model, of in groupby(group, key=lambda row: row.model)
-        ]
-        falling = [(model, scores) for model, scores in by_model if scores[-1] < scores[0]]
-        if falling:
-            model, scores = max(falling, key=lambda item: item[1][0] - item[1][-1])
-            yield (
-                f"{task}: {len(falling)} of {pluralize(len(by_model), 'model')} find evidence at "
-                "the beginning better than at "
-                f"the end, {model} most: {format_percent(scores[0])} to "
-                f"{format_percent(scores[-1])}."
-            )
-        else:
-            yield (
-                f"{task}: none of {pluralize(len(by_model), 'model')} finds evidence at the "
-                "beginning better than at the end."
-            )
+    scores: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        scores.setdefault(row.task, {}).setdefault(row.model, []).append(row.ndcg_at_10)
+    for task, by_model in islice(scores.items(), MAX_TASKS):
+        losses = {model: values[0] - values[-1] for model, values in by_model.items()}
+        falling = [model for model, loss in losses.items() if loss > 0]
+        model = max(losses, key=losses.__getitem__)
+        yield messages.describe_published_bins(
+            task, len(falling), len(losses), model, by_model[model][0], by_model[model][-1]
+        )

@@ -14,6 +14,8 @@ from posir_tasks.base.untrusted import read_csv_rows
 
 #: The columns of a file of one's own.
 COLUMNS = ("model", "positional_encoding", "attention", "pooling")
+#: Beginning of the names of curves that are means over models of a positional encoding.
+GROUP = "models with "
 POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A"
 SOURCES = {
     "segment_similarity_3": "arXiv 2505.13950, Table 4",
@@ -45,6 +47,12 @@ class PublishedCurve:
     """Standard deviations of the values over what they are means of; empty if they are not
     published.
     """
+
+    @property
+    def encoding(self) -> str:
+        """Positional encoding of the models that it is a mean over; empty for one model."""
+        _, prefix, encoding = self.model.partition(GROUP)
+        return encoding if prefix else ""
 
     @property
     def source(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import groupby
 
@@ -24,7 +24,7 @@ from posir_tasks.values.schemes import (
     assign_thirds,
     contrast_thirds,
 )
-from posir_tasks.values.scores import Better, ScoreInfo, Unit
+from posir_tasks.values.scores import ALL, Better, ScoreInfo, Unit
 
 #: Sources, as they are shown beside the scores.
 POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363)"
@@ -45,7 +45,7 @@ TRAINING_SOURCES = {
     "bias-learning-4": "published, Bias Learning, Table 4 (OpenReview 4GD7a9Bo9A)",
 }
 #: All lengths, and the length buckets of PosIR.
-LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
+LENGTHS = (ALL, "Q1", "Q2", "Q3", "Q4")
 #: Names of the macro averages, which are those of the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
 #: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950, Section 4.1).
@@ -202,6 +202,7 @@ class PosqSystem:
     version, the Myopic Trap.
     """
 
+    dataset: str
     task: str
     """The authors ran late-interaction models and rerankers on the Tiny samples."""
     architecture: str
@@ -247,7 +248,9 @@ class PositionCurve:
         """Means of the bins in the first, the middle and the last third of documents, each in [0,
         1].
         """
-        first, middle, last = map(self._weigh, ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
+        first = self._weigh((1.0, 0.0, 0.0))
+        middle = self._weigh((0.0, 1.0, 0.0))
+        last = self._weigh((0.0, 0.0, 1.0))
         return first, middle, last
 
     @property
@@ -263,16 +266,15 @@ class PositionCurve:
 
 
 def read_rows(name: str) -> Iterator[dict[str, str]]:
-    """Return the rows of a file of this package's data."""
+    """Read the rows of a file of this package's data."""
     text = (files("posir_published") / "data" / name).read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())
 
 
 def _name_posir_task(row: Mapping[str, str]) -> str:
     names = {language.code.split("-")[0]: language.name for language in LANGUAGES}
-    return "-".join(
-        ["PosIR", *dict.fromkeys([names[row["query_language"]], names[row["corpus_language"]]])]
-    )
+    pair = dict.fromkeys([names[row["query_language"]], names[row["corpus_language"]]])
+    return "-".join(["PosIR", *pair])
 
 
 def _name_benchmark(task: str) -> str:
@@ -281,41 +283,43 @@ def _name_benchmark(task: str) -> str:
 
 @cache
 def read_posq_systems() -> tuple[PosqSystem, ...]:
-    """Return the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on
-    FineWeb-PosQ, 12 on its first form.
+    """Read the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ,
+    12 on its first form.
     """
     systems: list[PosqSystem] = []
     for name, source in POSQ_SOURCES.items():
-        known = {system.task.removesuffix("-Tiny") for system in systems}
-        for (dataset, architecture, model), group in groupby(
-            read_rows(name), key=lambda row: (row["task"], row["architecture"], row["model"])
-        ):
-            rows = {row["bucket"]: row for row in group}
-            printed = rows.pop("psi", None)
-            buckets = {bucket: float(row["ndcg_at_10"]) for bucket, row in rows.items()}
-            observed = (
-                float(printed["psi"]) if printed else float(compute_psi(list(buckets.values())))
+        earlier = {system.dataset for system in systems}
+        groups: dict[tuple[str, str, str], dict[str, str]] = {}
+        for row in read_rows(name):
+            key = (row["task"], row["architecture"], row["model"])
+            groups.setdefault(key, {})[row["bucket"]] = row["ndcg_at_10"] or row["psi"]
+        for (dataset, architecture, model), values in groups.items():
+            psi = values.pop("psi", None)
+            buckets = {bucket: float(value) for bucket, value in values.items()}
+            observed = float(psi or compute_psi(list(buckets.values())))
+            suffix = "-Tiny" if architecture in SAMPLED_ARCHITECTURES else ""
+            system = PosqSystem(
+                dataset, dataset + suffix, architecture, model, buckets, observed, source
             )
-            task = f"{dataset}-Tiny" if architecture in SAMPLED_ARCHITECTURES else dataset
-            if dataset not in known:
-                systems.append(PosqSystem(task, architecture, model, buckets, observed, source))
+            if dataset not in earlier:
+                systems.append(system)
     return tuple(systems)
 
 
 def published_rows(task: str) -> list[PublishedRow]:
-    """Return the published rows of a task: models by descending nDCG@10, each with `all` and its
+    """List the published rows of a task: models by descending nDCG@10, each with `all` and its
     length buckets.
 
     `PosIR` and `PosIR(cross-lingual)` are the macro averages over their tasks. Empty if nothing is
     published on the task.
     """
     rows = [row for row in _all_rows() if row.task == task]
-    overall = {row.model: row.ndcg_at_10 for row in rows if row.length == "all"}
+    overall = {row.model: row.ndcg_at_10 for row in rows if row.length == ALL}
     return sorted(rows, key=lambda row: (-overall[row.model], row.model, LENGTHS.index(row.length)))
 
 
 def published_tasks() -> tuple[str, ...]:
-    """Return the tasks with published rows, averages first."""
+    """List the tasks with published rows, averages first."""
     return tuple(dict.fromkeys(row.task for row in _all_rows()))
 
 
@@ -323,28 +327,32 @@ def published_tasks() -> tuple[str, ...]:
 def _all_rows() -> tuple[PublishedRow, ...]:
     posir: dict[str, list[PublishedRow]] = {MONOLINGUAL: [], CROSS_LINGUAL: []}
     for row in read_rows("posir.csv"):
-        task, scores = _name_posir_task(row), (float(row["ndcg_at_10"]), float(row["psi"]))
+        task = _name_posir_task(row)
         posir[_name_benchmark(task)].append(
-            _build_row(row["model"], task, row["length_bucket"], *scores, POSIR_SOURCE)
+            _build_row(
+                row["model"],
+                task,
+                row["length_bucket"],
+                float(row["ndcg_at_10"]),
+                float(row["psi"]),
+                POSIR_SOURCE,
+            )
         )
     posq = []
+    observed: dict[str, dict[str, float]] = {}
     for system in read_posq_systems():
         mean = float(np.average([*system.buckets.values()], weights=BUCKET_QUERIES[system.task]))
-        posq.append(_build_row(system.model, system.task, "all", mean, system.psi, system.source))
-    for place, published in enumerate(posq):
-        observed = {
-            other.task: other.psi_as_published for other in posq if other.model == published.model
-        }
-        posq[place] = replace(
-            published, notable_bias=find_notable_bias(observed).get(published.task)
-        )
-    averages = (average for name, rows in posir.items() for average in _macro_average(rows, name))
+        posq.append(_build_row(system.model, system.task, ALL, mean, system.psi, system.source))
+        observed.setdefault(system.model, {})[system.task] = system.psi
+    notable = {model: find_notable_bias(psi) for model, psi in observed.items()}
+    posq = [replace(row, notable_bias=notable[row.model].get(row.task)) for row in posq]
+    averages = [average for name, rows in posir.items() for average in _macro_average(rows, name)]
     return (*averages, *posir[MONOLINGUAL], *posir[CROSS_LINGUAL], *posq)
 
 
-def _macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]:
-    """Return the unweighted mean over tasks of nDCG@10 and of PSI, for each model and length, as
-    rows of a task `name`.
+def _macro_average(rows: Iterable[PublishedRow], name: str) -> Iterator[PublishedRow]:
+    """Average nDCG@10 and PSI over tasks, unweighted, for each model and length, as rows of a task
+    `name`.
 
     This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks it
     gives the paper's Table 2.
@@ -352,47 +360,37 @@ def _macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow
     groups: dict[tuple[str, str], list[PublishedRow]] = {}
     for row in rows:
         groups.setdefault((row.model, row.length), []).append(row)
-    averages = []
     for (model, length), group in groups.items():
-        ndcg, observed = np.mean(
-            [(row.ndcg_at_10, row.psi_as_published) for row in group], axis=0
-        ).tolist()
-        averages.append(
-            _build_row(
-                model,
-                name,
-                length,
-                ndcg,
-                observed,
-                f"mean of {len(group)} tasks, {group[0].source}",
-            )
-        )
-    return averages
+        ndcg = float(np.mean([row.ndcg_at_10 for row in group]))
+        observed = float(np.mean([row.psi_as_published for row in group]))
+        source = f"mean of {len(group)} tasks, {group[0].source}"
+        yield _build_row(model, name, length, ndcg, observed, source)
 
 
 def _build_row(
     model: str, task: str, length: str, ndcg_at_10: float, observed: float, source: str
 ) -> PublishedRow:
     # The papers do not give the queries of length buckets.
-    queries = find_query_count(task) if length == "all" else None
-    mean, p95 = (
-        bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else (None, None)
+    queries = find_query_count(task) if length == ALL else None
+    bounds: tuple[float | None, float | None] = (None, None)
+    if task in BUCKET_QUERIES:
+        bounds = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task])
+    number = queries.number if queries else None
+    is_exact = queries is not None and queries.exact
+    return PublishedRow(
+        model, task, length, number, is_exact, ndcg_at_10, observed, *bounds, source
     )
-    number, exact = (queries.number, queries.exact) if queries else (None, False)
-    return PublishedRow(model, task, length, number, exact, ndcg_at_10, observed, mean, p95, source)
 
 
 def find_query_count(task: str) -> QueryCount | None:
-    """Return the number of queries of a task or benchmark in its paper; None where it is not
-    given.
-    """
-    return TASK_QUERIES.get(
-        task, LANGUAGE_QUERIES if task.startswith("PosIR-") and not task.endswith("-Nano") else None
-    )
+    """Find the number of queries of a task or benchmark in its paper; None if it has none."""
+    if task.startswith("PosIR-") and not task.endswith("-Nano"):
+        return TASK_QUERIES.get(task, LANGUAGE_QUERIES)
+    return TASK_QUERIES.get(task)
 
 
 def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
-    """Return upper bounds of mean and 95th percentile of PSI if position has no effect.
+    """Bound mean and 95th percentile of PSI if position has no effect.
 
     The variance of the score over queries is not published. For a given mean in [0, 1] it is
     largest if every query scores 0 or 1, so buckets of such queries are simulated with binomial
@@ -408,82 +406,72 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
 
 
 def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
-    """Return whether the bias of a model is notable, by task of the pairs that it has results on,
+    """Decide whether the bias of a model is notable, by task of the pairs that it has results on,
     given its PSI by task.
     """
-    pairs = [(FIRST + suffix, SECOND + suffix) for suffix in SUFFIXES]
-    complete = [pair for pair in pairs if observed.keys() >= set(pair)]
-    return {
-        task: min(observed[name] for name in pair) >= THRESHOLD
-        for pair in complete
-        for task in pair
-    }
+    notable: dict[str, bool] = {}
+    for suffix in SUFFIXES:
+        pair = (FIRST + suffix, SECOND + suffix)
+        if observed.keys() >= set(pair):
+            is_notable = min(observed[name] for name in pair) >= THRESHOLD
+            notable |= dict.fromkeys(pair, is_notable)
+    return notable
 
 
 def describe_notable(notable: bool | None) -> str | None:
     """Return the mark as a cell of a table: `yes`, `no`, or None where it is undefined."""
-    return None if notable is None else ("yes" if notable else "no")
+    return {None: None, True: "yes", False: "no"}[notable]
 
 
 @cache
 def published_bins(task: str) -> tuple[PublishedBin, ...]:
-    """Return the published position bins of a task, models and lengths in the order of
+    """List the published position bins of a task, models and lengths in the order of
     `published_rows`.
 
     PosQ has them at all lengths; PosIR by length, of the curves that could be read precisely from
     the authors' figures.
     """
-    buckets = {
-        system.model: system.buckets for system in read_posq_systems() if system.task == task
-    }
+    systems = {system.model: system for system in read_posq_systems() if system.task == task}
     bins: list[PublishedBin] = []
     for row in published_rows(task):
-        key = (row.model, task, row.length)
-        if row.model in buckets:
-            for (position, mean), queries in zip(
-                buckets[row.model].items(), BUCKET_QUERIES[task], strict=True
-            ):
+        build_bin = partial(PublishedBin, row.model, task, row.length)
+        if row.model in systems:
+            buckets = systems[row.model].buckets.items()
+            for (position, mean), queries in zip(buckets, BUCKET_QUERIES[task], strict=True):
                 bins.append(
-                    PublishedBin(
-                        *key, position, queries, row.queries_exact, mean, None, None, row.source
-                    )
+                    build_bin(position, queries, row.queries_exact, mean, None, None, row.source)
                 )
         elif curve := find_curve(task, row.model, row.length):
-            source = (
-                f"mean of {curve.tasks} tasks, {curve.source}" if curve.tasks > 1 else curve.source
-            )
-            for position, mean in zip(
-                RelativePositions().axes.positions, curve.ndcg_at_10, strict=True
-            ):
-                bins.append(
-                    PublishedBin(
-                        *key, position, None, False, mean, curve.mean_error, curve.psi_error, source
-                    )
-                )
+            prefix = f"mean of {curve.tasks} tasks, " if curve.tasks > 1 else ""
+            errors = (curve.mean_error, curve.psi_error, f"{prefix}{curve.source}")
+            positions = RelativePositions().axes.positions
+            for position, mean in zip(positions, curve.ndcg_at_10, strict=True):
+                bins.append(build_bin(position, None, False, mean, *errors))
     return tuple(bins)
 
 
 @cache
 def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
-    """Return every published curve of PosIR by task, model and length.
+    """Read every published curve of PosIR by task, model and length.
 
     Of the averages over tasks, then of the tasks: 506 of 10 models x 18 language pairs x 4 length
     buckets are known.
     """
-    curves, groups = [], dict[tuple[str, str, str], list[PositionCurve]]()
+    curves: dict[tuple[str, str, str], PositionCurve] = {}
+    groups: dict[tuple[str, str, str], list[PositionCurve]] = {}
     for row in read_rows("posir_curves.csv"):
-        task, bins = (
-            _name_posir_task(row),
-            tuple(float(value) for name, value in row.items() if name.startswith("bin_")),
-        )
+        task = _name_posir_task(row)
+        model = row["model"]
+        length = row["length_bucket"]
+        bins = tuple(float(row[name]) for name in row if name.startswith("bin_"))
         # Without a negative zero.
-        errors = float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0
-        curves.append(PositionCurve(row["model"], task, row["length_bucket"], bins, *errors))
-        groups.setdefault((_name_benchmark(task), row["model"], row["length_bucket"]), []).append(
-            curves[-1]
-        )
-    averages = [
-        PositionCurve(
+        mean_error = float(row["ndcg_at_10_mean_error"]) + 0.0
+        curve = PositionCurve(model, task, length, bins, mean_error, float(row["psi_error"]) + 0.0)
+        curves[task, model, length] = curve
+        groups.setdefault((_name_benchmark(task), model, length), []).append(curve)
+    averages = {}
+    for (task, model, length), group in groups.items():
+        averages[task, model, length] = PositionCurve(
             model,
             task,
             length,
@@ -492,13 +480,11 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
             psi_error=float(np.mean([curve.psi_error for curve in group])),
             tasks=len(group),
         )
-        for (task, model, length), group in groups.items()
-    ]
-    return {(curve.task, curve.model, curve.length): curve for curve in (*averages, *curves)}
+    return averages | curves
 
 
 def published_curves(task: str) -> list[PositionCurve]:
-    """Return the published curves of a task or benchmark by model and length; empty except for
+    """List the published curves of a task or benchmark by model and length; empty except for
     PosIR.
     """
     curves = [curve for curve in read_curves().values() if curve.task == task]
@@ -506,7 +492,7 @@ def published_curves(task: str) -> list[PositionCurve]:
 
 
 def find_curve(task: str, model: str, length: str) -> PositionCurve | None:
-    """Return the published curve of a model on a task at a length; None if none could be read
+    """Find the published curve of a model on a task at a length; None if none could be read
     precisely.
     """
     return read_curves().get((task, model, length))
@@ -530,27 +516,26 @@ class MMTEBCorrelation:
 
 
 def read_mmteb_scores() -> dict[str, float]:
-    """Return the MMTEB retrieval scores (x 100) of the 10 models of PosIR (Zeng et al. 2026, arXiv
+    """Read the MMTEB retrieval scores (x 100) of the 10 models of PosIR (Zeng et al. 2026, arXiv
     2601.08363).
     """
     return {row["model"]: float(row["mmteb_retrieval"]) for row in read_rows("mmteb.csv")}
 
 
 def correlate_with_mmteb() -> list[MMTEBCorrelation]:
-    """Return the correlation for each of `LENGTHS`, from the macro average over the ten monolingual
+    """Correlate both for each of `LENGTHS`, with the macro average over the ten monolingual
     tasks.
     """
     # It takes longer to import than all other views of `posir published`.
     from scipy.stats import spearmanr
 
-    mmteb, rows = read_mmteb_scores(), []
-    for length in LENGTHS:
-        posir = {
-            row.model: row.ndcg_at_10 for row in published_rows(MONOLINGUAL) if row.length == length
-        }
-        fitted = spearmanr([posir[model] for model in mmteb], list(mmteb.values()))
-        values = float(fitted.statistic), float(fitted.pvalue), *PRINTED[length]
-        rows.append(MMTEBCorrelation(length, len(mmteb), *values, POSIR_SOURCE))
+    mmteb = read_mmteb_scores()
+    posir = {(row.length, row.model): row.ndcg_at_10 for row in published_rows(MONOLINGUAL)}
+    rows = []
+    for length, printed in PRINTED.items():
+        fitted = spearmanr([posir[length, model] for model in mmteb], list(mmteb.values()))
+        values = (float(fitted.statistic), float(fitted.pvalue))
+        rows.append(MMTEBCorrelation(length, len(mmteb), *values, *printed, POSIR_SOURCE))
     return rows
 
 
@@ -575,7 +560,7 @@ class TrainingScore:
 
 @cache
 def read_training_scores() -> tuple[TrainingScore, ...]:
-    """Return the published measures, in the order of the papers' tables."""
+    """Read the published measures, in the order of the papers' tables."""
     return tuple(
         TrainingScore(
             row["data"],

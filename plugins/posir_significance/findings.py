@@ -106,6 +106,14 @@ class LimitReason(StrEnum):
     NO_QUESTIONS = "no_questions"
 
 
+class Prediction(StrEnum):
+    """The verdict on a correlation over models: what one measure shows of another."""
+
+    PREDICTS = "predicts"
+    OPPOSITE = "predicts_opposite"
+    INCONCLUSIVE = "inconclusive"
+
+
 class NeededUnit(StrEnum):
     """The unit in which the data that a state needs are counted."""
 

@@ -223,9 +223,10 @@ class Presentable(ABC):
         return export(prepare_figures(self.strips(), self.figures(), Path(folder), style))
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
-        """Print sections and legend, and all further paragraphs if asked to explain."""
+        """Print sections and legend; with `explain`, detailed sections and all paragraphs, too."""
         for section in self.sections():
-            section.print_on(console)
+            if explain or not section.detailed:
+                section.print_on(console)
         self.print_legend(console, explain=explain)
 
     def print_legend(self, console: Console, *, explain: bool) -> None:

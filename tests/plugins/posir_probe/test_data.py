@@ -11,7 +11,7 @@ from datasets import Dataset
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, Selection, open_probe_source
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.posir_paper import EvidenceLocation, EvidenceLocationStart
+from posir_probe.posir_paper import EvidenceLocation
 from posir_probe.probe import run_probe
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.data import PositionData
@@ -85,7 +85,7 @@ def beir(tmp_path):
     return tmp_path
 
 
-def test_evidence_of_a_beir_folder_is_found_in_every_relevant_document(beir):
+def test_evidence_of_a_beir_folder_is_found(beir):
     data = read(beir)
     assert list(data.documents) == ["a", "b"]
     assert quote(data) == [
@@ -97,7 +97,7 @@ def test_evidence_of_a_beir_folder_is_found_in_every_relevant_document(beir):
     ]
     assert data.questions[-1].span == NO_SPAN
     probe = run_probe(EvidenceLocation(), order_blind, data)
-    assert probe.sums.sum() == 6
+    assert probe.totals.sum() == 6
     assert probe.skipped == {"no evidence span": 1}
     (beir / "qrels" / "dev.tsv").unlink()
     with pytest.raises(PosirError, match=r"no qrels; expected qrels/test\.tsv"):
@@ -185,7 +185,7 @@ def test_a_sample_is_that_of_the_code_of_posq(tmp_path):
     assert sorted(read_back.sample(7, selection).documents.values()) == sorted(expected)
 
 
-def test_a_sample_of_long_documents_goes_by_the_tokens_that_the_data_states():
+def test_long_documents_are_chosen_by_the_datas_tokens():
     documents = dict.fromkeys("abcd", "Word. " * 20)
     questions = tuple(ProbeQuestion("?", name, Span(0, 4)) for name in "abc")
     data = ProbeData(documents, questions, tokens={"a": 1024, "b": 1023, "c": 4000})
@@ -202,7 +202,9 @@ def test_starts_without_ends_are_read_as_far_as_they_go():
         corpus, queries, Evidence(["1", "2"], ["a", "b"], np.array([len(MILL) // 2, 0])), "1"
     )
     data = ProbeData.from_position_data(squad)
-    assert run_probe(EvidenceLocationStart(), order_blind, data).values[[0, 9, 10]].sum() == 1
+    assert (
+        run_probe(EvidenceLocation(by_start=True), order_blind, data).values[[0, 9, 10]].sum() == 1
+    )
     skipped = [
         run_probe(probe, order_blind, data).skipped
         for probe in (EvidenceLocation(), EvidenceMoving())
@@ -212,5 +214,7 @@ def test_starts_without_ends_are_read_as_far_as_they_go():
         corpus, queries, Evidence(["1", "2"], ["a", "b"], labels=("beginning", "end")), "1"
     )
     data = ProbeData.from_position_data(labeled)
-    assert run_probe(EvidenceLocationStart(), order_blind, data).skipped == {"no evidence span": 2}
+    assert run_probe(EvidenceLocation(by_start=True), order_blind, data).skipped == {
+        "no evidence span": 2
+    }
     assert [question.text for question in data.questions] == ["When?", "What?"]

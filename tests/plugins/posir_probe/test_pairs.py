@@ -72,7 +72,7 @@ def test_what_is_in_each_pair():
     assert pairs[LITERAL_MATCH].document_2 == evidence
 
 
-def test_a_long_name_of_the_question_alone_is_put_into_the_evidence():
+def test_a_long_name_of_the_question_is_put_into_evidence():
     text = TEXT.replace("Anna Holt", "Holt")
     start = text.index("1901")
     pair = pairs_of(
@@ -117,7 +117,7 @@ def test_what_has_no_pair_is_counted():
     )
     sums = run_probe(PROBE, order_blind, data)
     assert sums.skipped == {TOO_FEW_SENTENCES: 1, MISSING[REPETITION]: 1, MISSING[LITERAL_MATCH]: 1}
-    assert dict(zip(sums.positions, sums.sums[:, 0], strict=True))["model · position"] == 1
+    assert dict(zip(sums.positions, sums.totals[:, 0], strict=True))["model · position"] == 1
 
 
 def test_values_are_those_of_the_definition(data):
@@ -139,9 +139,7 @@ def test_values_are_those_of_the_definition(data):
 
 
 @pytest.mark.parametrize("probe", [PROBE, EFFECT], ids=lambda probe: probe.name)
-def test_evidence_first_is_preferred_by_an_embedder_that_decays_and_not_by_an_order_blind_one(
-    data, probe
-):
+def test_evidence_first_is_preferred_by_decaying_embedders(data, probe):
     blind, biased = (run_probe(probe, embedder, data) for embedder in (order_blind, decaying))
     estimate = blind.estimate(probe.summaries["position"])
     assert (estimate.value, estimate.low, estimate.high) == (0, 0, 0)
@@ -149,7 +147,7 @@ def test_evidence_first_is_preferred_by_an_embedder_that_decays_and_not_by_an_or
     assert biased.estimate(probe.summaries["order_blind_position"]).value == 0
 
 
-def test_a_model_that_reads_the_beginning_alone_finds_evidence_at_the_start_only(data):
+def test_a_reader_of_beginnings_prefers_evidence_first(data):
     assert (
         run_probe(PROBE, FirstWords(words=14), data).estimate(PROBE.summaries["position"]).low > 0.1
     )

@@ -147,7 +147,7 @@ def test_only_evidence_in_the_middle_fifth_counts(folder):
     asked = (("When did it burn?", burned), ("What stood?", Span(0, 8)), ("?", Span(9, 9)))
     questions = tuple(ProbeQuestion(text, "d", span) for text, span in asked)
     sums = run_probe(posir_paper.GradientSaliency(), encoder, ProbeData({"d": TEXT}, questions))
-    assert sums.sums[:, 0].tolist() == [1.0] * 100
+    assert sums.totals[:, 0].tolist() == [1.0] * 100
     assert sums.skipped == {"no evidence span": 1}
     assert 0.9 < sums.values.max() <= 1
     assert posir_paper.GradientSaliency().summaries["start_minus_end"](
@@ -175,7 +175,7 @@ def test_evidence_always_first_is_one_bar():
         == [1.0] + [0.0] * 19
     )
     assert (
-        run_probe(posir_paper.EvidenceLocationStart(), order_blind, data).values.tolist()
+        run_probe(posir_paper.EvidenceLocation(by_start=True), order_blind, data).values.tolist()
         == [1.0] + [0.0] * 19
     )
 

@@ -20,7 +20,7 @@ from posir_probe.probe import Probe, ProbePlan, Summary, build_index_rows, run_p
 from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
-from posir_probe.tables import ProbeMeasurements, build_probe_tables
+from posir_probe.tables import build_measurements, build_probe_tables
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.mini import read_mini
 from posir_tasks.models.embeddings.encoding import ModelEncoder
@@ -80,10 +80,10 @@ def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path
     ]
     assert list(result_files(tmp_path)) == []
     read = {result.probe: result for result in read_probe_results(tmp_path)}
-    np.testing.assert_allclose(read["segment_similarity_3"].sums.sums, first.sums.sums)
+    np.testing.assert_allclose(read["segment_similarity_3"].sums.totals, first.sums.totals)
     assert all(file.stat().st_size < 300_000 for file in files)
     encoded = len(model.encoded)
-    np.testing.assert_array_equal(run_probes(run, PROBES)[0].sums.sums, first.sums.sums)
+    np.testing.assert_array_equal(run_probes(run, PROBES)[0].sums.totals, first.sums.totals)
     assert len(model.encoded) == encoded
     # Another sample is measured anew.
     assert run_probes(replace(run, documents=30), PROBES)[0].sums.documents == 30
@@ -112,11 +112,11 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch
     resumed = run_probes(run, PROBES)[0]
     assert not encoded & set(model.encoded[len(encoded) :])
     expected = run_probe(SegmentSimilarity(3), order_blind, data.sample(20))
-    np.testing.assert_allclose(resumed.sums.sums, expected.sums, rtol=1e-5)
+    np.testing.assert_allclose(resumed.sums.totals, expected.totals, rtol=1e-5)
     assert [subset.done for subset in resumed.subsets.values()] == [20]
 
 
-def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, caplog):
+def test_an_unsuitable_model_does_not_stop_other_probes(run, caplog):
     with caplog.at_level(logging.WARNING):
         probes = run_probes(run, [*PROBES, GradientSaliency()])
     assert len(probes) == len(PROBES)
@@ -125,7 +125,7 @@ def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, cap
         run_probes(run, [GradientSaliency()])
 
 
-def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, tmp_path, caplog):
+def test_a_probe_without_questions_does_not_stop_others(model, tmp_path, caplog):
     data = ProbeData(
         {
             name: f"The mill of {name} burned down in the dry summer of the year 1901."
@@ -159,7 +159,7 @@ def test_sums_of_blocks_add_to_those_of_all():
     for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
         added = first + second
         assert added.documents == whole.documents > 0, probe.name
-        np.testing.assert_allclose(added.sums, whole.sums, atol=1e-9, err_msg=probe.name)
+        np.testing.assert_allclose(added.totals, whole.totals, atol=1e-9, err_msg=probe.name)
         np.testing.assert_allclose(
             added.replicates, whole.replicates, atol=1e-9, err_msg=probe.name
         )
@@ -253,14 +253,14 @@ def test_tables_have_sources_intervals_and_warnings(run):
         "what the page states comes first"
     )
     assert len(summaries.rows) == 5, "single values stand in the matrix alone"
-    sections = ProbeMeasurements(tuple(results), run.output).sections()
+    sections = build_measurements(results, run.output).sections()
     notes = [note for section in sections for table in section.tables for note in table.notes]
     said = [sentence for section in sections for sentence in section.sentences]
     assert all({*probes[result.probe].notes} <= {*notes, *said} for result in results)
     assert not any(result.probe in sentence for result in results for sentence in said)
 
 
-def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentences_alone(run):
+def test_splitting_at_periods_is_another_sample(run):
     probes = select_probes(["segment_similarity_3", "sentence_regression"])
     run_probes(run, probes)
     by_name = {
@@ -287,5 +287,5 @@ def test_documents_left_out_are_told_with_the_reason(run):
         "segment_similarity_3": 0,
         "sentence_regression": 3,
     }
-    sections = ProbeMeasurements(tuple(results), run.output).sections()[-2:]
+    sections = build_measurements(results, run.output).sections()[-2:]
     assert ["Skipped: 3 (" in str(section.tables) for section in sections] == [False, True]

@@ -9,7 +9,7 @@ import posir
 
 
 @pytest.mark.slow
-def test_similarity_of_segments_is_what_the_authors_code_gives_on_xquad(squad_data, tmp_path):
+def test_similarity_of_segments_is_that_of_the_authors_code(squad_data, tmp_path):
     """30 of its 240 texts, of more than 100 and fewer than 512 words, sorted, seed 1: .818242
     .754758 .748419 by that code.
     """

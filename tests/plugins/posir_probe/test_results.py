@@ -21,7 +21,7 @@ def sums_of(values, names=None):
 def assert_same(first, other):
     for name in ("statistic", "positions", "documents", "skipped"):
         assert getattr(first, name) == getattr(other, name)
-    np.testing.assert_allclose(first.sums, other.sums, atol=1e-9)
+    np.testing.assert_allclose(first.totals, other.totals, atol=1e-9)
     np.testing.assert_allclose(first.replicates, other.replicates, rtol=1e-5, atol=1e-4)
 
 

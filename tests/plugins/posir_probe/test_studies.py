@@ -15,6 +15,7 @@ from posir_probe.data import ProbeData, ProbeSource
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_published.probes import Kind, read_architectures
 from posir_report.summary import TaskSummary
+from posir_significance.messages import describe_sample_difference
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.display.tables import to_markdown
 from posir_tasks.values.profile import RANKS, PositionProfile
@@ -54,7 +55,7 @@ def compare(sample, complete):
     return largest, buckets
 
 
-def test_every_tiny_sample_is_compared_with_its_task_and_one_that_is_everything_differs_by_0():
+def test_every_tiny_sample_is_compared_with_its_task():
     summaries = [
         summary_of("m", SHARES, task) for task in ("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "Other-Tiny")
     ]
@@ -71,11 +72,12 @@ def test_every_tiny_sample_is_compared_with_its_task_and_one_that_is_everything_
     assert len(studies.draw_samples(summaries)) == 1
     assert "SQuAD-PosQ-Tiny" in to_markdown(studies.build_validity_tables([row, *buckets])[1])
     (sentence,) = studies.describe_validity([row, *buckets])
-    assert sentence.startswith("m, SQuAD-PosQ-Tiny: ")
-    assert sentence.endswith(f"by chance up to {100 * row.chance:.1f}.")
+    assert sentence == describe_sample_difference(
+        "m", "SQuAD-PosQ-Tiny", row.difference, row.chance
+    )
 
 
-def test_a_sample_of_other_queries_differs_more_than_a_random_one():
+def test_other_queries_differ_more_than_a_random_sample():
     complete = summary_of("m", SHARES, "T", queries=2_000)
     row, buckets = compare(summary_of("m", [*SHARES[:5], 0.7], "T-Tiny"), complete)
     assert row.difference.value == pytest.approx(0.3)
@@ -107,7 +109,7 @@ def perturbed(model, data, seed):
     ), values
 
 
-def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datasets():
+def test_probes_are_averaged_over_models_and_datasets():
     models = ["BAAI/bge-m3", "intfloat/e5-large-v2", "nomic-ai/nomic-embed-text-v1.5", "me/other"]
     pairs = {
         (m, d): perturbed(m, d, 7 * place + (d == "b"))
@@ -211,7 +213,7 @@ def sums_of(language, **texts):
     }
 
 
-def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
+def test_a_heat_map_has_a_dataset_in_each_triangle():
     data = {
         "English": sums_of("eng-Latn", a="x y", b="x z", c="u v w"),
         "Chinese": sums_of("cmn", c="x", b="x p q", d="x", a="p q"),

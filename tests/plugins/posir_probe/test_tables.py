@@ -20,8 +20,8 @@ from posir_probe.probe import Probe, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import (
-    ProbeMeasurements,
     build_differences,
+    build_measurements,
     choose_lead,
     describe_sample,
     list_published,
@@ -82,7 +82,7 @@ def measure_moments(points):
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_people_read_titles_and_numbers_instead_of_identifiers_and_verdicts(name):
+def test_people_read_titles_and_numbers_not_identifiers(name):
     probe, result = PROBES[name], measure(name)
     labels = [summary.title for summary in probe.summaries.values()]
     described = probe.describe(result.sums)
@@ -95,14 +95,14 @@ def test_people_read_titles_and_numbers_instead_of_identifiers_and_verdicts(name
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_what_is_stated_are_values_of_the_probe_with_an_interval_of_the_first(name):
+def test_the_headline_has_one_interval(name):
     probe, sums = PROBES[name], measure(name).sums
-    estimate = sums.estimate(probe.stated_summaries[0])
+    estimate = sums.estimate(probe.headline_summaries[0])
     described = probe.describe(sums)
-    form = probe.find_format(probe.stated_summaries[0])
+    form = probe.find_format(probe.headline_summaries[0])
     assert f"{form(estimate.value)} [{form(estimate.low)}, {form(estimate.high)}]" in described
     assert described.count("[") == 1
-    assert set(probe.stated) <= set(probe.summaries)
+    assert set(probe.headline) <= set(probe.summaries)
 
 
 #: A probe of each form, and those with a control, several panels, scales of their own, and a
@@ -146,7 +146,7 @@ def find_marks(spec):
     return [*own, *(mark for part in inner for mark in find_marks(part))]
 
 
-def test_a_difference_has_its_sign_and_both_values_whatever_its_interval():
+def test_a_difference_has_its_sign_and_both_values():
     describe = EvidenceMoving().describe
     falling, rising, level = np.linspace(0.9, 0.5, 10), np.linspace(0.5, 0.9, 10), np.full(10, 0.5)
     for values, number in ((falling, r"\+0\.40\d"), (rising, r"-0\.39\d"), (level, r"[-+]0\.00\d")):
@@ -173,9 +173,9 @@ def test_search_comes_first_then_a_comparison_with_an_interval():
     assert choose_lead([data], PROBES) is data
 
 
-def test_mirror_reversal_is_named_with_its_number_and_without_a_state(tmp_path):
+def test_mirror_reversal_is_named_with_its_number(tmp_path):
     results = (measure("segment_similarity_3", LEVEL), measure("mirror_reversal", REVERSAL))
-    shown = ProbeMeasurements(results, tmp_path)
+    shown = build_measurements(results, tmp_path)
     number = r"nDCG@10 near start minus near end \+20\.\d \[\+\d+\.\d, \+\d+\.\d\] points"
     assert re.fullmatch(f"mine · Mirror reversal: {number}", shown.page_title)
     assert shown.title == "Probes of mine on 10 documents of words"
@@ -202,12 +202,10 @@ def test_the_sample_is_described_with_what_is_truncated():
 
 def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
     """Each command is parsed by the application that it is for: its options exist."""
-    task = write_commands(
-        CommandReference("./my model", "PosIR-Mini"), Path("my results")
-    ).splitlines()
+    task = write_commands(CommandReference("./my model", "PosIR-Mini"), Path("my results"))
     texts = write_commands(
         CommandReference("all-MiniLM-L6-v2@http://localhost:1", "my texts"), Path("results")
-    ).splitlines()
+    )
     named = ["posir", "run", "-t", "PosIR-Mini", "-m", "./my model"]
     assert [shlex.split(line) for line in task] == [
         [*named, "--output", "my results"],
@@ -218,12 +216,10 @@ def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
     ]
     for line in (*task, *texts):
         assert check_call(shlex.split(line)) is None
-    measured = ProbeMeasurements((measure("permutation"),), tmp_path)
-    assert (
-        replace(measured, reference=CommandReference("m", "d")).sections()[1].code
-        == "posir inspect m d"
-    )
-    assert measured.sections()[1].code == ""
+    results = [measure("permutation")]
+    known = build_measurements(results, tmp_path, reference=CommandReference("m", "d"))
+    assert known.sections()[1].code == "posir inspect m d"
+    assert build_measurements(results, tmp_path).sections()[1].code == ""
 
 
 def test_published_values_are_those_of_the_first_stated_summary():
@@ -238,9 +234,9 @@ def test_published_values_are_those_of_the_first_stated_summary():
     assert list_published(PROBES["evidence_location"]) == []
 
 
-def test_page_terminal_and_notebook_have_the_measures_and_no_verdict(tmp_path):
+def test_every_medium_has_the_measures_and_no_verdict(tmp_path):
     results = (measure("segment_similarity_3"), measure("needle_insertion"))
-    shown = ProbeMeasurements(results, tmp_path, reference=CommandReference("mine", "words"))
+    shown = build_measurements(results, tmp_path, reference=CommandReference("mine", "words"))
     first = shown.sections()[0]
     assert str(shown).startswith(f"{shown.title}\n")
     assert repr(shown).startswith(f"ProbeMeasurements: {shown.title}\n{first.sentences[0]}")
@@ -252,9 +248,8 @@ def test_page_terminal_and_notebook_have_the_measures_and_no_verdict(tmp_path):
         assert "posir inspect mine words" in re.sub("<[^>]+>", "", text)
     start, folded = page.split("<details", 1)
     assert "<table" not in start, "each difference is drawn with its values"
-    many = replace(
-        shown, results=(*shown.results, measure("permutation"), measure("query_types"))
-    ).to_html()
+    more = (*results, measure("permutation"), measure("query_types"))
+    many = build_measurements(more, tmp_path).to_html()
     inside = re.sub("<[^>]+>", "", many.split("<summary>Values</summary>", 2)[2])
     assert "--probe needle_insertion" in inside, "identifiers are inside"
     assert (start.count("<figure>"), page.count("<figure>")) == (1, 2), (
@@ -283,8 +278,8 @@ def test_differences_stand_below_their_heading():
     assert not none.rows
 
 
-def test_with_few_documents_there_are_numbers_without_intervals_and_figures(tmp_path):
-    shown = ProbeMeasurements(tuple(measure(name, documents=8) for name in PROBES), tmp_path)
+def test_few_documents_have_no_intervals_and_figures(tmp_path):
+    shown = build_measurements([measure(name, documents=8) for name in PROBES], tmp_path)
     page = shown.to_html()
     assert "<figure>" not in page
     assert 'class="range"' not in page
@@ -294,7 +289,7 @@ def test_with_few_documents_there_are_numbers_without_intervals_and_figures(tmp_
 
 
 def test_no_table_is_wider_than_80_columns(tmp_path):
-    shown = ProbeMeasurements(tuple(measure(name) for name in PROBES), tmp_path)
+    shown = build_measurements([measure(name) for name in PROBES], tmp_path)
     for is_terminal in (True, False):
         console = Console(
             file=io.StringIO(), width=80, force_terminal=is_terminal, no_color=True, highlight=False
@@ -321,7 +316,7 @@ def test_a_result_keeps_its_window_and_one_without_is_read():
     assert ProbeResult.from_json(old).share_read is None
 
 
-def test_a_probe_states_its_first_summary_and_few_documents_have_no_interval():
+def test_the_headline_is_the_first_summary_by_default():
     class Plain(Probe):
         name, title, source = "plain", "Plain", "mine"
         positions = ("a", "b")

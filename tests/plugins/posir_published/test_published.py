@@ -66,7 +66,7 @@ def values(task):
 
 
 @pytest.mark.parametrize(("name", "sha256"), SHA256.items())
-def test_a_published_file_is_unchanged_and_the_folder_names_its_source(name, sha256):
+def test_a_published_file_is_unchanged_and_has_a_source(name, sha256):
     assert hashlib.sha256((DATA / name).read_bytes()).hexdigest() == sha256
     (line,) = (
         line
@@ -100,7 +100,7 @@ def test_every_published_score_is_read():
     assert len({system.model for system in systems}) == 20
 
 
-def test_position_buckets_are_those_of_the_schemes_and_published_psi_is_ours_of_them():
+def test_published_psi_is_ours_of_the_buckets():
     schemes = {
         "SQuAD-PosQ": AbsolutePositions(),
         "FineWeb-PosQ": LabeledPositions(),
@@ -135,7 +135,7 @@ def test_rows_are_ordered_by_score_then_length():
     assert rows[:: len(LENGTHS)] == sorted(rows[:: len(LENGTHS)], key=lambda row: -row.ndcg_at_10)
 
 
-def test_rerankers_and_late_interaction_models_are_listed_under_the_samples_on_which_they_ran():
+def test_rerankers_are_listed_under_their_samples():
     systems = table("posq.csv").groupby(["task", "architecture"]).model.unique()
     ran_on_samples = ["late-interaction", "reranker"]
     for dataset in ("SQuAD-PosQ", "FineWeb-PosQ"):
@@ -145,7 +145,7 @@ def test_rerankers_and_late_interaction_models_are_listed_under_the_samples_on_w
         assert full == set(systems[dataset].drop(ran_on_samples).explode())
 
 
-def test_the_myopic_trap_is_shown_on_the_first_release_of_fineweb_posq():
+def test_the_myopic_trap_is_of_the_first_release():
     rows = {
         row.model: row
         for task in ("FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny")
@@ -228,7 +228,7 @@ def test_scores_after_training_agree_with_the_papers_sentences():
 # The curves of PosIR, read from figures.
 
 
-def test_curves_agree_with_the_published_means_and_psi_within_the_stated_errors():
+def test_curves_agree_with_published_means_and_psi():
     printed = {
         (row.task, row.model, row.length): row
         for task in published_tasks()
@@ -248,7 +248,7 @@ def test_curves_agree_with_the_published_means_and_psi_within_the_stated_errors(
         assert abs(curve.psi_error) <= 0.01
 
 
-def test_start_to_end_of_a_curve_is_its_first_seven_bins_minus_its_last_seven():
+def test_start_to_end_of_a_curve_is_of_seven_bins():
     curves = {
         curve.model: curve for curve in published_curves("PosIR-English") if curve.length == "Q4"
     }
@@ -265,7 +265,7 @@ def test_start_to_end_of_a_curve_is_its_first_seven_bins_minus_its_last_seven():
     )
 
 
-def test_an_average_curve_is_the_mean_over_the_tasks_that_have_one():
+def test_an_average_curve_is_the_mean_over_tasks():
     average = read_curves()["PosIR", "NV-Embed-v2", "Q4"]
     monolingual = [f"PosIR-{language.name}" for language in LANGUAGES]
     curves = [
@@ -281,7 +281,7 @@ def test_an_average_curve_is_the_mean_over_the_tasks_that_have_one():
     assert published_curves("SQuAD-PosQ") == []
 
 
-def test_bins_of_posir_are_shown_by_length_with_the_precision_of_the_reading():
+def test_bins_of_posir_are_shown_by_length():
     text = published("--bins", "-t", "PosIR-English")
     assert re.search(r"NV-Embed-v2 +Q4 +[▁-█]{20} +32\.6 +44\.6 +64\.5 +-31\.9", text)
     assert text.count("not weighted by queries") == 1
@@ -377,7 +377,7 @@ def test_null_psi_of_scores_of_0_and_1_reaches_the_bound():
     assert np.quantile(null, 0.95) == pytest.approx(bound[1], rel=0.1)
 
 
-def test_bias_is_significant_on_the_full_datasets_and_hardly_on_the_samples():
+def test_bias_is_significant_on_the_full_datasets():
     bounded = {
         name
         for name in published_tasks()
@@ -407,7 +407,7 @@ def test_bias_is_significant_on_the_full_datasets_and_hardly_on_the_samples():
 # MMTEB.
 
 
-def test_coefficients_and_p_values_are_the_papers_which_cuts_p_to_a_digit():
+def test_coefficients_and_p_values_are_the_papers():
     items = correlate_with_mmteb()
     for item in items:
         rho, printed = PRINTED[item.length]

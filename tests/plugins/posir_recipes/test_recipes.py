@@ -79,7 +79,7 @@ def expand_name(item: str) -> list[str]:
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_a_recipe_lists_every_table_and_figure_of_its_paper_and_its_page_is_made_from_it(
+def test_a_recipe_lists_every_table_and_figure(
     paper: str,
 ):
     recipe, page = read_recipe(paper), PAGES / f"{paper}.md"
@@ -114,7 +114,7 @@ def test_every_command_of_a_recipe_and_its_settings_are_valid(paper: str):
             load_settings(kind, files[file], given)
 
 
-def test_the_calls_of_all_recipes_are_checked_and_a_wrong_one_is_named():
+def test_wrong_calls_of_recipes_are_named():
     assert posir.recipe("posq", item="Table 2", check=True).exit_status == 0
     recipe = read_recipe("posq")
     wrong = "for model in a b; do KEY=1 posir report $model --no-such-option; done"

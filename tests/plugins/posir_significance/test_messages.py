@@ -1,6 +1,7 @@
 """Every state has its words, made from numbers and names alone; English is asserted here."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,15 @@ import pytest
 from posir_significance import messages
 from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_groups
 from posir_significance.decision import decide
-from posir_significance.findings import ChangeState, Needed, NeededUnit, Quantity, Reason, State
+from posir_significance.findings import (
+    ChangeState,
+    Needed,
+    NeededUnit,
+    Prediction,
+    Quantity,
+    Reason,
+    State,
+)
 from posir_tasks.values.read_part import UNKNOWN
 from posir_tasks.values.scores import Difference, Estimate
 from tests.support.rotations import READS_FIRST, build_group, build_test
@@ -203,3 +212,48 @@ def test_a_caption_has_a_line_for_each_estimate():
     lines = ["nDCG@10 50.0 [40.0, 60.0]", "Bias within the window: inconclusive"]
     assert messages.caption_model(estimates, "inconclusive") == lines
     assert messages.caption_model(estimates, "") == lines[:1]
+
+
+PREDICTED = Counter({Prediction.PREDICTS: 2})
+MIXED = Counter({Prediction.PREDICTS: 1, Prediction.OPPOSITE: 1})
+OPEN = Counter({Prediction.INCONCLUSIVE: 2})
+
+
+def test_predictions_are_grouped_by_verdict():
+    verdicts = {"mirror": PREDICTED, "moving": MIXED, "tenths": OPEN}
+    text = messages.describe_predictions("PSI", ["A", "B"], verdicts)
+    for part in ("Of 3 probes", "1 is shown", "all 2 tasks: mirror."):
+        assert part in text
+    assert "On some: moving (1 of 2). With the opposite sign: moving (1 of 2)." in text
+    assert text.endswith("Inconclusive: tenths.")
+    none = messages.describe_predictions("PSI", ["A"], {"tenths": OPEN})
+    assert none == "Of 1 probe, none is shown to predict PSI on A. Inconclusive: tenths."
+    assert {messages.label_prediction(verdict) for verdict in Prediction} == {
+        "predicts it",
+        "predicts the opposite",
+        "inconclusive",
+    }
+
+
+def test_samples_and_values_of_probes_are_told():
+    values = [("First third", "0.5 [0.4, 0.6]", ""), ("nDCG@10", "50.2", "points")]
+    described = messages.describe_values("Title", values)
+    assert described == "Title: first third 0.5 [0.4, 0.6]; nDCG@10 50.2 points"
+    assert messages.describe_values("Title", []) == "Title"
+    whole = messages.describe_probe_sample(10, 0, "words", "seed 1", None)
+    assert whole == "10 documents of words, drawn at random (seed 1)."
+    part = messages.describe_probe_sample(10, 72, "words", "seed 1", 512)
+    assert part == "10 of 72 documents of words, drawn at random (seed 1), median 512 tokens."
+    truncated = messages.describe_truncated_tokens(0.5, 256, 0, 10)
+    assert truncated.startswith("50% of the tokens are truncated: the window is 256 tokens")
+
+
+def test_published_results_are_told():
+    assert "57.0% to 87.0% lower" in messages.describe_reductions(0.57, 0.87, 8)
+    order = messages.describe_mmteb({"Q1": 0.73, "Q4": 0.39}, 10, ["Q1"], 0.05)
+    assert "0.73 in Q1, 0.39 in Q4; over 10 models" in order
+    assert "only in Q1 (p < 0.05)" in order
+    bins = messages.describe_published_bins("T", 2, 3, "m", 0.9, 0.5)
+    assert bins.startswith("T: 2 of 3 models find evidence at the beginning better")
+    assert bins.endswith("m most: 90.0 to 50.0.")
+    assert "none of 3 models" in messages.describe_published_bins("T", 0, 3, "m", 0.5, 0.5)

@@ -13,7 +13,7 @@ from posir_build.api import BuildReport
 from posir_build.stage_report import StageRow
 from posir_mitigate.api import present_trials
 from posir_probe.probing import builtin_probes
-from posir_probe.tables import ProbeMeasurements
+from posir_probe.tables import build_measurements
 from posir_report.summary import summarize
 from posir_train.evaluation import Measurement
 from posir_train.report import present_training
@@ -102,8 +102,8 @@ BUILDERS = {
     "mitigate": lambda _: present_trials(
         "org/first", (build_trial("plain"), build_trial("chunks(64)", 0.7)), ()
     ).to_html(),
-    "probe": lambda _: ProbeMeasurements(
-        tuple(measure(probe.name) for probe in builtin_probes() if not probe.is_variant), Path()
+    "probe": lambda _: build_measurements(
+        [measure(probe.name) for probe in builtin_probes() if not probe.is_variant], Path()
     ).to_html(),
     "train": lambda results: report_training(results).to_html(),
     "report": lambda results: posir.read_results(results).to_html(),
