@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
+from rich.console import Console
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write, check_writable
@@ -22,7 +23,7 @@ from posir_tasks.base.settings_file import Section, load_settings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.command.calls import Call, check_call, expand_line
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import Column, DisplaySection, OutputFormat, Table, to_markdown
+from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
 from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
 
 RECIPE_FILE = "recipe.yaml"
@@ -60,9 +61,7 @@ class RecipeItem(Section):
 
     @model_validator(mode="after")
     def check_runs(self) -> RecipeItem:
-        """Raise ValueError if it does not say what its commands need, or not what is not
-        released.
-        """
+        """Raise ValueError unless it says what its commands need, and what is not released."""
         if bool(self.commands) != (self.runs is not None):
             raise ValueError(
                 f"{self.item}: `runs` is stated of an item with commands, and of no other"
@@ -87,11 +86,10 @@ class Recipe(Section):
 
     def expand(self, item: RecipeItem, *, scaled: bool) -> Iterator[Call]:
         """Yield the calls of an item, as in the paper or scaled down."""
-        values = {
-            name: variable.scaled if scaled else variable.default
-            for name, variable in self.variables.items()
-        }
-        variables = {name: os.path.expandvars(value) for name, value in values.items()}
+        variables = {}
+        for name, variable in self.variables.items():
+            value = variable.scaled if scaled else variable.default
+            variables[name] = os.path.expandvars(value)
         for line in item.commands:
             yield from expand_line(line, variables)
 
@@ -117,20 +115,14 @@ def read_recipe(paper: str) -> Recipe:
 
 
 def select_item(recipe: Recipe, name: str) -> Recipe:
-    """Return a recipe with the named item alone; raise PosirError if it has none."""
+    """Select the named item of a recipe; raise PosirError if it has none."""
     items = tuple(item for item in recipe.items if item.item.casefold() == name.casefold())
     if not items:
-        raise PosirError(
-            f"{recipe.title} has no '{name}'. Items: "
-            f"{', '.join(item.item for item in recipe.items)}."
-        )
-    commands = " ".join(command for item in items for command in item.commands)
-    used = {
-        name: variable
-        for name, variable in recipe.variables.items()
-        if name in VARIABLE.findall(commands)
-    }
-    return recipe.model_copy(update={"items": items, "variables": used})
+        names = ", ".join(item.item for item in recipe.items)
+        raise PosirError(f"{recipe.title} has no '{name}'. Items: {names}.")
+    used = VARIABLE.findall(" ".join(command for item in items for command in item.commands))
+    variables = {key: recipe.variables[key] for key in recipe.variables if key in used}
+    return recipe.model_copy(update={"items": items, "variables": variables})
 
 
 def list_settings_files(paper: str) -> list[Path]:
@@ -144,79 +136,62 @@ def _list_exports(recipe: Recipe) -> list[str]:
 
 
 def _list_differences(paper: str) -> list[str]:
-    """Return how models run without the paper's protocol; none of a paper whose protocols are not
-    known.
-    """
+    """List how models run without the paper's protocol; none if its protocols are not known."""
     runs = [(paper, row.model) for row in list_protocols(paper)] if paper in PAPERS else []
     return list_differences(runs)
 
 
 def _to_text(paper: str, recipe: Recipe) -> str:
-    """Return a recipe for a terminal: notes are comments, so that all of it can be pasted into a
+    """Write a recipe for a terminal: notes are comments, so that all of it can be pasted into a
     shell.
     """
     lines = [f"# {recipe.title} ({recipe.reference})", *_list_exports(recipe)]
     if differences := _list_differences(paper):
-        lines += [
-            f"# Without POSIR_PROTOCOL={paper}:",
-            *(f"# {difference}" for difference in differences),
-        ]
+        lines.append(f"# Without POSIR_PROTOCOL={paper}:")
+        lines += [f"# {difference}" for difference in differences]
     for item in recipe.items:
-        labels = ("runs", "needs", "published", "ours", "missing")
-        notes = (f"# {label}: {note}" for label in labels if (note := getattr(item, label)))
-        lines += ["", f"# {item.item}: {item.shows}", *notes, *item.commands]
+        lines += ["", f"# {item.item}: {item.shows}"]
+        for label in ("runs", "needs", "published", "ours", "missing"):
+            if note := getattr(item, label):
+                lines.append(f"# {label}: {note}")
+        lines += item.commands
     return "\n".join(lines)
 
 
 def to_page(paper: str, recipe: Recipe) -> str:
-    """Return a recipe as a page of the documentation."""
-    headings, rows = ("", "shows", "published", "ours", "needs, and what is missing"), []
+    """Write a recipe as a page of the documentation."""
+    variables = []
+    for name, variable in recipe.variables.items():
+        variables.append((f"`{name}`", variable.scaled and f"`{variable.scaled}`"))
+    items = []
+    commands = []
     for item in recipe.items:
-        notes = (
-            item.runs and f"Runs {item.runs}.",
-            item.needs,
-            item.missing and f"Missing: {item.missing}",
-        )
-        rows.append(
-            (
-                item.item,
-                item.shows,
-                item.published or "",
-                item.ours or "",
-                " ".join(filter(None, notes)),
-            )
-        )
-    columns = tuple(map(Column, ("variable", "for a trial on a CPU")))
-    variables = (
-        (f"`{name}`", variable.scaled and f"`{variable.scaled}`")
-        for name, variable in recipe.variables.items()
-    )
-    exports = _to_shell(
-        [f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)]
-    )
-    differences = "\n".join(f"- {difference}" for difference in _list_differences(paper))
-    without = (f"## Without `POSIR_PROTOCOL={paper}`", differences) if differences else ()
-    repeated = (
-        f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}"
-        for item in recipe.items
-        if item.commands
-    )
-    sections = (
+        notes = [f"Runs {item.runs}."] if item.runs else []
+        if item.needs:
+            notes.append(item.needs)
+        if item.missing:
+            notes.append(f"Missing: {item.missing}")
+        cells = (item.item, item.shows, item.published or "", item.ours or "", " ".join(notes))
+        items.append(cells)
+        if item.commands:
+            commands.append(f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}")
+    headings = ("", "shows", "published", "ours", "needs, and what is missing")
+    start = [f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)]
+    sections = [
         f"<!-- Made by `posir recipe {paper} --format markdown`; change "
         f"recipes/{paper}/recipe.yaml instead. -->",
         f"# {recipe.title}",
         f"{recipe.reference}. {recipe.summary}",
         recipe.introduction.strip(),
         "## Before the first command",
-        exports,
-        to_markdown(Table(columns, tuple(variables))),
-        *without,
-        "## Items",
-        to_markdown(Table(tuple(map(Column, headings)), tuple(rows))),
-        "## Commands",
-        *repeated,
-    )
-    return "\n\n".join(sections)
+        _to_shell(start),
+        to_markdown(Table(build_columns(("variable", "for a trial on a CPU")), tuple(variables))),
+    ]
+    if differences := _list_differences(paper):
+        sections.append(f"## Without `POSIR_PROTOCOL={paper}`")
+        sections.append("\n".join(f"- {difference}" for difference in differences))
+    table = to_markdown(Table(build_columns(headings), tuple(items)))
+    return "\n\n".join([*sections, "## Items", table, "## Commands", *commands])
 
 
 def _to_shell(lines: Sequence[str]) -> str:
@@ -225,29 +200,35 @@ def _to_shell(lines: Sequence[str]) -> str:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PaperRecipe(Result):
-    """The commands that repeat a paper, or one item of it."""
+    """The commands that repeat a paper, or one item of it; printed, they can be pasted into a
+    shell.
+    """
 
     paper: str
     recipe: Recipe
 
+    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
+        """Print lines of a shell, as they are."""
+        console.out(_to_text(self.paper, self.recipe), highlight=False)
 
-def build_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
-    """Show a recipe: text can be pasted into a shell, and Markdown is a page of the docs."""
-    sections = []
+    def to_markdown(self, *, explain: bool = False) -> str:  # noqa: ARG002
+        """Return a page of the documentation."""
+        return to_page(self.paper, self.recipe)
+
+
+def show_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
+    """Build the result that shows a recipe."""
+    parts = []
     for item in recipe.items:
         commands = (f"`{command}`" for command in item.commands)
-        sections.append(DisplaySection(title=item.item, sentences=(item.shows, *commands)))
+        parts.append(DisplaySection(item.item, (item.shows, *commands)))
     return PaperRecipe(
-        paper=paper,
-        recipe=recipe,
         title=recipe.title,
         rows=[item.model_dump() for item in recipe.items],
         values=recipe.model_dump(),
-        parts=sections,
-        renderings={
-            OutputFormat.TEXT: lambda: _to_text(paper, recipe),
-            OutputFormat.MARKDOWN: lambda: to_page(paper, recipe),
-        },
+        parts=parts,
+        paper=paper,
+        recipe=recipe,
     )
 
 
@@ -257,28 +238,24 @@ def check_recipes(recipes: Mapping[str, Recipe]) -> Result:
 
     There is a row for each wrong one: recipe, item, call and problem.
     """
-    calls = dict.fromkeys(
-        (paper, item.item, str(call), call.arguments)
-        for paper, recipe in recipes.items()
-        for item in recipe.items
-        for scaled in (False, True)
-        for call in recipe.expand(item, scaled=scaled)
-    )
-    checked = [(paper, item, call, check_call(arguments)) for paper, item, call, arguments in calls]
-    wrong = [
-        dict(zip(("recipe", "item", "call", "problem"), row, strict=True))
-        for row in checked
-        if row[-1]
-    ]
-    lines = ["{recipe}, {item}: {call}: {problem}".format(**row) for row in wrong]
-    title = (
-        f"{pluralize(len(calls), 'call')} checked: "
-        f"{pluralize(len(wrong), 'problem') if wrong else 'no problem'}"
-    )
+    checked: dict[tuple[str, str, str], str] = {}
+    for paper, recipe in recipes.items():
+        for item in recipe.items:
+            for scaled in (False, True):
+                for call in recipe.expand(item, scaled=scaled):
+                    key = (paper, item.item, str(call))
+                    if key not in checked:
+                        checked[key] = check_call(call.arguments) or ""
+    rows = []
+    lines = []
+    for (paper, name, line), problem in checked.items():
+        if problem:
+            rows.append({"recipe": paper, "item": name, "call": line, "problem": problem})
+            lines.append(f"{paper}, {name}: {line}: {problem}")
+    problems = pluralize(len(rows), "problem") if rows else "no problem"
+    title = f"{pluralize(len(checked), 'call')} checked: {problems}"
     sentence = " ".join([*lines, title])
-    return Result(
-        title=title, rows=wrong, tables=(), sentences=[sentence], exit_status=int(bool(wrong))
-    )
+    return Result(title=title, rows=rows, sentences=[sentence], exit_status=int(bool(rows)))
 
 
 @public()
@@ -318,11 +295,20 @@ def recipe(
                 raise PosirError(f"{option} needs a recipe. Recipes: {', '.join(list_papers())}.")
         return _tabulate_recipes()
     content = read_recipe(paper)
+    chosen = select_item(content, item) if item else content
     if check:
-        return check_recipes({paper: select_item(content, item) if item else content})
+        return check_recipes({paper: chosen})
     if output is None:
-        return build_recipe(paper, select_item(content, item) if item else content)
-    folder = Path(output)
+        return show_recipe(paper, chosen)
+    copies = copy_settings(paper, Path(output))
+    names = [str(copy) for copy in copies]
+    return Result(title=content.title, rows=[{"file": name} for name in names], footer=names)
+
+
+def copy_settings(paper: str, folder: Path) -> list[Path]:
+    """Copy the settings files of a recipe; raise PosirError before the first if one exists with
+    other content.
+    """
     check_writable(folder)
     copies = {folder / source.name: source for source in list_settings_files(paper)}
     for copy, source in copies.items():
@@ -334,23 +320,17 @@ def recipe(
     for copy, source in copies.items():
         with atomic_write(copy) as part:
             shutil.copyfile(source, part)
-    return Result(
-        title=content.title,
-        tables=(),
-        rows=[{"file": str(copy)} for copy in copies],
-        footer=tuple(map(str, copies)),
-    )
+    return list(copies)
 
 
 def _tabulate_recipes() -> Result:
-    recipes = {paper: read_recipe(paper) for paper in list_papers()}
-    records = [
-        {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})}
-        for paper, recipe in recipes.items()
-    ]
-    columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Items", "right"))
-    rows = (
-        (name, recipe.title, recipe.reference, str(len(recipe.items)))
-        for name, recipe in recipes.items()
-    )
+    rows = []
+    records = []
+    for paper in list_papers():
+        recipe = read_recipe(paper)
+        records.append(
+            {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})}
+        )
+        rows.append((paper, recipe.title, recipe.reference, str(len(recipe.items))))
+    columns = build_columns(("Recipe", "Paper", "Reference", "Items"), ("Items",))
     return Result(title="Recipes", tables=[Table(columns, tuple(rows))], rows=records)

@@ -15,7 +15,6 @@ from posir_significance.advice import (
     NextStep,
     advise,
     find_larger_task,
-    loses_by_truncation,
 )
 from posir_significance.decision import Change, MetricChange
 from posir_significance.findings import (
@@ -32,7 +31,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.values.place_ranks import MOST_PLACES as MAX_PLACES
-from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import CountedWith, ReadKind, ReadPart
 from posir_tasks.values.scores import Estimate, Interval
 
 #: States in a few words, for a cell or a title. {margin} is `5 points`.
@@ -600,18 +599,6 @@ def _format_ends(estimate: Estimate) -> str:
     return f"[{numbers.format_percent(low)}, {numbers.format_percent(high)}]"
 
 
-def describe_window(read: ReadPart) -> str:
-    """Return where truncated evidence lies: beyond the window, or outside what is read of both
-    ends.
-    """
-    return "beyond the window" if read.part in (Part.FIRST, Part.CHUNKS) else "outside the window"
-
-
-def is_headline(findings: GroupFindings) -> bool:
-    """Tell whether there is more to say of a model than that nothing was tested."""
-    return findings.state is not State.NOT_TESTED or loses_by_truncation(findings)
-
-
 #: How a plan is told.
 PLAN = "{truth}, '{state}' has a probability of {power:g} on {questions} about {documents}."
 BELOW_MARGIN = (
@@ -717,15 +704,6 @@ def describe_false_alarms(decided: int) -> str:
         f"If none of {decided:,} had any bias, about {by_chance} would be expected to favor an "
         "end by chance."
     )
-
-
-#: What the rows of a model share.
-ALL_IS_READ = "nothing is truncated"
-
-
-def name_common_state(state: str) -> str:
-    """Return the state that all lengths have."""
-    return f"at every length: {state}"
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:

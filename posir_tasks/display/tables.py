@@ -658,6 +658,8 @@ class DisplaySection:
     """Sentences before the others that a page does not have, as its card says them."""
     only: Medium | None = None
     """The medium that shows it alone; None for all."""
+    detailed: bool = False
+    """Whether a terminal shows it only with `--explain`."""
 
     @property
     def is_heading(self) -> bool:
