@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
+from rich.console import Console
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write, check_writable
@@ -24,7 +25,6 @@ from posir_tasks.command.calls import Call, check_call, expand_line
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import (
     DisplaySection,
-    OutputFormat,
     Table,
     build_columns,
     to_markdown,
@@ -205,29 +205,35 @@ def _to_shell(lines: Sequence[str]) -> str:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PaperRecipe(Result):
-    """The commands that repeat a paper, or one item of it."""
+    """The commands that repeat a paper, or one item of it; printed, they can be pasted into a
+    shell.
+    """
 
     paper: str
     recipe: Recipe
 
+    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
+        """Print lines of a shell, as they are."""
+        console.out(_to_text(self.paper, self.recipe), highlight=False)
 
-def build_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
-    """Show a recipe: text can be pasted into a shell, and Markdown is a page of the docs."""
-    sections = []
+    def to_markdown(self, *, explain: bool = False) -> str:  # noqa: ARG002
+        """Return a page of the documentation."""
+        return to_page(self.paper, self.recipe)
+
+
+def show_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
+    """Build the result that shows a recipe."""
+    parts = []
     for item in recipe.items:
         commands = (f"`{command}`" for command in item.commands)
-        sections.append(DisplaySection(title=item.item, sentences=(item.shows, *commands)))
+        parts.append(DisplaySection(item.item, (item.shows, *commands)))
     return PaperRecipe(
-        paper=paper,
-        recipe=recipe,
         title=recipe.title,
         rows=[item.model_dump() for item in recipe.items],
         values=recipe.model_dump(),
-        parts=sections,
-        renderings={
-            OutputFormat.TEXT: lambda: _to_text(paper, recipe),
-            OutputFormat.MARKDOWN: lambda: to_page(paper, recipe),
-        },
+        parts=parts,
+        paper=paper,
+        recipe=recipe,
     )
 
 

@@ -715,15 +715,6 @@ def describe_false_alarms(decided: int) -> str:
     )
 
 
-#: What the rows of a model share.
-ALL_IS_READ = "nothing is truncated"
-
-
-def name_common_state(state: str) -> str:
-    """Return the state that all lengths have."""
-    return f"at every length: {state}"
-
-
 def describe_few(needed: int | None, number: int, counted: str) -> str:
     """Describe that there are too few documents, or what else is counted; empty if there are
     enough.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -349,8 +349,6 @@ class Result(Presentable):
     """The data and its revision in a few words, for a page and a card; empty for the title."""
     full: bool = True
     """Whether `--full` would show no more."""
-    renderings: Mapping[OutputFormat, Callable[[], str]] = field(default_factory=dict)
-    """Renders text or Markdown that is to be taken as it is, in place of the sections."""
     exit_status: int = 0
     """1 if a check fails, 2 if it cannot be decided."""
 
@@ -417,21 +415,6 @@ class Result(Presentable):
         sections = self.select_sections(Medium.LATEX)
         is_special = any(section.only is Medium.LATEX for section in sections)
         return _render_latex(self, sections, () if is_special else self.notes)
-
-    def to_markdown(self, *, explain: bool = False) -> str:
-        """Return everything as GitHub's Markdown, as the command prints it with `--format
-        markdown`.
-        """
-        if OutputFormat.MARKDOWN in self.renderings:
-            return self.renderings[OutputFormat.MARKDOWN]()
-        return super().to_markdown(explain=explain)
-
-    def print_on(self, console: Console, *, explain: bool = False) -> None:
-        """Print sections and notes, and all further paragraphs if asked to explain."""
-        if OutputFormat.TEXT in self.renderings:
-            console.out(self.renderings[OutputFormat.TEXT](), highlight=False)
-        else:
-            super().print_on(console, explain=explain)
 
 
 def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
