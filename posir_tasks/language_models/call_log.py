@@ -46,11 +46,18 @@ class Completion:
 
 @dataclass(frozen=True)
 class Usage:
-    """Calls that were answered, and their tokens as the servers counted them."""
+    """Calls that were answered, and their tokens as the servers counted them; they add."""
 
-    calls: int
-    input_tokens: int
-    output_tokens: int
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+        )
 
 
 class CallLog:

@@ -228,7 +228,7 @@ class LanguageModelWriter:
 
         def check(request: WritingRequest, answer: OtherWordsQuestion) -> None:
             if shared := find_shared(answer.question, request.sentence, self.common):
-                raise UnusableAnswerError(f"words of the sentence: {', '.join(shared)}")
+                raise UnusableAnswerError("words of the sentence", ", ".join(shared))
             if not find_terms(answer.question):
                 raise UnusableAnswerError("no question")
 
