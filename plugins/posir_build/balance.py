@@ -52,14 +52,14 @@ class CellScheme:
     measure: Callable[[Document], int]
 
     def find(self, question: Question, document: Document) -> BalanceCell:
-        """Return the cell of a question."""
+        """Find the cell of a question."""
         length = int(np.searchsorted(self.bounds, self.measure(document), side="left"))
         return length, find_third(question.evidence, len(document.text))
 
     def count(
         self, documents: Sequence[Document], questions: Sequence[Question]
     ) -> dict[BalanceCell, int]:
-        """Return the number of questions in every cell, by length and third."""
+        """Count the questions in every cell, by length and third."""
         known = by_id(documents)
         counts = Counter(self.find(question, known[question.document]) for question in questions)
         return {cell: counts[cell] for cell in product(range(len(self.titles)), range(3))}

@@ -286,12 +286,11 @@ def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[s
             if len(row) == len(JUDGMENTS):
                 judged["all of these"].append((name, all(row.values())))
     if len(sheets) > 1:
-        judged["two people give the same judgment"] = [
-            (name, sheet[name][column] == other[name][column])
-            for sheet, other in combinations(sheets, 2)
-            for name in sheet.keys() & other.keys()
-            for column in sheet[name].keys() & other[name].keys()
-        ]
+        same = judged.setdefault("two people give the same judgment", [])
+        for sheet, other in combinations(sheets, 2):
+            for name in sheet.keys() & other.keys():
+                columns = sheet[name].keys() & other[name].keys()
+                same += [(name, sheet[name][column] == other[name][column]) for column in columns]
     return [{"judgment": title, **_count_yes(answers)} for title, answers in judged.items()]
 
 

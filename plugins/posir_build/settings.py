@@ -122,7 +122,7 @@ class SampleSettings(Section):
         return self.unit
 
     def buckets(self) -> tuple[LengthBucket, ...]:
-        """Return the length buckets."""
+        """List the length buckets."""
         return LENGTHS[self.lengths] if isinstance(self.lengths, str) else self.lengths
 
 
