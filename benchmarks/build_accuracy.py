@@ -19,8 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from posir_build.pipeline import STAGE_NAMES, Tools, run_stages
-from posir_build.settings import BuildSettings
+from posir_build.pipeline import Tools, run_stages
+from posir_build.settings import STAGE_NAMES, BuildSettings
 from posir_tasks.base.settings_file import load_settings
 from tests.support.build_accuracy import StageAccuracy, measure_stages
 from tests.support.human_answers import (

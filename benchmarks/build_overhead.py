@@ -169,8 +169,8 @@ def main() -> None:
     port = ports.get()
     address = f"http://127.0.0.1:{port}/v1"
 
-    from posir_build.pipeline import STAGE_NAMES, Tools, run_stages, write_results
-    from posir_build.settings import BuildSettings
+    from posir_build.pipeline import Tools, run_stages, write_results
+    from posir_build.settings import STAGE_NAMES, BuildSettings
     from posir_build.verify import RELEVANCE
     from posir_tasks.base.settings_file import load_settings
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,29 +18,28 @@ from posir_build.balance import CELLS, find_needed_questions
 from posir_build.cluster import StartEngine
 from posir_build.estimate import (
     REASON_TOKENS,
+    PromptCalls,
     add_reranker_seconds,
     add_up,
     describe_plan,
     estimate_stages,
 )
 from posir_build.pipeline import (
-    STAGE_NAMES,
     Tools,
+    WrittenDataset,
     locked,
-    rows_as_records,
     run_stages,
     settings_record,
     write_results,
 )
-from posir_build.records import LOG_FILE
+from posir_build.records import LOG_FILE, Question, StageResult
 from posir_build.sample import check_source
-from posir_build.settings import BuildSettings
+from posir_build.settings import STAGE_NAMES, BuildSettings
 from posir_build.verify import (
     MarginPool,
     MarginRange,
     audit_ranges,
     count_pools,
-    list_checked,
     summarize_audit,
 )
 from posir_run.api import EngineName, choose_engine
@@ -51,8 +51,7 @@ from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.settings_file import load_settings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.posir import Target
-from posir_tasks.display.presentation import Presentable, Result, to_paragraphs
-from posir_tasks.display.tables import DisplaySection, Table, to_markdown
+from posir_tasks.display.presentation import Result
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Usage
 from posir_tasks.language_models.settings import compute_cost, format_cost
@@ -111,39 +110,37 @@ def build(
         >>> [row.stage for row in report.rows][:3], report.datasets.keys()
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
-    loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings)
-    start_engine = (
-        choose_engine(engine, address, Settings({"batch_size": 32}))
-        if engine == "ray" or address
-        else None
-    )
+    loaded = load_settings(BuildSettings, Path(config) if config else None, settings)
+    is_cluster = engine == "ray" or address is not None
+    start_engine = choose_engine(engine, address, Settings({"batch_size": 32}))
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
-    return _plan_build(loaded) if plan else _run_build(loaded, stage, start_engine)
+    if plan:
+        return _plan_build(loaded)
+    return _run_build(loaded, stage, start_engine if is_cluster else None)
 
 
 def _plan_build(settings: BuildSettings) -> Result:
-    """Return what the stages take at most; Sample is run for that, and what has been answered is
+    """Estimate what the stages take at most; Sample is run for that, and answered calls are
     counted.
     """
     check_build(settings, complete=False)
+    rerankers = {
+        "verify": settings.verify.rerankers,
+        "false-negatives": settings.false_negatives.rerankers,
+    }
     with locked(settings.work_folder):
         tools = Tools(settings)
-        results = run_stages(
-            tools, "ask" if settings.ask.method == "given" else "sample"
-        ) | run_stages(tools, None)
+        last = "ask" if settings.ask.method == "given" else "sample"
+        results = run_stages(tools, last) | run_stages(tools, None)
         estimates = estimate_stages(settings, results)
-        wanted = {
-            "verify": settings.verify.rerankers,
-            "false-negatives": settings.false_negatives.rerankers,
-        }
-        if any(wanted.values()):
+        if any(rerankers.values()):
             with track("Time the rerankers"):
-                opened = {stage: tools.rerankers(rerankers) for stage, rerankers in wanted.items()}
+                opened = {stage: tools.rerankers(rows) for stage, rows in rerankers.items()}
                 estimates = add_reranker_seconds(estimates, opened, results["sample"].documents)
-    sampled = [f"sample: {note}" for note in results["sample"].notes]
-    answered = [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]
-    return describe_plan(estimates, settings.list_llms(), [*sampled, *answered])
+    notes = [f"sample: {note}" for note in results["sample"].notes]
+    notes += [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]
+    return describe_plan(estimates, settings.list_llms(), notes)
 
 
 @public(charts=True, settings="posir_build.translation_ratings:RatingSettings")
@@ -185,48 +182,42 @@ def rate_translations(
         Traceback (most recent call last):
         posir_tasks.base.errors.DataError: translations: mine: have no language in common other ...
     """
-    loaded = load_settings(
-        ratings.RatingSettings, Path(config) if config is not None else None, settings
-    )
+    loaded = load_settings(ratings.RatingSettings, Path(config) if config else None, settings)
     count_tokens = load_tokenizer(loaded.tokenizer).count
     translations, notes = ratings.sample_translations(loaded, count_tokens)
     if sheets is not None:
-        files = [
-            str(file)
-            for file in ratings.write_rating_sheets(Path(sheets), translations, loaded.seed)
-        ]
-        return Result(
-            title="Sheets", rows=[{"file": file} for file in files], tables=[], footer=files
-        )
+        files = ratings.write_rating_sheets(Path(sheets), translations, loaded.seed)
+        names = list(map(str, files))
+        return Result(title="Sheets", rows=[{"file": name} for name in names], footer=names)
     if plan:
         tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
-        calls = (ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
-        return describe_plan(
-            [add_up("rate translations", [loaded.llm], [calls])], [loaded.llm], notes
-        )
-    given = to_list(people)
+        calls = PromptCalls(ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
+        estimate = add_up("rate translations", [loaded.llm], [calls])
+        return describe_plan([estimate], [loaded.llm], notes)
     with locked(loaded.work):
-        return _judge_sample(loaded, translations, notes, [Path(sheet) for sheet in given])
+        return _judge_sample(loaded, translations, notes, list(map(Path, to_list(people))))
 
 
 def _judge_sample(
     settings: ratings.RatingSettings,
     translations: list[ratings.Translation],
-    short: list[str],
+    notes: list[str],
     sheets: Sequence[Path],
 ) -> Result:
-    people = {sheet: ratings.read_rating_sheet(sheet, translations) for sheet in sheets}
-    judged, problems = ratings.ask_judge(
-        translations, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
-    )
-    rated = [row for rows, _ in people.values() for row in rows]
-    scores = [*ratings.score_ratings("judge", judged), *ratings.score_ratings("people", rated)]
-    agreement = ratings.compare_ratings(rated, judged)
-    notes = [*short, *(f"not rated: {problem}: {number:,}" for problem, number in problems.items())]
+    people: list[ratings.Rated] = []
+    unknown = {}
+    for sheet in sheets:
+        rated, unknown[sheet] = ratings.read_rating_sheet(sheet, translations)
+        people += rated
+    model = LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
+    judged, faults = ratings.ask_judge(translations, settings, model)
+    scores = [*ratings.score_ratings("judge", judged), *ratings.score_ratings("people", people)]
+    agreement = ratings.compare_ratings(people, judged)
+    notes += [f"not rated: {fault}: {number:,}" for fault, number in faults.items()]
     notes += [
-        f"{sheet}: rows of no translation here: {unknown:,}"
-        for sheet, (_, unknown) in people.items()
-        if unknown
+        f"{sheet}: rows of other translations: {number:,}"
+        for sheet, number in unknown.items()
+        if number
     ]
 
     def draw() -> Sequence[Figure]:
@@ -252,23 +243,21 @@ def _judge_sample(
 
 
 def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
-    """Raise PosirError if documents or a folder cannot be used; of a complete build, also a
-    reranker, the embedder or the PSI.
+    """Raise PosirError if documents or a folder cannot be used; for a complete build, also if a
+    reranker, the embedder or the position effect cannot.
 
     A build must not write among its documents: it would read its own report and dataset card as
     documents.
     """
-    documents = Path(settings.documents).expanduser()
-    for name, folder in (
-        ("work", settings.work_folder),
-        *(("output", output) for output in settings.outputs()),
-    ):
-        if documents.is_dir() and folder.resolve().is_relative_to(documents.resolve()):
+    documents = Path(settings.documents).expanduser().resolve()
+    folders = [("work", settings.work_folder)]
+    folders += [("output", output) for output in settings.outputs()]
+    for name, folder in folders:
+        if documents.is_dir() and folder.resolve().is_relative_to(documents):
             raise PosirError(
                 f"{name}: {folder}: is in the folder of the documents, {settings.documents}; its "
-                "text files would be read "
-                f"as documents. Set `{name}` to a folder outside, or move the documents to a "
-                "folder of their own."
+                f"text files would be read as documents. Set `{name}` to a folder outside, or move "
+                "the documents to a folder of their own."
             )
     check_source(settings)
     if not complete:
@@ -276,18 +265,24 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
     for output in settings.outputs():
         _check_output(settings, output)
     find_needed_questions(settings.balance)
-    search = settings.false_negatives
-    models = {
-        row.reference
-        for row in (*settings.verify.rerankers, *(search.rerankers if search.embedder else ()))
-    }
-    embedders = ((settings.ask.persona_embedder, None), (search.embedder, search.revision))
-    models |= {ModelReference(name, revision) for name, revision in embedders if name is not None}
+    models = _list_models(settings)
     if models:
         from posir_tasks.models.registry import find_model
 
-        for model in sorted(models, key=lambda model: model.name):
+        for model in sorted(models, key=attrgetter("name")):
             find_model(model)
+
+
+def _list_models(settings: BuildSettings) -> set[ModelReference]:
+    """List the rerankers and embedders of a build."""
+    search = settings.false_negatives
+    models = {row.reference for row in settings.verify.rerankers}
+    if search.embedder:
+        models.add(ModelReference(search.embedder, search.revision))
+        models |= {row.reference for row in search.rerankers}
+    if settings.ask.persona_embedder:
+        models.add(ModelReference(settings.ask.persona_embedder))
+    return models
 
 
 def _check_output(settings: BuildSettings, output: Path) -> None:
@@ -297,80 +292,42 @@ def _check_output(settings: BuildSettings, output: Path) -> None:
             f"output: {output}: cannot be written, since {parent} is no writable folder. Set "
             "another `output`."
         )
-    constructions, wanted = dataset_files.read_constructions(output), settings_record(settings)
+    constructions = dataset_files.read_constructions(output)
+    record = settings_record(settings)
     for language in (settings.language, *settings.translate.languages):
         folder = Target(language, settings.domain, output).folder
-        before = constructions.get(f"{language}/{settings.domain}", {}).get("settings")
-        if folder.exists() and before != wanted:
-            changed = [
-                name for name, value in wanted.items() if before and before.get(name) != value
-            ]
-            reason = (
-                f"was built with other settings ({', '.join(changed)})"
-                if before
-                else "is not of `posir build`"
-            )
-            raise PosirError(
-                f"{folder}: already exists, and {reason}. Remove it, or set another `output` or "
-                "`domain`; answered calls are "
-                "saved, and are not paid again."
-            )
+        construction = constructions.get(f"{language}/{settings.domain}")
+        before = construction["settings"] if construction else {}
+        if not folder.exists() or before == record:
+            continue
+        changed = [name for name, value in record.items() if before.get(name) != value]
+        reason = "is not of `posir build`"
+        if before:
+            reason = f"was built with other settings ({', '.join(changed)})"
+        raise PosirError(
+            f"{folder}: already exists, and {reason}. Remove it, or set another `output` or "
+            "`domain`; answered calls are saved, and are not paid again."
+        )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class BuildReport(Presentable):
+class BuildReport(Result):
     """Counts of what each stage of a build kept, and the folders of the dataset."""
 
-    title: str = ""
-    rows: tuple[stage_report.StageRow, ...]
+    rows: Sequence[stage_report.StageRow]
     """A row for each stage, each check of Verify, and each translation."""
-    pools: tuple[MarginPool, ...]
+    pools: Sequence[MarginPool]
     """Questions with at least some margin of the rerankers."""
-    ranges: tuple[MarginRange, ...]
+    ranges: Sequence[MarginRange]
     """Rates of the audit by range of margins."""
-    notes: tuple[str, ...]
-    """Remarks of the stages, and the cost of the calls of language models."""
     datasets: Mapping[Path, int]
     """Number of questions in each folder that was written; empty unless all stages were run."""
     folder: Path
     """The work folder: calls, intermediate results and `report.md`."""
 
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The tables of margins and audit, if there are any, of the reasons for discarding, and of
-        the stages.
-        """
-        return (
-            *stage_report.build_margin_tables(self.pools, self.ranges),
-            *stage_report.build_tables(self.rows, self.notes),
-        )
-
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return what is kept in a sentence, then the tables."""
-        return (
-            *to_paragraphs(stage_report.describe_kept(self.rows)),
-            DisplaySection(tables=self.tables),
-        )
-
-    def closing(self) -> list[str]:
-        """Return the folders of the dataset with their numbers of questions."""
-        return [
-            f"{folder}: {pluralize(questions, 'question')}"
-            for folder, questions in self.datasets.items()
-        ]
-
     def records(self) -> list[dict[str, Any]]:
-        """Return a row for each of `rows`, with its reasons as JSON."""
-        return [row | {"reasons": json.dumps(row["reasons"])} for row in rows_as_records(self.rows)]
-
-    def document(self) -> dict[str, Any]:
-        """Return stages, margins, audit and notes."""
-        return {
-            "stages": rows_as_records(self.rows),
-            "margins": self.pools,
-            "audit": self.ranges,
-            "notes": self.notes,
-        }
+        """List the rows, with their reasons as JSON."""
+        return [row.to_record() | {"reasons": json.dumps(row.reasons)} for row in self.rows]
 
 
 def _run_build(
@@ -380,52 +337,74 @@ def _run_build(
     with locked(settings.work_folder):
         tools = Tools(settings, start_engine)
         results = run_stages(tools, stage or STAGE_NAMES[-1])
-        datasets, translated, repairs = (
-            write_results(tools, results) if stage is None else ({}, [], [])
-        )
-        notes = [
-            f"{name}: {note}" for name, result in results.items() for note in result.notes
-        ] + repairs
-        verified = results.get("verify")
-        checked = list_checked(verified) if verified else []
-        if verified:
-            notes += stage_report.describe_lost_documents(verified)
-            notes += stage_report.describe_audit(summarize_audit(verified.questions))
-        report = BuildReport(
-            title=f"Build of {settings.domain}",
-            rows=(*stage_report.build_stage_rows(results, settings), *translated),
-            pools=tuple(count_pools(checked, results["sample"].documents, settings.verify.margins)),
-            ranges=tuple(audit_ranges(checked, settings.verify.margins)),
-            notes=(*notes, *describe_usage(tools)),
-            datasets=datasets,
-            folder=settings.work_folder,
-        )
-        write_text(report.folder / "report.md", "\n\n".join(map(to_markdown, report.tables)))
+        written = write_results(tools, results) if stage is None else WrittenDataset({}, [], [])
+        report = _build_report(tools, results, written)
+        write_text(report.folder / "report.md", report.to_markdown())
     return report
 
 
+def _build_report(
+    tools: Tools, results: Mapping[str, StageResult], written: WrittenDataset
+) -> BuildReport:
+    margins = tools.settings.verify.margins
+    rows = [*stage_report.build_stage_rows(results), *written.rows]
+    notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes]
+    notes += written.notes
+    checked: list[Question] = []
+    verified = results.get("verify")
+    if verified:
+        checked = verified.checked_questions()
+        notes += stage_report.describe_lost_documents(verified)
+        notes += stage_report.describe_audit(summarize_audit(verified.questions))
+    notes += describe_usage(tools)
+    pools = count_pools(checked, results["sample"].documents, margins)
+    ranges = audit_ranges(checked, margins)
+    return BuildReport(
+        title=f"Build of {tools.settings.domain}",
+        rows=rows,
+        pools=pools,
+        ranges=ranges,
+        datasets=written.questions,
+        folder=tools.settings.work_folder,
+        sentences=stage_report.describe_kept(rows),
+        tables=[
+            *stage_report.build_margin_tables(pools, ranges),
+            *stage_report.build_stage_tables(rows),
+        ],
+        notes=notes,
+        values={
+            "stages": [row.to_record() for row in rows],
+            "margins": pools,
+            "audit": ranges,
+            "notes": notes,
+        },
+        footer=[
+            f"{folder}: {pluralize(questions, 'question')}"
+            for folder, questions in written.questions.items()
+        ],
+    )
+
+
 def describe_usage(tools: Tools) -> list[str]:
-    """Return what has been paid so far: by model and prompt, and in total for each language model
+    """Describe what has been paid so far: by model and prompt, and in total for each language model
     of the build.
     """
-    prices, usage = {llm.model: llm.prices for llm in tools.settings.list_llms()}, tools.log.usage()
-    for llm in prices:
-        own = [astuple(used) for (model, _), used in usage.items() if model == llm]
-        if len(own) > 1:
-            usage[llm, "total"] = Usage(*map(sum, zip(*own, strict=True)))
+    prices = {llm.model: llm.prices for llm in tools.settings.list_llms()}
+    usage = tools.log.usage()
+    for name in prices:
+        parts = [used for (model, _), used in usage.items() if model == name]
+        if len(parts) > 1:
+            usage[name, "total"] = sum(parts, Usage())
     described = []
     for (model, prompt), used in usage.items():
-        cost = (
-            compute_cost(prices[model], used.input_tokens, used.output_tokens)
-            if model in prices
-            else 0
-        )
-        price = f", {format_cost(cost, prices[model].currency)}" if cost else ""
-        described.append(
+        line = (
             f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input "
-            "tokens, "
-            f"{used.output_tokens:,} output tokens{price}"
+            f"tokens, {used.output_tokens:,} output tokens"
         )
+        if model in prices and prices[model].given:
+            cost = compute_cost(prices[model], used.input_tokens, used.output_tokens)
+            line += f", {format_cost(cost, prices[model].currency)}"
+        described.append(line)
     return described
 
 
@@ -459,10 +438,10 @@ def build_sample(
         >>> import posir
         >>> posir.build_sample(30, "notes.yaml")  # doctest: +SKIP
     """
-    loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings)
+    loaded = load_settings(BuildSettings, Path(config) if config else None, settings)
     with locked(loaded.work_folder):
-        results = run_stages(Tools(loaded), None)
-    if STAGE_NAMES[-1] not in results:
+        result = run_stages(Tools(loaded), None).get(STAGE_NAMES[-1])
+    if result is None:
         raise PosirError(
             f"{loaded.work_folder}: the build is not finished, or its settings have changed. Run "
             "it first."
@@ -473,16 +452,12 @@ def build_sample(
             f"{file}: already exists, and may have judgments. Remove it, or choose another "
             "--output."
         )
-    result = results[STAGE_NAMES[-1]]
-    questions = dataset_files.choose_questions(
-        result, number, loaded.seed, CELLS[loaded.balance.cells]
-    )
+    scheme = CELLS[loaded.balance.cells]
+    questions = dataset_files.choose_questions(result, number, loaded.seed, scheme)
     dataset_files.write_sheet(file, result, questions)
-    rows = [{"question": question.text, "document": question.document} for question in questions]
     return Result(
         title=str(file),
-        tables=(),
-        rows=rows,
+        rows=[{"question": row.text, "document": row.document} for row in questions],
         footer=(f"{file}: {pluralize(len(questions), 'question')}",),
     )
 
@@ -515,8 +490,7 @@ def build_agreement(
     judgments = [dataset_files.read_judgments(sheet) for sheet in files]
     counted = dataset_files.count_agreement(judgments)
     if data is not None:
-        judged = {name for sheet in judgments for name, given in sheet.items() if given}
+        judged = {name for sheet in judgments for name, row in sheet.items() if row}
         dataset_files.record_human_check(Path(data), counted, judged)
-    return Result(
-        title="Agreement", tables=[dataset_files.build_agreement_table(counted)], rows=counted
-    )
+    table = dataset_files.build_agreement_table(counted)
+    return Result(title="Agreement", tables=[table], rows=counted)

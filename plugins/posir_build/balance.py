@@ -16,10 +16,12 @@ from itertools import product
 import numpy as np
 
 from posir_build.records import (
+    Check,
     Discarded,
     Document,
     Question,
     QuestionVerdict,
+    Reason,
     StageResult,
     by_id,
     seeded_order,
@@ -31,11 +33,9 @@ from posir_tasks.values.evidence import POSITIONS
 from posir_tasks.values.schemes import RelativePositions
 
 SCHEME = RelativePositions()
-#: Intraclass correlation of the gains of questions about one document, as `posir power` assumes by
-#: default.
-ICC = 0.2
 #: The parts of a dataset.
-PUBLIC, HELD_OUT = "public", "held-out"
+PUBLIC = "public"
+HELD_OUT = "held-out"
 
 
 #: A length bucket and a third of the document, both counted from 0.
@@ -52,14 +52,14 @@ class CellScheme:
     measure: Callable[[Document], int]
 
     def find(self, question: Question, document: Document) -> BalanceCell:
-        """Return the cell of a question."""
+        """Find the cell of a question."""
         length = int(np.searchsorted(self.bounds, self.measure(document), side="left"))
         return length, find_third(question.evidence, len(document.text))
 
     def count(
         self, documents: Sequence[Document], questions: Sequence[Question]
     ) -> dict[BalanceCell, int]:
-        """Return the number of questions in every cell, by length and third."""
+        """Count the questions in every cell, by length and third."""
         known = by_id(documents)
         counts = Counter(self.find(question, known[question.document]) for question in questions)
         return {cell: counts[cell] for cell in product(range(len(self.titles)), range(3))}
@@ -85,92 +85,104 @@ def balance_questions(
     """Limit the questions per cell, name the cells that are short, and assign each question to a
     part.
 
-    `needed` are the questions that the public part needs to show the stated PSI; None if that is
-    not asked for.
+    `needed` is the number of questions that the public part needs to show the position effect of
+    the settings; None if there is none.
     """
-    documents, questions, scheme = before.documents, before.questions, CELLS[settings.cells]
-    counts = scheme.count(documents, questions)
-    # Lengths without a question at some position cannot be balanced.
-    smallest = settings.per_cell == "smallest"
-    incomplete = {length for (length, _), count in counts.items() if smallest and not count}
-    least = min(
-        (count for (length, _), count in counts.items() if length not in incomplete), default=0
-    )
-    limit = least if smallest else settings.per_cell
-    known, filled, surplus = by_id(documents), Counter[BalanceCell](), dict[str, str]()
-    for question in sorted(
-        questions, key=lambda question: seeded_order(seed, "balance", question.id)
-    ):
+    documents = before.documents
+    surplus = _find_surplus(before, settings, seed)
+    kept = [question for question in before.questions if question.id not in surplus]
+    discarded = [
+        Discarded(surplus[question.id], question.id, question=question)
+        for question in before.questions
+        if question.id in surplus
+    ]
+    held_out = _draw_documents(kept, settings.held_out, seed)
+    assigned = []
+    public = []
+    for question in kept:
+        part = HELD_OUT if question.document in held_out else PUBLIC
+        verdict = QuestionVerdict(Check.SPLIT, True, "posir", {"part": part})
+        assigned.append(question.with_verdict(verdict))
+        if part == PUBLIC:
+            public.append(question)
+    # Only the public part is evaluated together.
+    notes = _describe_shortage(documents, public, settings, needed) if needed else ()
+    counts = {"needed": needed} if needed else {}
+    return StageResult(documents, tuple(assigned), tuple(discarded), tuple(notes), counts)
+
+
+def _find_surplus(before: StageResult, settings: BalanceSettings, seed: int) -> dict[str, Reason]:
+    """Find the ids of questions beyond the limit of their cell."""
+    scheme = CELLS[settings.cells]
+    known = by_id(before.documents)
+    incomplete: set[int] = set()
+    if settings.per_cell != "smallest":
+        limit = settings.per_cell
+    else:
+        counts = scheme.count(before.documents, before.questions)
+        # Lengths without a question at some position cannot be balanced.
+        incomplete = {length for (length, _), count in counts.items() if not count}
+        complete = [count for (length, _), count in counts.items() if length not in incomplete]
+        limit = min(complete, default=0)
+    filled: Counter[BalanceCell] = Counter()
+    surplus = {}
+    for question in sorted(before.questions, key=lambda row: seeded_order(seed, "balance", row.id)):
         cell = scheme.find(question, known[question.document])
         filled[cell] += 1
         if cell[0] in incomplete:
-            surplus[question.id] = "its lengths have no question at some position"
-        elif isinstance(limit, int) and filled[cell] > limit:
-            surplus[question.id] = "its cell is full"
-    kept = [question for question in questions if question.id not in surplus]
-    discarded = tuple(
-        Discarded(surplus[row.id], row.id, question=row) for row in questions if row.id in surplus
-    )
-    held_out, total, by_document = set[str](), 0, Counter(question.document for question in kept)
-    # The questions of one document are in one part.
-    for document in sorted(by_document, key=lambda name: seeded_order(seed, "held-out", name)):
-        if not settings.held_out or total + by_document[document] / 2 > settings.held_out * len(
-            kept
-        ):
+            surplus[question.id] = Reason.INCOMPLETE_LENGTH
+        elif limit is not None and filled[cell] > limit:
+            surplus[question.id] = Reason.FULL_CELL
+    return surplus
+
+
+def _draw_documents(questions: Sequence[Question], share: float, seed: int) -> set[str]:
+    """Draw documents that together have about a share of the questions."""
+    sizes = Counter(question.document for question in questions)
+    drawn = set()
+    total = 0
+    for name in sorted(sizes, key=lambda name: seeded_order(seed, "held-out", name)):
+        if not share or total + sizes[name] / 2 > share * len(questions):
             break
-        held_out.add(document)
-        total += by_document[document]
-    verdicts = {
-        is_held: QuestionVerdict("split", True, "posir", {"part": HELD_OUT if is_held else PUBLIC})
-        for is_held in (True, False)
-    }
-    assigned = tuple(
-        question.with_verdict(verdicts[question.document in held_out]) for question in kept
-    )
-    # Only the public part is evaluated together.
-    public = [question for question in kept if question.document not in held_out]
-    notes = tuple(_describe_shortage(documents, public, settings, needed))
-    return StageResult(documents, assigned, discarded, notes, {"needed": needed} if needed else {})
+        drawn.add(name)
+        total += sizes[name]
+    return drawn
 
 
 def find_needed_questions(
     settings: BalanceSettings, questions: Sequence[Question] = ()
 ) -> int | None:
-    """Return how many questions show the stated position effect with a probability of 80%; None if
-    none is stated.
+    """Compute how many questions show the position effect of the settings with a probability of
+    80%; None without one.
 
-    For as many questions a document as there are now, or one. See docs/statistics.md.
+    The number is for as many questions a document as there are now, or one. See
+    docs/statistics.md.
     """
     if settings.position_effect is None:
         return None
-    per_document = (
-        len(questions) / len({question.document for question in questions}) if questions else 1.0
-    )
+    documents = {question.document for question in questions}
+    design = Design(len(questions) / len(documents) if documents else 1.0)
     effect = settings.position_effect / 100
-    return required_sample(Design(per_document), effect, margin=effect).questions
+    return required_sample(design, effect, margin=effect).questions
 
 
 def _describe_shortage(
     documents: Sequence[Document],
     questions: Sequence[Question],
     settings: BalanceSettings,
-    needed: int | None,
+    needed: int,
 ) -> Iterator[str]:
-    if needed is None:
-        return
     enough = "enough" if len(questions) >= needed else "too few"
-    which = "public questions" if settings.held_out else "questions"
+    part = "public questions" if settings.held_out else "questions"
     yield (
-        f"{len(questions):,} {which} are {enough}: a position effect of "
-        f"{settings.position_effect:g} points is found with a "
-        "probability of 80% from "
-        f"{needed:,} questions"
+        f"{len(questions):,} {part} are {enough}: a position effect of "
+        f"{settings.position_effect:g} points is found with a probability of 80% from {needed:,} "
+        "questions"
     )
     scheme = CELLS[settings.cells]
     counts = scheme.count(documents, questions)
     per_cell = -(-needed // len(counts))
     for (length, third), count in counts.items():
         if count < per_cell:
-            yield (
-                f"{scheme.titles[length]}, {POSITIONS[third]}: {count:,} of {per_cell:,} questions"
-            )
+            cell = f"{scheme.titles[length]}, {POSITIONS[third]}"
+            yield f"{cell}: {count:,} of {per_cell:,} questions"

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby
+from functools import cached_property, partial
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +51,7 @@ Recalled = tuple[list[list[str]], NDArray[np.float32]]
 
 #: Documents per job of recall. Each job encodes all questions, too.
 DOCUMENTS_PER_JOB = 5_000
-#: Pairs scored before their scores are saved; more if a batch would divide those of one text.
+#: Minimum number of pairs that are scored before their scores are saved.
 BATCH = 512
 
 
@@ -60,13 +60,13 @@ class PartJob:
     """A part of a stage's work for one model."""
 
     model: ModelReference
-    number: int
-    unit: str
+    title: str
     work: Callable[[MTEBModels], Any] = field(compare=False)
+    number: int
     corpus: str = ""
 
     def __str__(self) -> str:
-        return f"{self.model.name} · {self.unit} {self.number}"
+        return f"{self.model.name} · {self.title} {self.number}"
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:  # noqa: ARG002
         """Do the work."""
@@ -75,17 +75,17 @@ class PartJob:
 
 def run_parts(
     reference: ModelReference,
-    unit: str,
+    title: str,
     parts: Sequence[Callable[[MTEBModels], Any]],
     start_engine: StartEngine,
 ) -> Iterator[tuple[int, Any]]:
-    """Yield index and value of each part as it is done on a cluster; PosirError if one fails, or no
-    worker can be started.
+    """Yield index and value of each part as it is done on a cluster; raise PosirError if one fails,
+    or no worker can be started.
     """
     if not parts:
         return
     model = ModelReference(portable_name(find_model(reference)), reference.revision)
-    jobs = [PartJob(model, number, unit, part) for number, part in enumerate(parts)]
+    jobs = [PartJob(model, title, part, number) for number, part in enumerate(parts)]
     with closing(Dispatcher(jobs, start_engine()).outcomes()) as outcomes:
         for job, outcome in outcomes:
             for warning in outcome.warnings:
@@ -98,7 +98,7 @@ def run_parts(
             yield job.number, outcome.value
 
 
-@dataclass
+@dataclass(frozen=True)
 class Recall:
     """An embedder that finds the nearest texts; a cluster searches shares of the documents."""
 
@@ -107,24 +107,23 @@ class Recall:
     start_engine: StartEngine | None = None
     """None for this process, where the model is loaded when it is first needed."""
 
-    def __post_init__(self) -> None:
-        self.name = str(find_model(self.model).name)
+    @cached_property
+    def name(self) -> str:
+        """Name of the embedder."""
+        return str(find_model(self.model).name)
 
     def find(self, documents: Texts, queries: Texts, top_k: int) -> list[list[str]]:
-        """Return the ids of the at most `top_k` documents nearest to each query; PosirError if no
-        encoder, or a job failed.
+        """Find the ids of the at most `top_k` documents nearest to each query; raise PosirError if
+        the model is no encoder, or a job failed.
         """
         if self.start_engine is None:
-            return recall(
-                documents, queries, top_k, self.language, with_cache(load_model(self.model))
-            )[0]
-        shares = [
-            documents[start : start + DOCUMENTS_PER_JOB]
-            for start in range(0, len(documents), DOCUMENTS_PER_JOB)
-        ]
+            model = with_cache(load_model(self.model))
+            return recall(documents, queries, top_k, self.language, model)[0]
+        starts = range(0, len(documents), DOCUMENTS_PER_JOB)
+        shares = [documents[start : start + DOCUMENTS_PER_JOB] for start in starts]
         parts = [partial(recall, share, queries, top_k, self.language) for share in shares]
-        recalled = dict(run_parts(self.model, "documents", parts, self.start_engine))
-        return merge_recalled([recalled[number] for number in range(len(parts))], top_k)
+        recalled = sorted(run_parts(self.model, "documents", parts, self.start_engine))
+        return merge_recalled([part for _, part in recalled], top_k)
 
 
 def recall(
@@ -135,76 +134,78 @@ def recall(
         raise PosirError(
             f"{model.mteb_model_meta.name}: not an embedder. Choose a model that encodes texts."
         )
-    corpus, asked = (
-        Dataset.from_dict({"id": [row.id for row in rows], "text": [row.text for row in rows]})
-        for rows in (documents, queries)
-    )
-    top_k = min(top_k, len(documents))
     hits = search_dense(
-        model, corpus, asked, build_context(language), top_k=top_k, timer=TimingStack()
+        model,
+        _build_dataset(documents),
+        _build_dataset(queries),
+        build_context(language),
+        top_k=min(top_k, len(documents)),
+        timer=TimingStack(),
     )
     return [[hits.document_ids[row] for row in rows] for rows in hits.documents], hits.scores
 
 
+def _build_dataset(rows: Texts) -> Dataset:
+    return Dataset.from_dict({"id": [row.id for row in rows], "text": [row.text for row in rows]})
+
+
 def merge_recalled(parts: Sequence[Recalled], top_k: int) -> list[list[str]]:
-    """Return the ids of the nearest documents of each query over all parts of a corpus; ties go to
-    the earlier part.
+    """Find the nearest documents of each query over all parts of a corpus; ties go to the earlier
+    part.
     """
     scores = np.concatenate([part for _, part in parts], axis=1)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-    names = [[name for ids, _ in parts for name in ids[row]] for row in range(len(scores))]
-    return [[own[column] for column in columns] for own, columns in zip(names, order, strict=True)]
+    names = [list(chain(*lists)) for lists in zip(*(ids for ids, _ in parts), strict=True)]
+    return [[row[column] for column in columns] for row, columns in zip(names, order, strict=True)]
 
 
 def score_pairs(pairs: Sequence[Pair], language: str, model: MTEBModels) -> Scores:
-    """Return the scores of pairs by a loaded model."""
+    """Score pairs by a loaded model."""
     return build_scorer(model, [question for question, _ in pairs], language)(pairs)
 
 
+@dataclass(frozen=True)
 class Reranker:
-    """A reranker, here or on a cluster, that scores no pair twice in a build; its name has the
-    revision, if there is one.
-    """
+    """A reranker, here or on a cluster, that scores no pair twice in a build."""
 
-    def __init__(
-        self, reranker: ModelReranker, log: CallLog, start_engine: StartEngine | None = None
-    ) -> None:
-        self.name, self._reranker, self._log, self._start_engine = (
-            reranker.name,
-            reranker,
-            log,
-            start_engine,
-        )
+    reranker: ModelReranker
+    log: CallLog
+    start_engine: StartEngine | None = None
+
+    @property
+    def name(self) -> str:
+        """The model, with its revision if there is one."""
+        return self.reranker.name
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield each batch's index and scores as they come; PosirError if a job failed, or scores
-        are not on the scale.
+        """Yield each batch's index and scores as they come; raise PosirError if a job failed, or
+        scores are not on the scale.
         """
-        reranker = self._reranker
-        if self._start_engine is None:
+        reranker = self.reranker
+        if self.start_engine is None:
             yield from reranker.score_batches(batches)
             return
         parts = [partial(score_pairs, batch, reranker.language) for batch in batches]
-        for number, scores in run_parts(reranker.reference, "pairs", parts, self._start_engine):
+        for number, scores in run_parts(reranker.reference, "pairs", parts, self.start_engine):
             yield number, to_probabilities(scores, self.name, logits=reranker.logits)
 
     def score(self, pairs: Sequence[Pair]) -> Scores:
-        """Return a finite score for each pair, shape (n,), higher for a better answer; new ones are
-        saved batch by batch.
+        """Score pairs, higher for a better answer, shape (n,); new scores are saved batch by
+        batch.
         """
         keys = [digest(self.name, *pair, size=16) for pair in pairs]
-        known = self._log.find_scores(list(dict.fromkeys(keys)))
-        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
+        by_key = dict(zip(keys, pairs, strict=True))
+        scores = self.log.find_scores(list(by_key))
+        missing = {key: pair for key, pair in by_key.items() if key not in scores}
+        batches = split_batches(missing)
+        texts = [[missing[key] for key in batch] for batch in batches]
         with track(f"Rerank with {self.name}", len(missing)) as advance:
-            batches = split_batches(missing)
-            for number, scores in self.score_batches(
-                [[missing[key] for key in batch] for batch in batches]
-            ):
-                scored = dict(zip(batches[number], scores.tolist(), strict=True))
-                self._log.add_scores(scored)
-                known |= scored
+            for number, values in self.score_batches(texts):
+                scored = dict(zip(batches[number], values.tolist(), strict=True))
+                self.log.add_scores(scored)
+                scores |= scored
                 advance(len(scored))
-        return np.array([known[key] for key in keys], np.float64)
+        return np.array([scores[key] for key in keys], np.float64)
 
 
 def split_batches(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:
@@ -213,12 +214,14 @@ def split_batches(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:
 
     Long texts are together, since a batch takes as long as its longest text.
     """
+
+    def find_text(key: bytes) -> tuple[int, str]:
+        text = pairs[key][1]
+        return len(text), text
+
     batches: list[list[bytes]] = []
-    for _, same_text in groupby(
-        sorted(pairs, key=lambda key: (len(pairs[key][1]), pairs[key][1])),
-        lambda key: pairs[key][1],
-    ):
+    for _, keys in groupby(sorted(pairs, key=find_text), find_text):
         if not batches or len(batches[-1]) >= BATCH:
             batches.append([])
-        batches[-1] += same_text
+        batches[-1] += keys
     return batches

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from posir_build.balance import BalanceCell, CellScheme
-from posir_build.records import Document, Question, StageResult, by_id, seeded_order
+from posir_build.records import Check, Document, Question, StageResult, by_id, seeded_order
+from posir_build.settings import NO_LICENSE
 from posir_significance.intervals import wilson_interval
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, write_text
@@ -30,18 +31,14 @@ from posir_tasks.display.numbers import format_count, format_interval, format_pe
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
 from posir_tasks.values.scores import Estimate
 
-#: Files beside the tables of a domain.
-PROVENANCE_FILE, CONSTRUCTION_FILE, HUMAN_CHECK_FILE = (
-    "provenance.jsonl",
-    "construction.json",
-    "human-check.json",
-)
-#: The dataset card in the folder that holds the languages, and the line that marks it as written by
-#: posir.
-CARD_FILE, CARD_MARK = (
-    "README.md",
-    "<!-- written by posir build; your changes below the next line of dashes are kept -->",
-)
+#: Files next to the tables of a domain.
+PROVENANCE_FILE = "provenance.jsonl"
+CONSTRUCTION_FILE = "construction.json"
+HUMAN_CHECK_FILE = "human-check.json"
+#: The dataset card in the folder that holds the languages.
+CARD_FILE = "README.md"
+#: The line that marks a card as written by posir.
+CARD_MARK = "<!-- written by posir build; your changes below the next line of dashes are kept -->"
 CARD_END = "\n-----\n"
 QUESTIONS = TypeAdapter(tuple[Question, ...])
 
@@ -60,28 +57,25 @@ def write_dataset(
     """
     target.check()
     sources = {document.id: document.source for document in documents}
-    provenance = "".join(
-        json.dumps(record | {"source": sources[record["document"]]}, ensure_ascii=False) + "\n"
+    provenance = [
+        json.dumps(record | {"source": sources[record["document"]]}, ensure_ascii=False)
         for record in QUESTIONS.dump_python(tuple(questions))
-    )
-    others = {
-        PROVENANCE_FILE: provenance,
+    ]
+    files = {
+        PROVENANCE_FILE: "".join(f"{line}\n" for line in provenance),
         CONSTRUCTION_FILE: json.dumps(construction, indent=2, ensure_ascii=False) + "\n",
     }
-    known = {
-        question.id: (question.text, question.document, question.evidence) for question in questions
-    }
-    texts, tokens = (
-        {item.id: item.text for item in documents},
-        {item.id: item.tokens for item in documents},
+    data = PositionData.from_questions(
+        {document.id: document.text for document in documents},
+        {row.id: (row.text, row.document, row.evidence) for row in questions},
+        tokens={document.id: document.tokens for document in documents},
     )
-    data = PositionData.from_questions(texts, known, tokens=tokens)
-    write_domain(data, target.folder, others)
+    write_domain(data, target.folder, files)
 
 
 def read_constructions(output: Path, name: str = CONSTRUCTION_FILE) -> dict[str, Any]:
-    """Return what is known about every built domain below a folder, by `<language>/<domain>`, or
-    what files of a name say.
+    """Read how every domain below a folder was built, by `<language>/<domain>`, or other files
+    next to their tables.
     """
     return {
         file.parent.relative_to(output).as_posix(): read_json(file)
@@ -92,8 +86,8 @@ def read_constructions(output: Path, name: str = CONSTRUCTION_FILE) -> dict[str,
 def record_human_check(
     folder: Path, agreement: Sequence[Mapping[str, Any]], judged: Collection[str]
 ) -> None:
-    """Save what people found out about a domain, of whose questions these ids are, beside its
-    tables and in the card.
+    """Save the judgments of people on a domain next to its tables and in the card; `judged` are
+    ids of questions.
     """
     file = folder / PROVENANCE_FILE
     if not file.is_file():
@@ -113,39 +107,44 @@ def record_human_check(
     write_card(folder.parent.parent)
 
 
+#: What a language model does by a verdict on a question.
+WORK = {
+    Check.LOCATED: "spans",
+    Check.RELEVANCE: "grades",
+    Check.LEAVE_SPAN_OUT: "grades",
+}
+
+
 def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]:
-    """Return the language models, as their servers name them, by what they did: questions, spans
-    and grades.
+    """List the language models, as their servers name them, by their work: questions, spans and
+    grades.
     """
-    done: dict[str, set[str]] = {
-        "questions": {question.model for question in questions},
-        "spans": set(),
-        "grades": set(),
-    }
-    for verdict in (verdict for question in questions for verdict in question.verdicts):
-        if verdict.check == "located" or verdict.check.startswith(("relevance", "leave-span-out")):
-            done["spans" if verdict.check == "located" else "grades"].add(
-                verdict.judge.rpartition(" ")[0]
-            )
-    return {result: sorted(models) for result, models in done.items()}
+    models: dict[str, set[str]] = {"questions": set(), "spans": set(), "grades": set()}
+    for question in questions:
+        models["questions"].add(question.model)
+        for verdict in question.verdicts:
+            if verdict.check in WORK:
+                models[WORK[verdict.check]].add(verdict.judge)
+    return {work: sorted(names) for work, names in models.items()}
 
 
 def _describe_models(construction: Mapping[str, Any]) -> str:
-    """Return which language model did what, as `questions and spans by A (answered as A-2024),
+    """Describe which language model did what, as `questions and spans by A (answered as A-2024),
     grades by B`.
     """
-    work: dict[tuple[str, ...], list[str]] = {}
     settings = construction["settings"]
+    work: dict[tuple[str, ...], list[str]] = {}
     for stage, result in (("ask", "questions"), ("locate", "spans"), ("verify", "grades")):
         if stage == "ask" and settings["ask"]["method"] == "given":
             continue
-        asked = (settings[stage]["llm"] or settings["llm"])["model"]
-        others = [model for model in construction["answered_by"][result] if model != asked]
-        work.setdefault((asked, *others), []).append(result)
+        requested = (settings[stage]["llm"] or settings["llm"])["model"]
+        served = [name for name in construction["answered_by"][result] if name != requested]
+        work.setdefault((requested, *served), []).append(result)
     described = []
-    for (asked, *served), results in work.items():
-        names = f" (answered as {', '.join(f'`{name}`' for name in served)})" if served else ""
-        described.append(f"{' and '.join(results)} by `{asked}`{names}")
+    for (requested, *served), results in work.items():
+        names = ", ".join(f"`{name}`" for name in served)
+        answered = f" (answered as {names})" if served else ""
+        described.append(f"{' and '.join(results)} by `{requested}`{answered}")
     return ", ".join(described)
 
 
@@ -161,9 +160,10 @@ def write_card(output: Path) -> None:
     before = file.read_text(encoding="utf-8") if file.is_file() else ""
     if before and CARD_MARK not in before:
         return
-    _, separator, own = before.partition(CARD_END)
+    _, separator, additions = before.partition(CARD_END)
     constructions = read_constructions(output)
-    licenses = sorted({str(construction["license"]) for construction in constructions.values()})
+    licenses = {str(construction["license"]) for construction in constructions.values()}
+    license_name = licenses.pop() if len(licenses) == 1 else NO_LICENSE
     # Markdown, in which nothing is escaped.
     templates = Environment(
         loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True
@@ -173,14 +173,12 @@ def write_card(output: Path) -> None:
         constructions=constructions,
         human_checks=read_constructions(output, HUMAN_CHECK_FILE),
         languages=json.dumps(sorted({path.partition("-")[0] for path in constructions})),
-        license=json.dumps(licenses[0])
-        if len(licenses) == 1 and licenses != ["not specified"]
-        else "",
+        license="" if license_name == NO_LICENSE else json.dumps(license_name),
         mark=CARD_MARK,
         provenance=PROVENANCE_FILE,
         describe_models=_describe_models,
     )
-    write_text(file, card + (separator + own if separator else ""))
+    write_text(file, card + separator + additions)
 
 
 #: What a person judges, yes or no, each in a column.
@@ -191,31 +189,30 @@ JUDGMENTS = {
 }
 COLUMNS = ("id", "question", "answer", "document", "verdicts", *JUDGMENTS, "comment")
 #: What the span is put between.
-OPEN, CLOSE = "【", "】"
-ANSWERS = dict.fromkeys(("yes", "y", "1", "true", "ja", "oui", "sí", "si"), True) | dict.fromkeys(
-    ("no", "n", "0", "false", "nein", "non"), False
-)
+OPEN = "【"
+CLOSE = "】"
+ANSWERS = {
+    **dict.fromkeys(("yes", "y", "1", "true", "ja", "oui", "sí", "si"), True),
+    **dict.fromkeys(("no", "n", "0", "false", "nein", "non"), False),
+}
 Cell = TypeVar("Cell")
 
 
 def choose_questions(
     result: StageResult, number: int, seed: int, scheme: CellScheme
 ) -> list[Question]:
-    """Return a random sample of questions with about equally many from each cell of length and
-    position.
-    """
+    """Draw questions with about equally many from each cell of length and position."""
     known = by_id(result.documents)
-    cells: dict[BalanceCell, list[Question]] = {}
+    filled: Counter[BalanceCell] = Counter()
+    rounds = []
     for question in sorted(
-        result.questions, key=lambda question: seeded_order(seed, "human check", question.id)
+        result.questions, key=lambda row: seeded_order(seed, "human check", row.id)
     ):
-        cells.setdefault(scheme.find(question, known[question.document]), []).append(question)
-    rounds = [
-        (row, cell, question)
-        for cell, questions in sorted(cells.items())
-        for row, question in enumerate(questions)
-    ]
-    return [question for _, _, question in sorted(rounds, key=lambda row: row[:2])[:number]]
+        cell = scheme.find(question, known[question.document])
+        rounds.append((filled[cell], cell, question))
+        filled[cell] += 1
+    rounds.sort(key=lambda row: row[:2])
+    return [question for _, _, question in rounds[:number]]
 
 
 def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) -> None:
@@ -223,8 +220,9 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
     known = by_id(result.documents)
     rows = []
     for question in questions:
-        span, text = question.evidence, known[question.document].text
-        marked = f"{text[: span.start]}{OPEN}{span.of(text)}{CLOSE}{text[span.end :]}"
+        text = known[question.document].text
+        start, end = question.evidence
+        marked = f"{text[:start]}{OPEN}{text[start:end]}{CLOSE}{text[end:]}"
         verdicts = "; ".join(f"{verdict.check} {verdict.values}" for verdict in question.verdicts)
         rows.append((question.id, question.text, question.answer, marked, verdicts))
     write_sheet_rows(file, COLUMNS, rows)
@@ -232,12 +230,12 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
 
 def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write a CSV file for people to fill in; the last columns, for which a row has no cell, are
-    left empty.
+    empty.
     """
-    filled = (
-        [*(cell.replace("\r\n", "\n") for cell in row), *("" for _ in columns[len(row) :])]
-        for row in rows
-    )
+    filled = []
+    for row in rows:
+        cells = [cell.replace("\r\n", "\n") for cell in row]
+        filled.append(cells + [""] * (len(columns) - len(cells)))
     with atomic_write(file) as part:
         # With a byte-order mark, or spreadsheets take UTF-8 for something else.
         part.write_text(format_csv(columns, filled), encoding="utf-8-sig", newline="")
@@ -246,86 +244,85 @@ def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence
 def read_sheet(
     file: Path, columns: Iterable[str], values: Mapping[str, Cell], problem: str, command: str
 ) -> list[tuple[str, dict[str, Cell]]]:
-    """Return for each row of a sheet that a person has filled in its id, and the values by column;
-    empty cells are left out.
+    """Read the id of each row of a sheet that a person has filled in, and its values by column.
 
-    DataError is raised if the file is no sheet of the command, or has text that stands for no
-    value, which the problem says.
+    Empty cells are left out. `problem` is the message on a text that stands for no value.
+
+    Raises:
+        DataError: The file is not a sheet of the command, or has a text that stands for no value.
     """
     rows = []
-    for number, row in enumerate(
-        read_csv_rows(file, ("id", *columns), f"a sheet that `{command}` wrote"), 2
-    ):
-        given = {column: row[column] for column in columns if row[column]}
-        for column, text in given.items():
-            if text.lower() not in values:
+    sheet = read_csv_rows(file, ("id", *columns), f"a sheet that `{command}` wrote")
+    for number, row in enumerate(sheet, 2):
+        filled = {}
+        for column in columns:
+            text = row[column]
+            if text and text.lower() not in values:
                 where = f"{file}: row {number}: field '{column}'"
                 raise DataError(f"{where}: {text!r} {problem}; leave it empty if unsure.")
-        rows.append((row["id"], {column: values[text.lower()] for column, text in given.items()}))
+            if text:
+                filled[column] = values[text.lower()]
+        rows.append((row["id"], filled))
     return rows
 
 
 def read_judgments(file: Path) -> dict[str, dict[str, bool]]:
-    """Return the judgments of one person, by question id and column; raise DataError as
-    `read_sheet`.
-    """
+    """Read the judgments of one person, by question id and column."""
     return dict(read_sheet(file, JUDGMENTS, ANSWERS, "is neither yes nor no", "posir build sample"))
 
 
 def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[str, Any]]:
-    """Return how often people say yes, by column and to all of them; and how often two people give
+    """Count how often people say yes, by column and to all of them; and how often two people give
     the same judgment.
 
     `rate` is the share of yes with Wilson's interval; None if nothing was judged.
     """
-    rows = [(name, row) for sheet in sheets for name, row in sheet.items()]
-    given = {
-        title: [(name, row[column]) for name, row in rows if column in row]
-        for column, title in JUDGMENTS.items()
-    }
-    given["all of these"] = [
-        (name, all(row.values())) for name, row in rows if len(row) == len(JUDGMENTS)
-    ]
+    judged: dict[str, list[tuple[str, bool]]] = {title: [] for title in JUDGMENTS.values()}
+    judged["all of these"] = []
+    for sheet in sheets:
+        for name, row in sheet.items():
+            for column, answer in row.items():
+                judged[JUDGMENTS[column]].append((name, answer))
+            if len(row) == len(JUDGMENTS):
+                judged["all of these"].append((name, all(row.values())))
     if len(sheets) > 1:
-        given["two people give the same judgment"] = [
-            (name, sheet[name][column] == other[name][column])
-            for sheet, other in combinations(sheets, 2)
-            for name in sheet.keys() & other.keys()
-            for column in sheet[name].keys() & other[name].keys()
-        ]
-    counted = []
-    for title, judged in given.items():
-        yes, number, rate = sum(answer for _, answer in judged), len(judged), None
-        if judged:
-            # Independent judgments, as if those of one question were always the same (Kish 1965,
-            # Survey Sampling, section 8.2).
-            trials = number**2 / sum(own**2 for own in Counter(name for name, _ in judged).values())
-            rate = Estimate(yes / number, wilson_interval(yes / number, trials))
-        counted.append({"judgment": title, "yes": yes, "judged": number, "rate": rate})
-    return counted
+        same = judged.setdefault("two people give the same judgment", [])
+        for sheet, other in combinations(sheets, 2):
+            for name in sheet.keys() & other.keys():
+                columns = sheet[name].keys() & other[name].keys()
+                same += [(name, sheet[name][column] == other[name][column]) for column in columns]
+    return [{"judgment": title, **_count_yes(answers)} for title, answers in judged.items()]
+
+
+def _count_yes(answers: Sequence[tuple[str, bool]]) -> dict[str, Any]:
+    yes = sum(answer for _, answer in answers)
+    rate = None
+    if answers:
+        sizes = Counter(name for name, _ in answers).values()
+        # Independent judgments, as if those of one question were always the same (Kish 1965,
+        # Survey Sampling, section 8.2).
+        trials = len(answers) ** 2 / sum(size**2 for size in sizes)
+        share = yes / len(answers)
+        rate = Estimate(share, wilson_interval(share, trials))
+    return {"yes": yes, "judged": len(answers), "rate": rate}
 
 
 def build_agreement_table(counted: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the table of `posir build agreement`."""
-    numbers = ("Yes", "Judged", "Yes %", "95% interval")
-    rows = []
-    for row in counted:
-        counts, rate = (format_count(row["yes"]), format_count(row["judged"])), row["rate"]
-        rows.append(
-            (
-                row["judgment"],
-                *counts,
-                format_percent(rate and rate.value),
-                format_interval(rate, format_percent),
-            )
+    """Build the table of `posir build agreement`."""
+    rows = [
+        (
+            row["judgment"],
+            format_count(row["yes"]),
+            format_count(row["judged"]),
+            format_percent(row["rate"].value if row["rate"] else None),
+            format_interval(row["rate"], format_percent),
         )
+        for row in counted
+    ]
     note = (
         "The sample has about as many questions from each cell of length and position, whatever "
         "their number."
     )
-    return Table(
-        build_columns(("Judgment", *numbers), numbers),
-        tuple(rows),
-        title="Human check",
-        notes=(note,),
-    )
+    numbers = ("Yes", "Judged", "Yes %", "95% interval")
+    columns = build_columns(("Judgment", *numbers), numbers)
+    return Table(columns, tuple(rows), title="Human check", notes=(note,))

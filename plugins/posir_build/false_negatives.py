@@ -10,11 +10,21 @@ The question's own document is never a false negative.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from posir_build.cluster import Recall, Reranker
-from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
+from posir_build.records import (
+    Check,
+    Discarded,
+    Document,
+    Question,
+    QuestionVerdict,
+    Reason,
+    StageResult,
+    by_id,
+)
 from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
 from posir_tasks.language_models.asking import LanguageModel
@@ -25,9 +35,16 @@ from posir_tasks.models.rerankers import Scores
 BATCH = 256
 
 
-#: A question, another document that was recalled for it, and the scores of this and of its own,
-#: both of shape (rerankers,).
-Candidate = tuple[Question, Document, Scores, Scores]
+@dataclass(frozen=True)
+class Candidate:
+    """Another document that rerankers find to answer a question."""
+
+    question: Question
+    document: Document
+    scores: Scores
+    """Scores of the document, shape (rerankers,)."""
+    positive: Scores
+    """Scores of the question's own document."""
 
 
 def remove_false_negatives(
@@ -37,49 +54,34 @@ def remove_false_negatives(
     rerankers: Sequence[Reranker],
     panel: Sequence[LanguageModel],
 ) -> StageResult:
-    """Find false negatives, and remove them by the rule of the settings; PosirError if a model
-    cannot be used.
-    """
+    """Find false negatives, and remove them by the rule of the settings."""
     judges = ", ".join((recall.name, *(reranker.name for reranker in rerankers)))
-    searched = QuestionVerdict(
-        f"false negatives: {settings.rule}", True, judges, {"recall": settings.recall}
-    )
+    values = {"recall": settings.recall}
+    searched = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
     candidates = list(_find_candidates(before, settings, recall, rerankers))
-    kept, discarded = list[Question](), list[Discarded]()
+    documents = before.documents
+    discarded: list[Discarded] = []
+    failed = {}
     if settings.rule == "document":
-        removed = {document.id: question.id for question, document, *_ in candidates}
+        removed = {candidate.document.id: candidate.question.id for candidate in candidates}
+        documents = tuple(document for document in documents if document.id not in removed)
         discarded += [
-            Discarded("answers a question about another document", name, removed[name])
-            for name in sorted(removed)
+            Discarded(Reason.ANSWERS_OTHER, name, removed[name]) for name in sorted(removed)
         ]
         for question in before.questions:
-            if about := removed.get(question.document):
-                discarded.append(
-                    Discarded("its document answers another question", question.id, about, question)
-                )
-            else:
-                kept.append(question.with_verdict(searched))
-        documents = tuple(document for document in before.documents if document.id not in removed)
-        return StageResult(
-            documents, tuple(kept), tuple(discarded), (), {"documents removed": len(removed)}
-        )
-    negatives = _confirm(candidates, settings, panel)
-    verdicts = dict(reversed(negatives))
-    for question in before.questions:
-        if verdict := verdicts.get(question.id):
-            answered = verdict.values["document"]
-            discarded.append(
-                Discarded(
-                    "another document answers it",
-                    question.id,
-                    answered,
-                    question.with_verdict(verdict),
-                )
-            )
-        else:
-            kept.append(question.with_verdict(searched))
-    counts = {"suspects": len(candidates), "confirmed": len(negatives)}
-    return StageResult(before.documents, tuple(kept), tuple(discarded), (), counts)
+            other = removed.get(question.document)
+            if other is not None:
+                reason = Reason.DOCUMENT_ANSWERS_OTHER
+                failed[question.id] = Discarded(reason, question.id, other, question)
+        counts = {"documents removed": len(removed)}
+    else:
+        negatives = _confirm(candidates, settings, panel)
+        for negative in reversed(negatives):
+            failed[negative.item] = negative
+        counts = {"suspects": len(candidates), "confirmed": len(negatives)}
+    kept = [row.with_verdict(searched) for row in before.questions if row.id not in failed]
+    discarded += [failed[row.id] for row in before.questions if row.id in failed]
+    return StageResult(documents, tuple(kept), tuple(discarded), (), counts)
 
 
 def _find_candidates(
@@ -91,56 +93,62 @@ def _find_candidates(
     """Yield the recalled documents that rerankers find to answer a question; a few questions are in
     memory at a time.
     """
-    questions, known = before.questions, by_id(before.documents)
+    known = by_id(before.documents)
+    questions = before.questions
     recalled = recall.find(before.documents, questions, settings.recall) if questions else []
     for start in range(0, len(questions), BATCH):
-        batch = list(zip(questions, recalled, strict=True))[start : start + BATCH]
-        pairs = [
-            (question, known[name])
-            for question, names in batch
-            for name in names
-            if name != question.document
-        ]
-        own = [(question.text, known[question.document].text) for question, _ in batch]
+        batch = questions[start : start + BATCH]
+        pairs = [(question, known[question.document]) for question in batch]
+        for question, names in zip(batch, recalled[start : start + BATCH], strict=True):
+            pairs += [(question, known[name]) for name in names if name != question.document]
         texts = [(question.text, document.text) for question, document in pairs]
-        scores = np.stack([reranker.score([*own, *texts]) for reranker in rerankers], axis=1)
-        positives = {
-            question.id: row for (question, _), row in zip(batch, scores[: len(batch)], strict=True)
-        }
-        for (question, document), row in zip(pairs, scores[len(batch) :], strict=True):
-            positive = positives[question.id]
-            # PosIR, section 2.3: any reranker scores it above the question's own.
-            if (
-                has_votes(row, settings.threshold, settings.votes)
-                if settings.rule == "question"
-                else (row > positive).any()
-            ):
-                yield question, document, row, positive
+        scores = np.stack([reranker.score(texts) for reranker in rerankers], axis=1)
+        positives = {question.id: row for question, row in zip(batch, scores, strict=False)}
+        for (question, document), row in zip(pairs, scores, strict=True):
+            candidate = Candidate(question, document, row, positives[question.id])
+            if document.id != question.document and is_suspect(candidate, settings):
+                yield candidate
+
+
+def is_suspect(candidate: Candidate, settings: FalseNegativeSettings) -> bool:
+    """Return whether rerankers suspect a document, by the rule of the settings."""
+    if settings.rule == "question":
+        return has_votes(candidate.scores, settings.threshold, settings.votes)
+    # PosIR, section 2.3: any reranker scores it above the question's own.
+    return bool((candidate.scores > candidate.positive).any())
 
 
 def _confirm(
-    suspects: Sequence[Candidate], settings: FalseNegativeSettings, panel: Sequence[LanguageModel]
-) -> list[tuple[str, QuestionVerdict]]:
-    """Return the ids of questions and verdicts of what the panel confirms; an answer that cannot be
-    used counts as no vote.
+    candidates: Sequence[Candidate], settings: FalseNegativeSettings, panel: Sequence[LanguageModel]
+) -> list[Discarded]:
+    """List the questions that have a false negative by the panel; an answer that cannot be used
+    counts as no vote.
     """
 
-    def build(suspect: Candidate) -> dict[str, str]:
-        return {"question": suspect[0].text, "text": suspect[1].text}
+    def build(candidate: Candidate) -> dict[str, str]:
+        return {"question": candidate.question.text, "text": candidate.document.text}
 
-    replies = [judge.ask(RELEVANCE, suspects, build, f"Confirm by {judge.name}") for judge in panel]
+    replies = [
+        judge.ask(RELEVANCE, candidates, build, f"Confirm by {judge.name}") for judge in panel
+    ]
     negatives = []
-    for (question, document, own, positive), graded in zip(
-        suspects, zip(*replies, strict=True), strict=True
-    ):
+    for candidate, graded in zip(candidates, zip(*replies, strict=True), strict=True):
         grades = [reply.answer.relevance if reply.answer else -1 for reply in graded]
-        if has_votes(grades, settings.level, settings.votes):
-            scores = {"scores": own.tolist(), "positive": positive.tolist()}
-            verdict = {"document": document.id, **scores, "grades": grades}
-            judges = ", ".join(f"{reply.model} {reply.prompt}" for reply in graded)
-            negatives.append(
-                (question.id, QuestionVerdict("false negative", False, judges, verdict))
-            )
+        if not has_votes(grades, settings.level, settings.votes):
+            continue
+        values = {
+            "document": candidate.document.id,
+            "scores": candidate.scores.tolist(),
+            "positive": candidate.positive.tolist(),
+            "grades": grades,
+        }
+        judges = ", ".join(reply.model for reply in graded)
+        verdict = QuestionVerdict(
+            Check.FALSE_NEGATIVES, False, judges, values, settings.rule, RELEVANCE.id
+        )
+        question = candidate.question.with_verdict(verdict)
+        reason = Reason.ANSWERED_ELSEWHERE
+        negatives.append(Discarded(reason, question.id, candidate.document.id, question))
     return negatives
 
 
@@ -148,5 +156,5 @@ def has_votes(values: Iterable[float], threshold: float, votes: int) -> bool:
     """Return whether enough rerankers or judges are at or above a threshold; of fewer than the
     votes, all (PosQ, A.2).
     """
-    given = [value >= threshold for value in values]
-    return sum(given) >= min(votes, len(given))
+    reached = [value >= threshold for value in values]
+    return sum(reached) >= min(votes, len(reached))

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from datasets import disable_progress_bars
 from filelock import FileLock, Timeout
@@ -25,14 +25,15 @@ from posir_build.dataset_files import (
     write_card,
     write_dataset,
 )
-from posir_build.records import LOG_FILE, StageResult, by_id
+from posir_build.records import LOG_FILE, Document, Question, StageResult, by_id
 from posir_build.sample import digest_source, draw_documents, open_source
-from posir_build.settings import BuildSettings, RerankerSettings
+from posir_build.settings import STAGE_NAMES, BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
 from posir_tasks.base.digests import digest_json
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.progress import track
+from posir_tasks.base.settings_file import Section
 from posir_tasks.data.posir import Target
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
@@ -43,7 +44,7 @@ from posir_tasks.text.tokenizer import load_tokenizer
 
 #: Schema version of the files; raise it if the records change, and every stage is run again
 #: (answered calls are kept).
-SCHEMA = 3
+SCHEMA = 4
 
 
 @validated(frozen=True)
@@ -64,8 +65,8 @@ ADAPTER = TypeAdapter(StageFile)
 def load_stage(
     folder: Path, stage: str, fingerprint: str, before: StageResult | None
 ) -> StageResult | None:
-    """Return the saved result of a stage; None if there is none, or it depends on something that
-    has changed.
+    """Load the saved result of a stage; None if there is none, or it depends on something that has
+    changed.
 
     `before` is the result of the stage before, which has the texts of documents.
     """
@@ -79,7 +80,7 @@ def load_stage(
             f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
             "again; answered calls are kept."
         ) from error
-    if (stored.schema_version, stored.fingerprint) != (SCHEMA, fingerprint):
+    if stored.schema_version != SCHEMA or stored.fingerprint != fingerprint:
         return None
     known = by_id([*(before.documents if before else ()), *stored.result.documents])
     return replace(stored.result, documents=tuple(known[name] for name in stored.document_ids))
@@ -88,33 +89,33 @@ def load_stage(
 def save_stage(
     folder: Path, stage: str, fingerprint: str, result: StageResult, before: StageResult | None
 ) -> None:
-    """Write the result of a stage."""
-    new = () if before and set(before.documents).issuperset(result.documents) else result.documents
+    """Save the result of a stage."""
     ids = tuple(document.id for document in result.documents)
+    is_known = before is not None and set(before.documents).issuperset(result.documents)
+    saved = replace(result, documents=()) if is_known else result
+    content = ADAPTER.dump_json(StageFile(SCHEMA, fingerprint, ids, saved), indent=1)
     with atomic_write(folder / f"{stage}.json") as part:
-        part.write_bytes(
-            ADAPTER.dump_json(
-                StageFile(SCHEMA, fingerprint, ids, replace(result, documents=new)), indent=1
-            )
-        )
+        part.write_bytes(content)
 
 
 #: The lock is emptied when it is taken, so no file of the user may have its name.
 BUILD_LOCK = ".posir-build.lock"
-STAGE_NAMES = ("sample", "ask", "locate", "verify", "false-negatives", "balance")
 #: Settings of a language model that its answers do not depend on.
 NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "prices", "budget"}
 
 
+@dataclass(frozen=True)
 class Tools:
-    """Log, models and rerankers of the stages of a build, built lazily; `start_engine` starts a
-    cluster for scoring.
-    """
+    """Log, models and rerankers of the stages of a build."""
 
-    def __init__(self, settings: BuildSettings, start_engine: StartEngine | None = None) -> None:
-        self.settings = settings
-        self.log = CallLog(settings.work_folder / LOG_FILE)
-        self._start_engine = start_engine
+    settings: BuildSettings
+    start_engine: StartEngine | None = None
+    """Starts a cluster for scoring; None for this process."""
+
+    @cached_property
+    def log(self) -> CallLog:
+        """The answered calls and the scores."""
+        return CallLog(self.settings.work_folder / LOG_FILE)
 
     def models(self, stage: str) -> list[LanguageModel]:
         """Open the language models that a stage asks."""
@@ -126,74 +127,69 @@ class Tools:
         return load_tokenizer(self.settings.tokenizer).count
 
     def rerankers(self, wanted: Sequence[RerankerSettings]) -> list[Reranker]:
-        """Return rerankers; models are loaded when they first score."""
+        """Open rerankers; models are loaded when they first score."""
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
-        opened = (
-            ModelReranker(row.reference, self.settings.language, row.scale == "logit")
-            for row in wanted
-        )
-        return [Reranker(reranker, self.log, self._start_engine) for reranker in opened]
+        language = self.settings.language
+        models = [ModelReranker(row.reference, language, row.scale == "logit") for row in wanted]
+        return [Reranker(model, self.log, self.start_engine) for model in models]
 
     def recall(self, model: str, revision: str | None = None) -> Recall:
-        """Return an embedder that finds the nearest texts."""
-        return Recall(ModelReference(model, revision), self.settings.language, self._start_engine)
+        """Open an embedder that finds the nearest texts."""
+        return Recall(ModelReference(model, revision), self.settings.language, self.start_engine)
 
 
 def _identify_models(settings: BuildSettings, stage: str) -> object:
     return [llm.model_dump(mode="json", exclude=NOT_ASKED) for llm in settings.choose_llms(stage)]
 
 
+#: The prompts of each stage; those of Ask depend on its method.
+PROMPTS: Mapping[str, Sequence[PromptTemplate[Any]]] = {
+    "locate": (locate.LOCATE,),
+    "verify": (verify.RELEVANCE, verify.ANSWERABLE),
+    "false-negatives": (verify.RELEVANCE,),
+}
+
+
 def _depends_on(stage: str, settings: BuildSettings) -> object:
-    """Return all that the result of a stage depends on, beside the result of the stage before."""
+    """List all that the result of a stage depends on, other than the result of the stage before."""
     if stage == "sample":
         fields = {"text_field", "id_field", "language", "seed", "tokenizer", "sample"}
         return [digest_source(settings), settings.model_dump(mode="json", include=fields)]
-    section = getattr(settings, stage.replace("-", "_")).model_dump(
-        mode="json", exclude={"llm", "panel"}
-    )
+    section: Section = getattr(settings, stage.replace("-", "_"))
+    values = section.model_dump(mode="json", exclude={"llm", "panel"})
     if stage == "balance":
-        return section
-    prompts: dict[str, Sequence[PromptTemplate[Any]]] = {
-        "ask": ask.PROMPTS.get(settings.ask.method, ()),
-        "locate": (locate.LOCATE,),
-        "verify": (verify.RELEVANCE, verify.ANSWERABLE),
-        "false-negatives": (verify.RELEVANCE,),
-    }
-    asked = [section, _identify_models(settings, stage), *(prompt.id for prompt in prompts[stage])]
+        return values
+    prompts = PROMPTS.get(stage) or ask.PROMPTS.get(settings.ask.method, ())
+    asked = [values, _identify_models(settings, stage), *(prompt.id for prompt in prompts)]
     if stage == "ask":
-        asked.append(
-            ask.load_personas(settings.ask.personas) if settings.ask.method == "persona" else []
-        )
+        is_persona = settings.ask.method == "persona"
+        asked.append(ask.load_personas(settings.ask.personas) if is_persona else [])
     return asked
 
 
 def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
     settings = tools.settings
+    language = settings.language
+    seed = settings.seed
     match stage:
         case "sample":
             items = open_source(settings).read_texts()
-            return draw_documents(
-                items, settings.sample, settings.language, settings.seed, tools.count_tokens
-            )
+            return draw_documents(items, settings.sample, language, seed, tools.count_tokens)
         case "ask" if settings.ask.method == "given":
             return ask.take_questions(before.documents, settings)
         case "ask":
-            recall = (
-                tools.recall(settings.ask.persona_embedder)
-                if settings.ask.persona_embedder
-                else None
-            )
+            embedder = settings.ask.persona_embedder
+            recall = tools.recall(embedder) if embedder else None
             return ask.ask_questions(before.documents, settings, tools.models(stage)[0], recall)
         case "locate":
-            return locate.locate_evidence(
-                before, settings.locate, tools.models(stage)[0], settings.language
-            )
+            model = tools.models(stage)[0]
+            return locate.locate_evidence(before, settings.locate, model, language)
         case "verify":
-            checks, rerankers = settings.verify, tools.rerankers(settings.verify.rerankers)
-            model, seed = tools.models(stage)[0], settings.seed
+            rerankers = tools.rerankers(settings.verify.rerankers)
+            model = tools.models(stage)[0]
             verifier = verify.Verifier(
-                before.documents, checks, settings.language, model, rerankers, seed
+                before.documents, settings.verify, language, model, rerankers, seed
             )
             return verifier.verify(before.questions)
         case "false-negatives":
@@ -201,22 +197,22 @@ def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
             if search.embedder is None:
                 note = "false negatives were not searched for: false_negatives.embedder is not set"
                 return StageResult(before.documents, before.questions, (), (note,))
-            recall, rerankers = (
+            return false_negatives.remove_false_negatives(
+                before,
+                search,
                 tools.recall(search.embedder, search.revision),
                 tools.rerankers(search.rerankers),
-            )
-            return false_negatives.remove_false_negatives(
-                before, search, recall, rerankers, tools.models(stage)
+                tools.models(stage),
             )
         case _:
             needed = find_needed_questions(settings.balance, before.questions)
-            return balance_questions(before, settings.balance, settings.seed, needed)
+            return balance_questions(before, settings.balance, seed, needed)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a work folder against another build; PosirError if another process builds there, or the
-    folder cannot be written.
+    """Hold a work folder against another build; raise PosirError if another process builds there,
+    or the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -240,8 +236,9 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
     A stage whose result is saved, and depends on nothing that has changed, is not run.
     """
     folder = tools.settings.work_folder
-    results: dict[str, StageResult] = {}
-    before, fingerprint = StageResult((), ()), ""
+    results = {}
+    before = StageResult((), ())
+    fingerprint = ""
     for number, stage in enumerate(STAGE_NAMES, 1):
         fingerprint = digest_json([SCHEMA, stage, fingerprint, _depends_on(stage, tools.settings)])
         result = load_stage(folder, stage, fingerprint, before)
@@ -251,85 +248,100 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
             with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
                 result = _run_stage(stage, tools, before)
             save_stage(folder, stage, fingerprint, result, before)
-        results[stage] = before = result
-        for kind, left in (("document", result.documents), ("question", result.questions)):
-            if not left and (kind == "document" or number > 1):
-                reasons = "; ".join(
-                    f"{reason} ({count:,})" for reason, count in result.reasons().items()
-                )
-                discarded = f"Discarded: {reasons}." if reasons else "The source has none."
-                raise PosirError(f"{stage}: no {kind} is left. {discarded}")
+        results[stage] = result
+        before = result
+        if not result.documents:
+            _refuse_empty(stage, "document", result)
+        if not result.questions and stage != "sample":
+            _refuse_empty(stage, "question", result)
         if stage == last:
             break
     return results
 
 
-def write_results(
-    tools: Tools, results: Mapping[str, StageResult]
-) -> tuple[dict[Path, int], list[StageRow], list[str]]:
-    """Write the dataset, its held-out part, and its translations.
+def _refuse_empty(stage: str, unit: str, result: StageResult) -> NoReturn:
+    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in result.reasons().items())
+    discarded = f"Discarded: {reasons}." if reasons else "The source has none."
+    raise PosirError(f"{stage}: no {unit} is left. {discarded}")
 
-    Return the number of questions in each folder; of the translations a row each, and notes on what
-    was repaired in them.
-    """
+
+@dataclass(frozen=True)
+class WrittenDataset:
+    """The folders of a dataset, and what its translations kept."""
+
+    questions: dict[Path, int]
+    """Number of questions in each folder."""
+    rows: list[StageRow]
+    """Two rows for each translation."""
+    notes: list[str]
+    """What was repaired in translations."""
+
+
+def write_results(tools: Tools, results: Mapping[str, StageResult]) -> WrittenDataset:
+    """Write the dataset, its held-out part, and its translations."""
     settings = tools.settings
-    rows = build_stage_rows(results, settings)
-    written, translations, notes = dict[Path, int](), list[StageRow](), list[str]()
+    rows = build_stage_rows(results)
+    written = WrittenDataset({}, [], [])
     final = results["balance"]
     for part, output in ((PUBLIC, settings.output), (HELD_OUT, settings.held_out_folder)):
         # The last verdict is that of the split.
-        questions = tuple(
-            question for question in final.questions if question.verdicts[-1].values["part"] == part
-        )
+        questions = [row for row in final.questions if row.verdicts[-1].values["part"] == part]
         if not questions:
             continue
-        result = StageResult(final.documents, questions)
-        written |= _write_part(settings, settings.language, output, part, result, rows)
+        result = StageResult(final.documents, tuple(questions))
+        folder = _write_part(settings, settings.language, output, part, result, rows)
+        written.questions[folder] = len(questions)
         for language in settings.translate.languages:
             translated = translate_result(tools, result, language, part)
             name = language if part == PUBLIC else f"{language}, {part}"
             added = build_translation_rows(result, translated, name)
-            written |= _write_part(
+            folder = _write_part(
                 settings, language, output, f"{part}, translated", translated, [*rows, *added]
             )
-            translations += added
-            notes += [
-                f"translate: {name}: {counted}: {number:,}"
-                for counted, number in translated.counts.items()
-                if number
-            ]
+            written.questions[folder] = len(translated.questions)
+            written.rows.extend(added)
+            prefixes = translated.counts["prefixes removed"]
+            if prefixes:
+                written.notes.append(f"translate: {name}: prefixes removed: {prefixes:,}")
         write_card(output)
-    return written, translations, notes
+    return written
 
 
 def translate_result(tools: Tools, result: StageResult, language: str, part: str) -> StageResult:
-    """Return a part of the dataset in another language, from the work folder if it has been
-    translated before.
+    """Translate a part of the dataset, or load it from the work folder if it has been translated
+    before.
     """
     settings = tools.settings
-    prompts = (
-        translate.TRANSLATE_SENTENCES,
-        translate.TRANSLATE_QUESTION,
-        translate.JUDGE_TRANSLATION,
-    )
+    excluded = {"languages", "llm", "judge"}
     identity = [
-        settings.translate.model_dump(mode="json", exclude={"languages", "llm", "judge"}),
-        *(_identify_models(settings, stage) for stage in ("translate", "refusals")),
-        *(prompt.id for prompt in prompts),
+        settings.translate.model_dump(mode="json", exclude=excluded),
+        _identify_models(settings, "translate"),
+        _identify_models(settings, "refusals"),
+        translate.TRANSLATE_SENTENCES.id,
+        translate.TRANSLATE_QUESTION.id,
+        translate.JUDGE_TRANSLATION.id,
     ]
-    content = [[row.id, row.text] for rows in (result.documents, result.questions) for row in rows]
-    fingerprint = digest_json([SCHEMA, "translate", language, identity, content])
+    fingerprint = digest_json([SCHEMA, "translate", language, identity, _list_content(result)])
     name = f"translate-{language}-{part}"
     saved = load_stage(settings.work_folder, name, fingerprint, None)
     if saved is not None:
         return saved
-    (model,), judge = tools.models("translate"), next(iter(tools.models("refusals")), None)
     translator = translate.Translator(
-        settings.translate, model, settings.language, language, tools.count_tokens, judge
+        settings.translate,
+        tools.models("translate")[0],
+        settings.language,
+        language,
+        tools.count_tokens,
+        next(iter(tools.models("refusals")), None),
     )
     translated = translator.translate(result)
     save_stage(settings.work_folder, name, fingerprint, translated, None)
     return translated
+
+
+def _list_content(result: StageResult) -> list[list[str]]:
+    rows: list[Document | Question] = [*result.documents, *result.questions]
+    return [[row.id, row.text] for row in rows]
 
 
 def _write_part(
@@ -339,7 +351,8 @@ def _write_part(
     part: str,
     result: StageResult,
     rows: Sequence[StageRow],
-) -> dict[Path, int]:
+) -> Path:
+    """Write a part of the dataset in a language, unless it is there, and return its folder."""
     construction = {
         "documents": len(result.documents),
         "questions": len(result.questions),
@@ -347,50 +360,23 @@ def _write_part(
         "license": settings.license,
         "settings": settings_record(settings),
         "answered_by": list_answering_models(result.questions),
-        "stages": rows_as_records(rows),
-        "content": digest_json(
-            [
-                SCHEMA,
-                [
-                    [row.id, row.text]
-                    for rows in (result.documents, result.questions)
-                    for row in rows
-                ],
-            ]
-        ),
+        "stages": [row.to_record() for row in rows],
+        "content": digest_json([SCHEMA, _list_content(result)]),
     }
     target = Target(language, settings.domain, output)
     if read_constructions(output).get(f"{language}/{settings.domain}") != construction:
         write_dataset(target, result.documents, result.questions, construction)
-    return {target.folder: len(result.questions)}
+    return target.folder
 
 
 def settings_record(settings: BuildSettings) -> dict[str, Any]:
-    """Return the settings that a dataset depends on, as JSON values."""
+    """Convert the settings that a dataset depends on to JSON values."""
+    models = {"llm": NOT_ASKED, "judge": NOT_ASKED}
     excluded: Any = {
         "llm": NOT_ASKED,
         "work": True,
         "output": True,
         "false_negatives": {"panel": {"__all__": NOT_ASKED}},
-    }
-    excluded |= {
-        stage: {"llm": NOT_ASKED, "judge": NOT_ASKED}
-        for stage in ("ask", "locate", "verify", "translate")
+        **dict.fromkeys(("ask", "locate", "verify", "translate"), models),
     }
     return settings.model_dump(mode="json", exclude=excluded)
-
-
-def rows_as_records(rows: Sequence[StageRow]) -> list[dict[str, Any]]:
-    """Return the rows of the report as JSON values."""
-    names = (
-        "stage",
-        "unit",
-        "taken",
-        "kept",
-        "rate",
-        "rate_interval",
-        "published_rate",
-        "published_in",
-        "reasons",
-    )
-    return [{name: getattr(row, name) for name in names} for row in rows]

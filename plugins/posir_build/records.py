@@ -8,12 +8,80 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from posir_tasks.text.spans import Span
 
 #: The log of calls in a work folder.
 LOG_FILE = "calls.sqlite"
+
+
+class Check(StrEnum):
+    """A check of a question; its outcome is a verdict."""
+
+    LOCATED = "located"
+    LABELED_SPAN = "labeled span"
+    RERANKERS = "rerankers"
+    RELEVANCE = "relevance"
+    LEAVE_SPAN_OUT = "leave-span-out"
+    AUDIT = "audit"
+    FALSE_NEGATIVES = "false negatives"
+    SPLIT = "split"
+    TRANSLATED = "translated"
+
+
+class Reason(StrEnum):
+    """Why a stage of this package discards an item."""
+
+    OTHER_LANGUAGE = "another language"
+    NEAR_DUPLICATE = "near-duplicate"
+    OTHER_LENGTH = "length outside the buckets"
+
+    BLANK_QUESTION = "blank question"
+    BLANK_ANSWER = "blank answer"
+    LONG_QUESTION = "question too long"
+    NAMES_POSITION = "names a position"
+    NAMES_DOCUMENT = "refers to its document"
+    COPIED = "copied from its document"
+    EXTRA_QUESTION = "more questions than asked for"
+    REPEATED = "repeats another question"
+    NO_SUCH_PERSONA = "there is no such persona"
+
+    NO_EVIDENCE = "no evidence"
+    SEVERAL_PASSAGES = "several passages"
+    LONG_EVIDENCE = "the evidence is most of the document"
+    OTHER_PASSAGE = "another passage instead"
+    FURTHER_PASSAGE = "another passage as well"
+    NO_QUOTE = "no quote"
+    QUOTE_OF_NO_SENTENCE = "the quote is of sentences that do not exist"
+    QUOTE_OF_OTHER_SENTENCE = "the quote is not in the cited sentences"
+    QUOTE_NOT_FOUND = "the quote is not in the text"
+    QUOTE_AMBIGUOUS = "the quote resembles several passages"
+    QUOTE_REPEATED = "the quote occurs several times"
+    CHANGED_NUMBER = "the quote changes a number"
+    CHANGED_NEGATION = "the quote changes a negation"
+
+    OTHER_SEGMENT = "a reranker prefers another segment"
+    SMALL_MARGIN = "the margin of the segment is too small"
+    SPAN_NOT_NEEDED = "a reranker does not need the span"
+    IRRELEVANT = "the text is not relevant enough"
+    RELEVANT_WITHOUT = "as relevant without the evidence"
+    ANSWERED_WITHOUT = "answered without the span"
+
+    ANSWERED_ELSEWHERE = "another document answers it"
+    ANSWERS_OTHER = "answers a question about another document"
+    DOCUMENT_ANSWERS_OTHER = "its document answers another question"
+
+    INCOMPLETE_LENGTH = "its lengths have no question at some position"
+    FULL_CELL = "its cell is full"
+
+    SENTENCES_CHANGED = "sentences are missing or added"
+    BLANK_SENTENCE = "a sentence is blank"
+    UNTRANSLATED = "not translated"
+    REFUSAL = "refusal"
+    LENGTH_OUTLIER = "length outlier"
+    DOCUMENT_DISCARDED = "its document is discarded"
 
 
 @dataclass(frozen=True)
@@ -32,12 +100,16 @@ class Document:
 class QuestionVerdict:
     """The outcome of one check of a question."""
 
-    check: str
+    check: Check
     passed: bool
     judge: str
-    """Model, and prompt if it is a language model."""
+    """The model, or several, separated by commas."""
     values: dict[str, Any]
     """Scores, grades or answers."""
+    rule: str = ""
+    """The rule of the settings, if the check has several."""
+    prompt: str = ""
+    """Name and version of the prompt of a language model."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +121,20 @@ class Question:
     text: str
     answer: str
     position: str
-    """The position that was asked for, one of `POSITIONS`; where the evidence is follows from
-    `span`.
-    """
+    """The requested position, one of `POSITIONS`; that of the evidence follows from `span`."""
     model: str
     """The name that the server gives it."""
     prompt: str
-    """Name and version of the prompt that it was asked for with."""
+    """Name and version of the prompt that asked for it."""
     details: dict[str, str] = field(default_factory=dict)
-    """Further details of how it was asked for, such as a persona."""
+    """Details of the request, such as a persona."""
     span: Span | None = None
     """Its evidence; None before it is located."""
     quote: str = ""
     verdicts: tuple[QuestionVerdict, ...] = ()
 
     def with_verdict(self, verdict: QuestionVerdict) -> Question:
-        """Return the question with one more verdict."""
+        """Add a verdict."""
         return replace(self, verdicts=(*self.verdicts, verdict))
 
     @property
@@ -79,7 +149,7 @@ class Discarded:
     """A document, answer or question that a stage does not pass on."""
 
     reason: str
-    """One of a stage's fixed reasons."""
+    """A `Reason`, an `AnswerFault`, or the reason why a reader skips a text."""
     item: str
     """Id of a question, or else of a document."""
     detail: str = ""
@@ -99,20 +169,30 @@ class StageResult:
     """Numbers for the report, such as documents read."""
 
     def reasons(self) -> dict[str, int]:
-        """Return the number of discarded items by reason, the most frequent first."""
-        return dict(Counter(discard.reason for discard in self.discarded).most_common())
+        """Count discarded items by reason, the most frequent first."""
+        return count_reasons(self.discarded)
+
+    def checked_questions(self) -> list[Question]:
+        """List the questions of the stage, kept or discarded."""
+        discarded = [item.question for item in self.discarded if item.question is not None]
+        return [*self.questions, *discarded]
+
+
+def count_reasons(discarded: Iterable[Discarded]) -> dict[str, int]:
+    """Count items by reason, the most frequent first."""
+    return dict(Counter(str(item.reason) for item in discarded).most_common())
 
 
 def question_id(document: str, text: str) -> str:
-    """Return the id of a question: 32 hexadecimal digits."""
+    """Compute the id of a question: 32 hexadecimal digits."""
     return hashlib.blake2b(f"{document}\0{text}".encode(), digest_size=16).hexdigest()
 
 
 def by_id(documents: Iterable[Document]) -> dict[str, Document]:
-    """Return documents by id."""
+    """Index documents by id."""
     return {document.id: document for document in documents}
 
 
 def seeded_order(seed: int, *names: str) -> bytes:
-    """Return a sort key that is random for a seed, and the same whatever else is sorted."""
+    """Compute a sort key that is random for a seed and does not depend on other items."""
     return hashlib.sha256("\0".join((str(seed), *names)).encode("utf-8", "replace")).digest()

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from posir_build.records import Discarded, Document, StageResult, seeded_order
+from posir_build.records import Discarded, Document, Reason, StageResult, seeded_order
 from posir_build.settings import BuildSettings, SampleSettings
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
@@ -54,19 +54,18 @@ def check_source(settings: BuildSettings) -> None:
 
 
 def digest_source(settings: BuildSettings) -> str:
-    """Return a digest of the content of local files; of a dataset on the Hub, of its name and the
-    revision in the settings.
+    """Compute a digest of the content of local files, or of the name and revision of a dataset on
+    the Hub.
     """
-    revision = (
-        open_source(settings).find_revision()
-        if Path(settings.documents).expanduser().exists()
-        else ""
-    )
+    is_local = Path(settings.documents).expanduser().exists()
+    revision = open_source(settings).find_revision() if is_local else ""
     return digest(settings.documents, settings.revision or "", revision).hex()
 
 
-#: Permutations of a MinHash, and words or characters of a shingle.
-PERMUTATIONS, SHINGLE = 128, 5
+#: Permutations of a MinHash.
+PERMUTATIONS = 128
+#: Words or characters of a shingle.
+SHINGLE = 5
 #: Mean length of a word from which a text counts as written without spaces, and its shingles are of
 #: characters.
 LONG_WORD = 15
@@ -82,29 +81,34 @@ class NearDuplicates:
         self._index = RMinHashLSH(
             threshold=threshold, num_perm=PERMUTATIONS, num_bands=PERMUTATIONS // 4
         )
-        self._signatures: list[tuple[str, Any]] = []
+        self._signatures: dict[int, tuple[str, Any]] = {}
 
     def add(self, document: Document) -> str | None:
         """Accept a text, or return the id of an accepted one that is nearly the same."""
         from rensa import RMinHash
 
-        words = document.text.lower().split()
-        # Five words, or five characters of a text without spaces between words.
-        units: Sequence[str] = (
-            "".join(words) if len(document.text) > LONG_WORD * max(1, len(words)) else words
-        )
-        join = "" if isinstance(units, str) else " "
         signature = RMinHash(num_perm=PERMUTATIONS, seed=1)
-        last = max(1, len(units) - SHINGLE + 1)
-        signature.update(
-            sorted({join.join(units[start : start + SHINGLE]) for start in range(last)})
-        )
+        signature.update(split_shingles(document.text))
         for row in sorted(self._index.query(signature)):
-            if signature.jaccard(self._signatures[row][1]) >= self._threshold:
-                return str(self._signatures[row][0])
-        self._index.insert(len(self._signatures), signature)
-        self._signatures.append((document.id, signature))
+            original, other = self._signatures[row]
+            if signature.jaccard(other) >= self._threshold:
+                return original
+        row = len(self._signatures)
+        self._index.insert(row, signature)
+        self._signatures[row] = (document.id, signature)
         return None
+
+
+def split_shingles(text: str) -> list[str]:
+    """List all runs of five words, or of five characters without spaces between words."""
+    words = text.lower().split()
+    units: Sequence[str] = words
+    separator = " "
+    if len(text) > LONG_WORD * max(1, len(words)):
+        units = "".join(words)
+        separator = ""
+    starts = range(max(1, len(units) - SHINGLE + 1))
+    return sorted({separator.join(units[start : start + SHINGLE]) for start in starts})
 
 
 def draw_documents(
@@ -114,103 +118,98 @@ def draw_documents(
     seed: int,
     count_tokens: Callable[[str], int],
 ) -> StageResult:
-    """Sample documents in a language, in order of their ids. What is drawn depends on seed and id,
-    not on the source's order.
+    """Sample documents in a language, in order of their ids.
 
-    Those that were not drawn are only counted.
+    The sample depends on seed and ids, not on the source's order. Documents that were not drawn are
+    only counted.
     """
-    buckets, unit = settings.buckets(), settings.measured
+    buckets = settings.buckets()
     quotas = share_out(settings.documents, [bucket.share for bucket in buckets])
     duplicates = NearDuplicates(settings.near_duplicate) if settings.near_duplicate else None
-    grouped, discarded, repeated = _group_by_length(items, settings, count_tokens)
-    unread, kept, notes = len(discarded), list[Document](), list[str]()
-    if repeated:
-        counted = pluralize(len(repeated), "document")
-        notes.append(
-            f"{counted} whose id an earlier file has, too: named FILE:ID, such as {repeated[0]}"
-        )
+    grouped, discarded, notes = _group_by_length(items, settings, count_tokens)
+    read = sum(map(len, grouped)) + len(discarded)
+    kept = []
     with track("Filter documents", sum(map(min, quotas, map(len, grouped)))) as advance:
         for bucket, quota, group in zip(buckets, quotas, grouped, strict=True):
-            before = len(kept)
+            number = 0
             for document in sorted(group, key=lambda document: seeded_order(seed, document.id)):
-                if len(kept) - before == quota:
+                if number == quota:
                     break
-                other = (
-                    detect_other_language(document.text, language)
-                    if settings.check_language
-                    else None
-                )
-                original = duplicates.add(document) if duplicates and not other else None
-                if other:
-                    discarded.append(Discarded("another language", document.id, other))
-                elif original:
-                    discarded.append(Discarded("near-duplicate", document.id, f"of {original}"))
-                else:
-                    kept.append(document)
-                    advance()
-            if len(kept) - before < quota:
-                filled = (
-                    f"{len(kept) - before:,} of {pluralize(len(group), 'document')}; {quota:,} "
-                    "wanted"
-                )
-                notes.append(
-                    f"{bucket.minimum:,} to {bucket.maximum:,} {unit}: {filled}"
-                    if len(buckets) > 1
-                    else filled
-                )
-    read = sum(map(len, grouped)) + unread
+                fault = _find_fault(document, language if settings.check_language else None)
+                original = duplicates.add(document) if duplicates and not fault else None
+                if original:
+                    fault = Discarded(Reason.NEAR_DUPLICATE, document.id, f"of {original}")
+                if fault:
+                    discarded.append(fault)
+                    continue
+                kept.append(document)
+                number += 1
+                advance()
+            if number < quota:
+                note = f"{number:,} of {pluralize(len(group), 'document')}; {quota:,} wanted"
+                edges = f"{bucket.minimum:,} to {bucket.maximum:,} {settings.measured}: "
+                notes.append((edges if len(buckets) > 1 else "") + note)
     kept.sort(key=lambda document: document.id)
     return StageResult(tuple(kept), (), tuple(discarded), tuple(notes), {"documents read": read})
+
+
+def _find_fault(document: Document, language: str | None) -> Discarded | None:
+    other = detect_other_language(document.text, language) if language else None
+    return Discarded(Reason.OTHER_LANGUAGE, document.id, other) if other else None
 
 
 def _group_by_length(
     items: Iterable[Item], settings: SampleSettings, count_tokens: Callable[[str], int]
 ) -> tuple[list[list[Document]], list[Discarded], list[str]]:
-    """Return the documents by bucket, those of no bucket, and the ids that were made unique.
+    """Group documents by bucket; return also those of no bucket, and a note on ids made unique.
 
-    An id that an earlier file has, too, gets the name of its file in front: `b.jsonl:3`. Two texts
-    of one file with one id are a DataError.
+    An id that an earlier file has as well gets the name of its file in front: `b.jsonl:3`. Two
+    texts of one file with one id are a DataError.
     """
-    buckets, unit = settings.buckets(), settings.measured
     measures = {"tokens": count_tokens, "words": count_words, "characters": len}
-    discarded, repeated = list[Discarded](), list[str]()
+    measure = measures[settings.measured]
+    buckets = settings.buckets()
     grouped: list[list[Document]] = [[] for _ in buckets]
-    names, in_files = set[str](), set[tuple[str, str]]()
+    discarded = []
+    renamed = []
+    names: dict[str, str] = {}
     for number, item in enumerate(items):
         if isinstance(item, SkippedText):
             discarded.append(Discarded(item.reason, item.name, item.detail))
             continue
-        stated = item.id or str(number)
-        name = f"{item.file}:{stated}" if stated in names else stated
-        if (item.file, stated) in in_files or name in names:
+        name = item.id or str(number)
+        if names.get(name, item.file) != item.file:
+            name = f"{item.file}:{name}"
+            renamed.append(name)
+        if name in names:
             raise DataError(
-                f"{item.where}: another document of this file has the id {stated!r} too; ids must "
-                "be unique in it."
+                f"{item.where}: another document of this file has the id {item.id or number!r} "
+                "too; ids must be unique in it."
             )
-        names.add(name)
-        in_files.add((item.file, stated))
-        repeated += [name] if name != stated else []
-        length = measures[unit](item.text)
-        row = next(
-            (
-                row
-                for row, bucket in enumerate(buckets)
-                if bucket.minimum <= length <= bucket.maximum
-            ),
-            None,
-        )
-        if row is None:
-            discarded.append(Discarded("length outside the buckets", name, f"{length:,} {unit}"))
+        names[name] = item.file
+        length = measure(item.text)
+        for bucket, group in zip(buckets, grouped, strict=True):
+            if bucket.minimum <= length <= bucket.maximum:
+                group.append(Document(name, item.text, count_tokens(item.text), item.where))
+                break
         else:
-            grouped[row].append(Document(name, item.text, count_tokens(item.text), item.where))
-    return grouped, discarded, repeated
+            detail = f"{length:,} {settings.measured}"
+            discarded.append(Discarded(Reason.OTHER_LENGTH, name, detail))
+    notes = []
+    if renamed:
+        number_renamed = pluralize(len(renamed), "document")
+        notes.append(
+            f"{number_renamed} with the id of a document of an earlier file: named FILE:ID, such "
+            f"as {renamed[0]}"
+        )
+    return grouped, discarded, notes
 
 
 def share_out(total: int, shares: Sequence[float]) -> list[int]:
-    """Return integers in proportion to shares that add up to a total, by largest remainders; ties
-    go to the earlier one.
+    """Divide a total into integers in proportion to shares, by largest remainders; ties go to the
+    earlier one.
     """
-    # Fractions of the decimals as they are written: rounding errors would decide ties.
+    # Fractions of the decimals as they are written, or rounding errors would decide ties.
     decimals = [Fraction(str(share)) for share in shares]
     exact = [total * share / sum(decimals) for share in decimals]
     floors = [int(share) for share in exact]

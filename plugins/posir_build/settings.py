@@ -17,6 +17,10 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.text.languages import check_code
 
 Share = Annotated[float, Field(ge=0, le=1)]
+#: The license of documents where the settings name none.
+NO_LICENSE = "not specified"
+#: The stages in order.
+STAGE_NAMES = ("sample", "ask", "locate", "verify", "false-negatives", "balance")
 
 
 def _check_code(code: str) -> str:
@@ -118,7 +122,7 @@ class SampleSettings(Section):
         return self.unit
 
     def buckets(self) -> tuple[LengthBucket, ...]:
-        """Return the length buckets."""
+        """List the length buckets."""
         return LENGTHS[self.lengths] if isinstance(self.lengths, str) else self.lengths
 
 
@@ -333,7 +337,7 @@ class BuildSettings(Section):
     text_field: str | None = None
     id_field: str | None = None
     """null for `id` or `_id` if there is one, or else the row number."""
-    license: str = "not specified"
+    license: str = NO_LICENSE
     """License of the documents, for the dataset card."""
     language: LanguageCode
     domain: str
@@ -397,26 +401,22 @@ class BuildSettings(Section):
         return self.balance.held_out_output or self.output.with_name(f"{self.output.name}-held-out")
 
     def choose_llms(self, stage: str) -> tuple[LanguageModelSettings, ...]:
-        """Return the language models that a stage asks: for false negatives several, for refusals
-        one or none, else one.
+        """List the language models of a stage: for false negatives several, for refusals one or
+        none, else one.
         """
-        if stage == "false-negatives":
-            return self.false_negatives.panel or self.choose_llms("verify")
-        if stage == "refusals":
-            return (self.translate.judge,) if self.translate.judge else ()
-        section = {
-            "ask": self.ask,
-            "locate": self.locate,
-            "verify": self.verify,
-            "translate": self.translate,
-        }[stage]
+        match stage:
+            case "false-negatives":
+                return self.false_negatives.panel or self.choose_llms("verify")
+            case "refusals":
+                return (self.translate.judge,) if self.translate.judge else ()
+        section: AskingSection = getattr(self, stage)
         return (section.llm or self.llm,)
 
     def list_llms(self) -> list[LanguageModelSettings]:
-        """Return every language model that the build may ask, once."""
+        """List every language model that the build may ask, once."""
         stages = ("ask", "locate", "verify", "false-negatives", "translate", "refusals")
         return list(dict.fromkeys(model for stage in stages for model in self.choose_llms(stage)))
 
     def outputs(self) -> list[Path]:
-        """Return the folders in the PosIR layout that the build writes."""
-        return [self.output, *([self.held_out_folder] if self.balance.held_out else [])]
+        """List the folders in the PosIR layout that the build writes."""
+        return [self.output, self.held_out_folder] if self.balance.held_out else [self.output]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from posir_build.locate import LABEL_CHECK
-from posir_build.records import StageResult
-from posir_build.settings import BuildSettings
-from posir_build.verify import MarginPool, MarginRange, list_checked
+from posir_build.records import (
+    Check,
+    Question,
+    QuestionVerdict,
+    Reason,
+    StageResult,
+    count_reasons,
+)
+from posir_build.settings import STAGE_NAMES
+from posir_build.verify import MarginPool, MarginRange
 from posir_significance.intervals import estimate_mean
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
@@ -28,7 +35,7 @@ class StageRow:
     """Unit of the counts: documents or questions."""
     taken: int
     kept: int
-    reasons: Mapping[str, int]
+    reasons: Mapping[str, int] = field(default_factory=dict)
     """Number of discarded items by reason."""
     published_rate: float | None = None
     """Share kept in a paper, in [0, 1]; None if no paper reports one."""
@@ -41,25 +48,32 @@ class StageRow:
         """Share kept, in [0, 1]."""
         return self.kept / self.taken if self.taken else None
 
+    def published(self, stage: str, rule: str) -> StageRow:
+        """Add the share that a paper reports for a rule, if one does."""
+        rate, source = PUBLISHED_RATES.get((stage, rule), (None, ""))
+        return replace(self, published_rate=rate, published_in=source)
+
+    def to_record(self) -> dict[str, Any]:
+        """Convert the row to JSON values."""
+        return asdict(self) | {"rate": self.rate}
+
 
 #: The papers, as a report names them: PosQ (arXiv 2505.13950), Built-in or Learned (arXiv
 #: 2605.26578) and PosIR (arXiv 2601.08363).
-POSQ, MOVING, POSIR = "FineWeb-PosQ", "arXiv 2605.26578", "PosIR"
-#: Shares kept by check and rule: PosQ, table of appendix A.2; Built-in or Learned, section 3.1.3 at
-#: a margin of 0.3.
-CHECK_RATES = {
-    ("rerankers", "segments"): (0.440, POSQ),
-    ("rerankers", "margin"): (0.1632, MOVING),
-    ("relevance", "segments"): (0.673, POSQ),
-}
-#: Questions (PosQ, arXiv 2505.13950), and English documents if 70,000 had been drawn per domain
-#: (PosIR; derived).
-FALSE_NEGATIVE_RATES = {"question": (0.978, POSQ), "document": (0.792, POSIR)}
-#: PosIR, section 2.4: 17,864 of 8 x 1,719,701 documents, and 358 of 8 x 42,015 questions discarded
-#: (derived).
-TRANSLATION_RATES = {
-    "documents": (1 - 17_864 / (8 * 1_719_701), POSIR),
-    "questions": (1 - 358 / (8 * 42_015), POSIR),
+POSQ = "FineWeb-PosQ"
+MOVING = "arXiv 2605.26578"
+POSIR = "PosIR"
+#: Shares kept by stage and rule. PosQ: table of appendix A.2; Built-in or Learned: section 3.1.3 at
+#: a margin of 0.3; PosIR: English documents if 70,000 had been drawn per domain (derived), section
+#: 2.4: 17,864 of 8 x 1,719,701 documents, and 358 of 8 x 42,015 questions discarded (derived).
+PUBLISHED_RATES: Mapping[tuple[str, str], tuple[float, str]] = {
+    ("verify: rerankers", "segments"): (0.440, POSQ),
+    ("verify: rerankers", "margin"): (0.1632, MOVING),
+    ("verify: relevance", "segments"): (0.673, POSQ),
+    ("false-negatives", "question"): (0.978, POSQ),
+    ("false-negatives: documents", "document"): (0.792, POSIR),
+    ("translate", "documents"): (1 - 17_864 / (8 * 1_719_701), POSIR),
+    ("translate", "questions"): (1 - 358 / (8 * 42_015), POSIR),
 }
 #: Built-in or Learned, table 7: TargetYes, DistractorNo and Exclusive by the lowest margin of a
 #: range.
@@ -79,207 +93,220 @@ MARGIN_POOLS: Mapping[float | None, tuple[int, int, int]] = {
     0.3: (335_650, 62_904, 82_682),
 }
 CANDIDATES = 2_948_006
-#: Most documents that a note names.
+#: Maximum number of documents that a note names.
 MAX_NAMED = 20
+KEPT_COLUMNS = ("Stage", "In", "Kept", "Kept %", "Published %")
+POOL_COLUMNS = (
+    "Margin",
+    "Questions",
+    "Kept %",
+    *POSITIONS,
+    "Published %",
+    f"Published {' / '.join(POSITIONS)} %",
+)
+#: Rates of the audit.
+AUDIT_NAMES = ("TargetYes", "DistractorNo", "Exclusive")
+AUDIT_COLUMNS = ("Margin", "Audited", *(f"{name} %" for name in AUDIT_NAMES), "Published %")
 
 
-def build_stage_rows(results: Mapping[str, StageResult], settings: BuildSettings) -> list[StageRow]:
-    """Return a row for each stage that was run, and for each check of Verify."""
-    rows: list[StageRow] = []
+def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
+    """Build a row for each stage that was run, and for each check of Verify."""
+    rows = []
     taken = 0
     for stage, result in results.items():
+        documents = len(result.documents)
+        questions = len(result.questions)
+        rule = ""
         if stage == "sample":
-            rows.append(
-                StageRow(
-                    stage,
-                    "documents",
-                    result.counts["documents read"],
-                    len(result.documents),
-                    result.reasons(),
-                )
-            )
+            read = result.counts["documents read"]
+            rows.append(StageRow(stage, "documents", read, documents, result.reasons()))
             continue
         if stage == "ask":
             taken = result.counts["questions"]
         if stage == "verify":
-            rules = {
-                "rerankers": settings.verify.rerank_rule,
-                "relevance": settings.verify.relevance,
-            }
-            for check in [
-                name.removesuffix(": checked")
-                for name in result.counts
-                if name.endswith(": checked")
-            ]:
-                ends = result.counts[f"{check}: checked"], result.counts[f"{check}: passed"]
-                published = CHECK_RATES.get((check, rules.get(check, "")), (None, ""))
-                rows.append(StageRow(f"verify: {check}", "questions", *ends, {}, *published))
-        is_search = stage == "false-negatives" and settings.false_negatives.embedder is not None
-        rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if is_search else (None, "")
-        if is_search and settings.false_negatives.rule == "document":
-            before = len(result.documents) + result.counts.get("documents removed", 0)
-            rows.append(
-                StageRow(
-                    f"{stage}: documents", "documents", before, len(result.documents), {}, *rate
-                )
-            )
-            rate = None, ""
-        rows.append(
-            StageRow(stage, "questions", taken, len(result.questions), result.reasons(), *rate)
-        )
-        taken = len(result.questions)
-        rows += _count_labels(result) if stage == "locate" else []
+            rows += _count_checks(result)
+        if "suspects" in result.counts:
+            rule = "question"
+        if "documents removed" in result.counts:
+            before = documents + result.counts["documents removed"]
+            name = f"{stage}: documents"
+            rows.append(StageRow(name, "documents", before, documents).published(name, "document"))
+        row = StageRow(stage, "questions", taken, questions, result.reasons())
+        rows.append(row.published(stage, rule))
+        taken = questions
+        if stage == "locate":
+            rows += _count_labels(result)
     return rows
 
 
-def _count_labels(located: StageResult) -> list[StageRow]:
-    """Return how often the span that the data of a question states is the only evidence; no row if
-    questions are not given.
-    """
-    verdicts = [
-        (question.document, row) for question in list_checked(located) for row in question.verdicts
-    ]
-    judged = [(name, verdict) for name, verdict in verdicts if verdict.check == LABEL_CHECK]
-    if not judged:
-        return []
-    only = np.array([verdict.passed for _, verdict in judged], np.float64)
-    estimate = estimate_mean(only, np.unique([name for name, _ in judged], return_inverse=True)[1])
-    reasons = Counter(verdict.values["reason"] for _, verdict in judged if not verdict.passed)
-    interval = list(estimate.interval) if estimate and estimate.interval else None
-    counts = len(judged), int(only.sum()), dict(reasons.most_common())
+def _count_checks(verified: StageResult) -> Iterator[StageRow]:
+    """Yield a row for each check that questions passed or failed."""
+    for check in (Check.RERANKERS, Check.RELEVANCE, Check.LEAVE_SPAN_OUT):
+        verdicts = list_verdicts(verified, check)
+        if verdicts:
+            passed = sum(verdict.passed for _, verdict in verdicts)
+            name = f"verify: {check}"
+            row = StageRow(name, "questions", len(verdicts), passed)
+            yield row.published(name, verdicts[0][1].rule)
+
+
+def list_verdicts(result: StageResult, check: Check) -> list[tuple[Question, QuestionVerdict]]:
+    """List the verdicts of a check with their questions, kept or discarded."""
     return [
-        StageRow(
-            "locate: labeled span the only evidence", "questions", *counts, rate_interval=interval
-        )
+        (question, verdict)
+        for question in result.checked_questions()
+        for verdict in question.verdicts
+        if verdict.check is check
     ]
+
+
+def _count_labels(located: StageResult) -> Iterator[StageRow]:
+    """Yield how often the span that the data of a question states is the only evidence; nothing
+    without such spans.
+    """
+    verdicts = list_verdicts(located, Check.LABELED_SPAN)
+    if not verdicts:
+        return
+    passed = np.array([verdict.passed for _, verdict in verdicts], np.float64)
+    names = [question.document for question, _ in verdicts]
+    estimate = estimate_mean(passed, np.unique(names, return_inverse=True)[1])
+    reasons: Counter[str] = Counter()
+    for _, verdict in verdicts:
+        reason = verdict.values["reason"]
+        if reason == Reason.FURTHER_PASSAGE:
+            reason = pluralize(len(verdict.values["others"]), "passage") + " besides it"
+        reasons[reason] += not verdict.passed
+    yield StageRow(
+        "locate: labeled span the only evidence",
+        "questions",
+        len(verdicts),
+        int(passed.sum()),
+        dict((+reasons).most_common()),
+        rate_interval=estimate.interval if estimate else None,
+    )
 
 
 def describe_kept(rows: Sequence[StageRow]) -> list[str]:
-    """Return in a sentence how many documents the sample has, and how many of the questions asked
-    are left.
-    """
-    sample = next((row for row in rows if row.stage == "sample"), None)
-    stages = [row for row in rows if row.unit == "questions" and ":" not in row.stage]
-    parts = [f"{sample.kept:,} of {pluralize(sample.taken, 'document')} sampled"] if sample else []
+    """Describe how many documents the sample has, and how many of the questions asked are left."""
+    parts = []
+    stages = {row.stage: row for row in rows if row.stage in STAGE_NAMES}
+    sample = stages.pop("sample", None)
+    if sample:
+        parts.append(f"{sample.kept:,} of {pluralize(sample.taken, 'document')} sampled")
     if stages:
-        asked, left = stages[0].taken, stages[-1].kept
-        share = f" ({format_percent(left / asked)}%)" if asked else ""
-        parts.append(
-            f"{left:,} of {pluralize(asked, 'question')} kept{share} after {stages[-1].stage}"
-        )
+        asked = next(iter(stages.values())).taken
+        *_, last = stages.values()
+        share = f" ({format_percent(last.kept / asked)}%)" if asked else ""
+        number = pluralize(asked, "question")
+        parts.append(f"{last.kept:,} of {number} kept{share} after {last.stage}")
     return [f"{'; '.join(parts)}."] if parts else []
 
 
 def describe_audit(rates: Mapping[str, float]) -> list[str]:
-    """Return a note on the rates of `summarize_audit`, beside those published for a margin of 0.3;
-    none without an audit.
+    """Describe the rates of `summarize_audit`, and those published for a margin of 0.3; nothing
+    without an audit.
     """
-    parts = (
+    parts = [
         f"{name} {format_percent(rate)}% ({MOVING}: {format_percent(published)}%)"
-        for (name, rate), published in zip(rates.items(), AUDIT_RATES[0.3], strict=bool(rates))
-    )
-    return [f"audit: {', '.join(parts)}"] if rates else []
+        for (name, rate), published in zip(rates.items(), AUDIT_RATES[0.3], strict=False)
+    ]
+    return [f"audit: {', '.join(parts)}"] if parts else []
 
 
 def describe_lost_documents(verified: StageResult) -> list[str]:
-    """Return a note on documents of which the judge discarded every question for one reason, as one
-    that commands it would.
+    """Describe documents of which the judge discarded every question for one reason, as it would
+    if a document commanded it.
 
-    Documents with a single question, and questions discarded by rerankers, which follow no
-    commands, do not count.
+    Documents with a single question do not count, nor do questions discarded by rerankers, which
+    follow no commands.
     """
     reasons: defaultdict[str, list[str]] = defaultdict(list)
     for question in verified.questions:
         reasons[question.document].append("")
-    for discarded in verified.discarded:
-        asked = discarded.question
-        if asked and all(
-            verdict.passed or not verdict.check.startswith("rerankers")
-            for verdict in asked.verdicts
+    for item in verified.discarded:
+        verdicts = item.question.verdicts if item.question else ()
+        if item.question and all(
+            row.passed or row.check is not Check.RERANKERS for row in verdicts
         ):
-            reasons[asked.document].append(discarded.reason)
-    several = {document: given for document, given in reasons.items() if len(given) > 1}
-    lost = {
-        document: given for document, given in several.items() if given[0] and len({*given}) == 1
-    }
+            reasons[item.question.document].append(item.reason)
+    judged = [reason for group in reasons.values() for reason in group]
+    shares = [count / len(judged) for reason, count in Counter(judged).items() if reason]
+    sources = {document.id: document.source for document in verified.documents}
+    expected = 0.0
+    lost = []
+    for name, group in reasons.items():
+        number = len(group)
+        if number == 1:
+            continue
+        expected += sum(share**number for share in shares)
+        if group[0] and group.count(group[0]) == number:
+            lost.append(f"{name} ({sources[name]}): {group[0]}, {number} of {number}")
     if not lost:
         return []
-    shares = Counter(reason for given in reasons.values() for reason in given if reason)
-    judged = sum(map(len, reasons.values()))
-    expected = sum(
-        (number / judged) ** len(given) for given in several.values() for number in shares.values()
-    )
-    sources = {document.id: document.source for document in verified.documents}
-    named = [
-        f"{document} ({sources[document]}): {given[0]}, {len(given)} of {len(given)}"
-        for document, given in lost.items()
-    ]
-    more = f"; and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
+    more = f"; and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
     return [
         f"verify: {pluralize(len(lost), 'document')} lost all questions for one and the same "
-        f"reason ({expected:.1f} expected "
-        "by chance). Read them: such a text may command the judge. "
-        f"{'; '.join(named[:MAX_NAMED])}{more}"
+        f"reason ({expected:.1f} expected by chance). Read them: such a text may command the "
+        f"judge. {'; '.join(lost[:MAX_NAMED])}{more}"
     ]
 
 
 def build_translation_rows(
     before: StageResult, translated: StageResult, name: str
 ) -> list[StageRow]:
-    """Return a row for the documents and one for the questions of a translation."""
+    """Build a row for the documents and one for the questions of a translation."""
     rows = []
     for unit in ("documents", "questions"):
-        taken, kept = (len(getattr(result, unit)) for result in (before, translated))
-        own = (
-            discard
-            for discard in translated.discarded
-            if (discard.question is None) == (unit == "documents")
+        discarded = [
+            item
+            for item in translated.discarded
+            if (item.question is None) == (unit == "documents")
+        ]
+        row = StageRow(
+            f"translate: {name}, {unit}",
+            unit,
+            len(getattr(before, unit)),
+            len(getattr(translated, unit)),
+            count_reasons(discarded),
         )
-        reasons = dict(Counter(discard.reason for discard in own))
-        rows.append(
-            StageRow(
-                f"translate: {name}, {unit}", unit, taken, kept, reasons, *TRANSLATION_RATES[unit]
-            )
-        )
+        rows.append(row.published("translate", unit))
     return rows
 
 
-def build_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
-    """Return the table of a build's stages, and that of the reasons for which they discarded
-    something, if any.
+def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
+    """Build the table of the reasons for which stages discarded something, and that of what they
+    kept.
     """
-    numbers, kept = ("In", "Kept", "Kept %", "Published %"), []
+    kept = []
+    reasons: list[tuple[str, ...]] = []
     for row in rows:
-        published = (
-            MISSING
-            if row.published_rate is None
-            else f"{format_percent(row.published_rate)} ({row.published_in})"
-        )
-        interval = (
-            f" [{', '.join(map(format_percent, row.rate_interval))}]" if row.rate_interval else ""
-        )
-        counts = format_count(row.taken), format_count(row.kept)
-        kept.append((row.stage, *counts, f"{format_percent(row.rate)}{interval}", published))
-    columns, title = build_columns(("Stage", *numbers), numbers), "What each stage kept"
-    tables = [Table(columns, tuple(kept), title=title, notes=tuple(notes))]
-    reasons = tuple(
-        (row.stage, reason, format_count(count))
-        for row in rows
-        for reason, count in row.reasons.items()
-    )
+        published = format_percent(row.published_rate)
+        rate = format_percent(row.rate)
+        if row.rate_interval:
+            rate += f" [{', '.join(map(format_percent, row.rate_interval))}]"
+        if row.published_in:
+            published += f" ({row.published_in})"
+        kept.append((row.stage, format_count(row.taken), format_count(row.kept), rate, published))
+        reasons += [
+            (row.stage, reason, format_count(count)) for reason, count in row.reasons.items()
+        ]
+    tables = [_build_table("What each stage kept", KEPT_COLUMNS, kept)]
     if reasons:
         columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
-        tables.insert(0, Table(columns, reasons, title="Why the rest was discarded"))
+        tables.insert(0, Table(columns, tuple(reasons), title="Why the rest was discarded"))
     return tables
 
 
 def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRange]) -> list[Table]:
-    """Return the tables of the pools by margin and of the audit by range of margins, each if there
+    """Build the tables of the pools by margin and of the audit by range of margins, each if there
     is any.
     """
+    tables = []
     rows = []
     for pool in pools:
-        questions, published = sum(pool.positions), MARGIN_POOLS.get(pool.at_least, ())
+        questions = sum(pool.positions)
+        published = MARGIN_POOLS.get(pool.at_least, ())
+        total = sum(published)
         rows.append(
             (
                 _name_range(pool.at_least, None),
@@ -289,39 +316,42 @@ def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRang
                     f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
                     for count in pool.positions
                 ),
-                format_percent(sum(published) / CANDIDATES) if published else MISSING,
-                " / ".join(format_percent(count / sum(published)) for count in published)
-                or MISSING,
+                format_percent(total / CANDIDATES if total else None),
+                _join_percent(count / total for count in published),
             )
         )
-    headings = (
-        "Margin",
-        "Questions",
-        "Kept %",
-        *POSITIONS,
-        "Published %",
-        f"Published {' / '.join(POSITIONS)} %",
-    )
-    title = "Questions with at least this margin, and the third of their evidence"
-    note = f"Published: {MOVING}, table 6. Questions that a check discarded are counted, too."
-    pooled = Table(build_columns(headings, headings[1:]), tuple(rows), title=title, notes=(note,))
-    names = ("TargetYes", "DistractorNo", "Exclusive")
-    columns = ("Margin", "Audited", *(f"{name} %" for name in names), "Published %")
-    cells = []
-    for row in ranges:
-        rates = map(format_percent, map(row.rates.get, names))
-        published_rates = " / ".join(map(format_percent, AUDIT_RATES.get(row.low, ()))) or MISSING
-        cells.append(
-            (_name_range(row.low, row.high), format_count(row.audited), *rates, published_rates)
+    if rows:
+        title = "Questions with at least this margin, and the third of their evidence"
+        note = f"Published: {MOVING}, table 6. Questions that a check discarded are included."
+        tables.append(_build_table(title, POOL_COLUMNS, rows, note))
+    if ranges:
+        note = (
+            f"Published: {MOVING}, table 7, for its ranges: below 0, [0, 0.1), [0.1, 0.2), [0.2, "
+            "0.3), from 0.3."
         )
-    note = (
-        f"Published: {MOVING}, table 7, for its ranges: below 0, [0, 0.1), [0.1, 0.2), [0.2, "
-        "0.3), from 0.3."
-    )
-    audited = Table(
-        build_columns(columns, columns[1:]), tuple(cells), title="Audit by margin", notes=(note,)
-    )
-    return [*([pooled] if pools else []), *([audited] if ranges else [])]
+        cells = [
+            (
+                _name_range(row.low, row.high),
+                format_count(row.audited),
+                *(format_percent(row.rates.get(name)) for name in AUDIT_NAMES),
+                _join_percent(AUDIT_RATES.get(row.low, ())),
+            )
+            for row in ranges
+        ]
+        tables.append(_build_table("Audit by margin", AUDIT_COLUMNS, cells, note))
+    return tables
+
+
+def _build_table(
+    title: str, headings: Sequence[str], rows: Iterable[tuple[str, ...]], *notes: str
+) -> Table:
+    """Build a table whose columns after the first are numbers."""
+    columns = build_columns(headings, headings[1:])
+    return Table(columns, tuple(rows), title=title, notes=notes)
+
+
+def _join_percent(rates: Iterable[float]) -> str:
+    return " / ".join(map(format_percent, rates)) or MISSING
 
 
 def _name_range(low: float | None, high: float | None) -> str:

@@ -18,12 +18,19 @@ from typing import Literal
 import numpy as np
 
 from posir_build.locate import number_sentences
-from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult
+from posir_build.records import (
+    Check,
+    Discarded,
+    Document,
+    Question,
+    QuestionVerdict,
+    Reason,
+    StageResult,
+)
 from posir_build.settings import TranslateSettings
-from posir_tasks.language_models.asking import LanguageModel, Reply
+from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import (
     REFUSAL,
-    AnswerT,
     ModelAnswer,
     UnusableAnswerError,
     load_prompt,
@@ -44,6 +51,10 @@ class TranslatedSentences(ModelAnswer):
     """Sentences of a document in the other language."""
 
     sentences: list[TranslatedSentence]
+
+    def by_number(self) -> list[tuple[int, str]]:
+        """Order numbers and texts by number."""
+        return sorted((sentence.number, sentence.text) for sentence in self.sentences)
 
 
 class TranslatedText(ModelAnswer):
@@ -90,24 +101,44 @@ PREFIX = re.compile(
 
 COLON = re.compile("[:：]")
 
-#: What is wrong with a translation; the model is asked again, and then the text is discarded for
-#: this reason.
-MISSING, BLANK, REFUSED = "sentences are missing or added", "blank question", "refusal"
-UNTRANSLATED, OTHER_LANGUAGE = "not translated", "another language"
-FAULTS = {MISSING, BLANK, REFUSED, UNTRANSLATED, OTHER_LANGUAGE}
 #: Faults that are suspected by rules, and decided by the judge if there is one.
-SUSPECTED = {REFUSED, OTHER_LANGUAGE}
+SUSPECTED = (Reason.REFUSAL, Reason.OTHER_LANGUAGE)
 #: The fault by the judge's verdict.
-VERDICTS = {"translation": "", "refusal": REFUSED, "other": OTHER_LANGUAGE}
-
-
-#: A document in the other language, the length of the translation itself in tokens, and the places
-#: of each sentence in the original and here. The document's `tokens` are the original's, so that
-#: length buckets agree across languages (PosIR, 2.4).
-TranslatedDocument = tuple[Document, int, list[tuple[Span, Span]]]
+JUDGED_FAULTS: Mapping[str, Reason | None] = {
+    "translation": None,
+    "refusal": Reason.REFUSAL,
+    "other": Reason.OTHER_LANGUAGE,
+}
 
 
 @dataclass(frozen=True)
+class DocumentPart:
+    """Consecutive sentences of a document."""
+
+    document: Document
+    sentences: Sequence[Span]
+
+    @property
+    def texts(self) -> list[str]:
+        """The sentences."""
+        return [sentence.of(self.document.text) for sentence in self.sentences]
+
+
+@dataclass(frozen=True)
+class TranslatedDocument:
+    """A document in the other language."""
+
+    document: Document
+    """Its `tokens` are the original's, so that length buckets agree across languages (PosIR,
+    2.4).
+    """
+    tokens: int
+    """Length of the translation."""
+    sentences: Sequence[tuple[Span, Span]]
+    """The span of each sentence in the original and here."""
+
+
+@dataclass
 class Translator:
     """Translates the result of a build into one language."""
 
@@ -119,204 +150,206 @@ class Translator:
     count_tokens: Callable[[str], int]
     judge: LanguageModel | None = None
     """Decides about suspected refusals; None to discard them."""
+    prefixes: int = 0
+    """Number of texts from which a prefix was removed."""
 
     def translate(self, built: StageResult) -> StageResult:
         """Translate corpus and questions, and discard what fails a filter, a document with its
         questions; ids stay the same.
         """
-        translated, discarded, repaired = self._translate_documents(built.documents)
-        outliers = find_outliers(
-            [tokens for _, tokens, _ in translated.values()],
-            self.settings.lower,
-            self.settings.upper,
-        )
-        for name in [
-            name for name, is_outlier in zip(translated, outliers, strict=True) if is_outlier
-        ]:
-            discarded.append(
-                Discarded("length outlier", name, f"{translated.pop(name)[1]:,} tokens")
-            )
-        kept, dropped, prefixes = self._translate_questions(built.questions, translated)
-        documents = tuple(document for document, *_ in translated.values())
-        return StageResult(
-            documents, kept, (*discarded, *dropped), (), {"prefixes removed": repaired + prefixes}
-        )
+        self.prefixes = 0
+        translated, discarded = self._translate_documents(built.documents)
+        lengths = [document.tokens for document in translated.values()]
+        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
+        for name, is_outlier in zip(list(translated), outliers, strict=True):
+            if is_outlier:
+                detail = f"{translated.pop(name).tokens:,} tokens"
+                discarded.append(Discarded(Reason.LENGTH_OUTLIER, name, detail))
+        questions, failed = self._translate_questions(built.questions, translated)
+        documents = tuple(document.document for document in translated.values())
+        counts = {"prefixes removed": self.prefixes}
+        return StageResult(documents, tuple(questions), (*discarded, *failed), (), counts)
 
     @property
     def _languages(self) -> dict[str, str]:
         return {"source": english_name(self.source), "target": english_name(self.target)}
 
+    def _clean(self, text: str, original: str) -> str:
+        """Remove prefix and further white space of a translation."""
+        bare = remove_prefix(text, original)
+        self.prefixes += bare != text
+        return " ".join(bare.split())
+
     def _translate_documents(
         self, documents: Sequence[Document]
-    ) -> tuple[dict[str, TranslatedDocument], list[Discarded], int]:
-        sentences = [find_sentences(document.text, self.source) for document in documents]
+    ) -> tuple[dict[str, TranslatedDocument], list[Discarded]]:
+        sentences = {row.id: find_sentences(row.text, self.source) for row in documents}
         size = self.settings.sentences
         parts = [
-            (row, spans[start : start + size])
-            for row, spans in enumerate(sentences)
-            for start in range(0, len(spans), size)
+            DocumentPart(document, sentences[document.id][start : start + size])
+            for document in documents
+            for start in range(0, len(sentences[document.id]), size)
         ]
 
-        def build(part: tuple[int, Sequence[Span]]) -> dict[str, str]:
-            return {
-                "sentences": number_sentences(documents[part[0]].text, part[1]),
-                **self._languages,
-            }
+        def build(part: DocumentPart) -> dict[str, str]:
+            numbered = number_sentences(part.document.text, part.sentences)
+            return {"sentences": numbered, **self._languages}
 
-        def check(part: tuple[int, Sequence[Span]], answer: TranslatedSentences) -> None:
-            if sorted(sentence.number for sentence in answer.sentences) != list(
-                range(1, len(part[1]) + 1)
-            ):
-                raise UnusableAnswerError(MISSING)
-            text = " ".join(sentence.text for sentence in answer.sentences)
-            original = " ".join(sentence.of(documents[part[0]].text) for sentence in part[1])
+        def check(part: DocumentPart, answer: TranslatedSentences) -> None:
+            rows = answer.by_number()
+            if [number for number, _ in rows] != list(range(1, len(part.sentences) + 1)):
+                raise UnusableAnswerError(Reason.SENTENCES_CHANGED)
+            text = " ".join(text for _, text in rows)
             # A few sentences may be names alone, which are the same in both languages.
-            if is_same_text(text, original) and detect_other_language(text, self.target):
-                raise UnusableAnswerError(UNTRANSLATED)
+            is_same = is_same_text(text, " ".join(part.texts))
+            if is_same and detect_other_language(text, self.target):
+                raise UnusableAnswerError(Reason.UNTRANSLATED)
 
         replies = self.model.ask(
             TRANSLATE_SENTENCES, parts, build, f"Translate into {self.target}", check
         )
-        texts: list[list[str]] = [[] for _ in documents]
-        repaired, problems = 0, dict[str, str]()
-        for (row, spans), reply in zip(parts, replies, strict=True):
+        texts: dict[str, list[str]] = {document.id: [] for document in documents}
+        faults: dict[str, str] = {}
+        for part, reply in zip(parts, replies, strict=True):
+            name = part.document.id
             if reply.answer is None:
-                problems.setdefault(documents[row].id, _name_problem(reply))
+                faults.setdefault(name, reply.fault)
                 continue
-            own = [
-                sentence.text
-                for sentence in sorted(reply.answer.sentences, key=lambda sentence: sentence.number)
-            ]
-            bare = remove_prefix(own[0], spans[0].of(documents[row].text))
-            repaired += bare != own[0]
-            texts[row] += [" ".join(text.split()) for text in (bare, *own[1:])]
-        joined = dict[str, TranslatedDocument]()
-        for document, spans, own in zip(documents, sentences, texts, strict=True):
-            if not all(own):
-                problems.setdefault(document.id, "a sentence is blank")
-            if document.id not in problems:
-                joined[document.id] = self._join(document, spans, own)
-        originals = {document.id: document.text for document in documents}
-        faults = self._find_faults(
-            originals, {name: whole.text for name, (whole, *_) in joined.items()}, problems
-        )
-        translated = {name: whole for name, whole in joined.items() if not faults[name]}
-        return (
-            translated,
-            [Discarded(fault, name) for name, fault in faults.items() if fault],
-            repaired,
-        )
+            for number, text in reply.answer.by_number():
+                # Only the first sentence may have a prefix.
+                original = part.texts[0] if number == 1 else text
+                texts[name].append(self._clean(text, original))
+            if not all(texts[name]):
+                faults.setdefault(name, Reason.BLANK_SENTENCE)
+        translated = {
+            document.id: self._join(document, sentences[document.id], texts[document.id])
+            for document in documents
+            if document.id not in faults
+        }
+        pairs = {
+            row.id: (row.text, translated[row.id].document.text)
+            for row in documents
+            if row.id in translated
+        }
+        faults |= self._find_faults(pairs)
+        discarded = [Discarded(faults[row.id], row.id) for row in documents if row.id in faults]
+        sound = {name: whole for name, whole in translated.items() if name not in faults}
+        return sound, discarded
 
     def _join(
         self, document: Document, original: Sequence[Span], texts: Sequence[str]
     ) -> TranslatedDocument:
         """Put translated sentences together with the white space between the original ones."""
-        text, pairs = "", list[tuple[Span, Span]]()
+        text = ""
+        spans = []
         ends = [*(sentence.start for sentence in original[1:]), original[-1].end]
-        for sentence, own, end in zip(original, texts, ends, strict=True):
-            pairs.append((sentence, Span(len(text), len(text) + len(own))))
-            text += own + document.text[sentence.end : end]
-        return replace(document, text=text), self.count_tokens(text), pairs
+        for sentence, translation, end in zip(original, texts, ends, strict=True):
+            start = len(text)
+            text += translation
+            spans.append((sentence, Span(start, len(text))))
+            text += document.text[sentence.end : end]
+        return TranslatedDocument(replace(document, text=text), self.count_tokens(text), spans)
 
-    def _find_fault(self, text: str, original: str) -> str:
-        """Return why a translation is discarded, or an empty text."""
+    def _find_fault(self, text: str, original: str) -> Reason | None:
+        """Find why a translation is discarded."""
+        if not text:
+            return Reason.BLANK_QUESTION
         if REFUSAL.match(text) and not REFUSAL.match(original):
-            return REFUSED
+            return Reason.REFUSAL
         if is_same_text(text, original):
-            return UNTRANSLATED
-        return OTHER_LANGUAGE if detect_other_language(text, self.target) else ""
+            return Reason.UNTRANSLATED
+        return Reason.OTHER_LANGUAGE if detect_other_language(text, self.target) else None
 
-    def _find_faults(
-        self, originals: Mapping[str, str], texts: Mapping[str, str], problems: Mapping[str, str]
-    ) -> dict[str, str]:
-        """Return why each translation is discarded, by id, empty for none; a judge decides about
-        those that rules suspect.
+    def _find_faults(self, pairs: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        """Find why translations are discarded, by id, from their originals and texts; a judge
+        decides about those that rules suspect.
         """
-        faults = {
-            name: problems.get(name) or self._find_fault(texts[name], text)
-            for name, text in originals.items()
-        }
-        suspects = [name for name, fault in faults.items() if fault in SUSPECTED and name in texts]
-        if self.judge is None or not suspects:
-            return faults
+        found = {name: self._find_fault(text, original) for name, (original, text) in pairs.items()}
+        if self.judge is not None:
+            suspects = [name for name, fault in found.items() if fault in SUSPECTED]
 
-        def build(name: str) -> dict[str, str]:
-            return {"text": texts[name][:JUDGED_CHARACTERS], **self._languages}
+            def build(name: str) -> dict[str, str]:
+                return {"text": pairs[name][1][:JUDGED_CHARACTERS], **self._languages}
 
-        replies = self.judge.ask(
-            JUDGE_TRANSLATION, suspects, build, f"Judge translations into {self.target}"
-        )
-        answered = ((name, reply.answer) for name, reply in zip(suspects, replies, strict=True))
-        return faults | {name: VERDICTS[answer.verdict] for name, answer in answered if answer}
+            replies = self.judge.ask(
+                JUDGE_TRANSLATION, suspects, build, f"Judge translations into {self.target}"
+            )
+            for name, reply in zip(suspects, replies, strict=True):
+                if reply.answer:
+                    found[name] = JUDGED_FAULTS[reply.answer.verdict]
+        return {name: fault for name, fault in found.items() if fault}
 
     def _translate_questions(
         self, questions: Sequence[Question], documents: Mapping[str, TranslatedDocument]
-    ) -> tuple[tuple[Question, ...], list[Discarded], int]:
-        asked = [question for question in questions if question.document in documents]
-        lost = (question for question in questions if question.document not in documents)
-        discarded = [
-            Discarded("its document is discarded", question.id, question=question)
-            for question in lost
-        ]
+    ) -> tuple[list[Question], list[Discarded]]:
+        about = [question for question in questions if question.document in documents]
 
         def build(question: Question) -> dict[str, str]:
             return {"question": question.text, **self._languages}
 
         def check(question: Question, answer: TranslatedText) -> None:
             text = " ".join(remove_prefix(answer.text, question.text).split())
-            problem = self._find_fault(text, question.text) if text else BLANK
+            fault = self._find_fault(text, question.text)
             # A judge needs what was written; asked again, the model may write something else.
-            if problem and not (self.judge and problem in SUSPECTED):
-                raise UnusableAnswerError(problem)
+            if fault and not (self.judge and fault in SUSPECTED):
+                raise UnusableAnswerError(fault)
 
         replies = self.model.ask(
-            TRANSLATE_QUESTION, asked, build, f"Translate questions into {self.target}", check
+            TRANSLATE_QUESTION, about, build, f"Translate questions into {self.target}", check
         )
-        repaired, texts, problems, kept = 0, dict[str, str](), dict[str, str](), list[Question]()
-        for question, reply in zip(asked, replies, strict=True):
+        pairs = {}
+        faults: dict[str, str] = {
+            question.id: Reason.DOCUMENT_DISCARDED
+            for question in questions
+            if question.document not in documents
+        }
+        verdicts = {}
+        for question, reply in zip(about, replies, strict=True):
             if reply.answer is None:
-                problems[question.id] = _name_problem(reply)
+                faults[question.id] = reply.fault
                 continue
-            bare = remove_prefix(reply.answer.text, question.text)
-            repaired += bare != reply.answer.text
-            texts[question.id] = " ".join(bare.split())
-        faults = self._find_faults(
-            {question.id: question.text for question in asked}, texts, problems
-        )
-        for question, reply in zip(asked, replies, strict=True):
-            if faults[question.id]:
-                discarded.append(Discarded(faults[question.id], question.id, question=question))
-                continue
-            verdict = QuestionVerdict(
-                "translated", True, f"{reply.model} {reply.prompt}", {"original": question.text}
+            pairs[question.id] = (question.text, self._clean(reply.answer.text, question.text))
+            values = {"original": question.text}
+            verdicts[question.id] = QuestionVerdict(
+                Check.TRANSLATED, True, reply.model, values, prompt=reply.prompt
             )
-            # The translations of all sentences that the span of the original overlaps.
-            (*_, pairs), evidence = documents[question.document], question.evidence
-            carried = [
-                own
-                for original, own in pairs
-                if original.start < evidence.end and evidence.start < original.end
-            ]
-            span = Span(carried[0].start, carried[-1].end)
-            kept.append(replace(question, text=texts[question.id], span=span).with_verdict(verdict))
-        return tuple(kept), discarded, repaired
+        faults |= self._find_faults(pairs)
+        kept = [
+            replace(
+                question,
+                text=pairs[question.id][1],
+                span=carry_over(question.evidence, documents[question.document]),
+            ).with_verdict(verdicts[question.id])
+            for question in about
+            if question.id not in faults
+        ]
+        discarded = [
+            Discarded(faults[question.id], question.id, question=question)
+            for question in questions
+            if question.id in faults
+        ]
+        return kept, discarded
 
 
-def _name_problem(reply: Reply[AnswerT]) -> str:
-    return reply.problem if reply.problem in FAULTS else f"unusable answer: {reply.problem}"
+def carry_over(span: Span, document: TranslatedDocument) -> Span:
+    """Find the translations of all sentences that a span of the original overlaps."""
+    carried = [
+        translation
+        for original, translation in document.sentences
+        if original.start < span.end and span.start < original.end
+    ]
+    return Span(carried[0].start, carried[-1].end)
 
 
 def is_same_text(text: str, original: str) -> bool:
-    """Return whether a translation is the original, which has letters: numbers alone may stay as
-    they are.
-    """
+    """Return whether a translation is the original; without letters it may be."""
     return text.split() == original.split() and any(map(str.isalpha, text))
 
 
 def remove_prefix(translation: str, original: str) -> str:
-    """Return a translation without what a model put before it.
+    """Remove what a model put before a translation.
 
-    An original that begins likewise is left alone, and so is a colon that the original has, too.
+    It stays if the original begins likewise, or has as many colons.
     """
     prefix = PREFIX.match(translation)
     if not prefix or PREFIX.match(original):
@@ -326,7 +359,7 @@ def remove_prefix(translation: str, original: str) -> str:
 
 
 def find_outliers(lengths: Sequence[int], lower: float, upper: float) -> list[bool]:
-    """Return which lengths are below Q1 - lower x IQR or above Q3 + upper x IQR (PosIR, appendix B;
+    """Find which lengths are below Q1 - lower x IQR or above Q3 + upper x IQR (PosIR, appendix B;
     a and b are lost there).
     """
     if not lengths:

@@ -14,15 +14,15 @@ independent, and count as one cluster.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import product
+from functools import cached_property, partial
+from itertools import chain, pairwise, product
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Literal
 
 import numpy as np
+import polars as pl
 from pydantic import Field, field_validator
 
 from posir_build.dataset_files import read_sheet, write_sheet_rows
@@ -34,7 +34,13 @@ from posir_tasks.base.settings_file import Section
 from posir_tasks.data.formats.passages import Passage
 from posir_tasks.datasets.dataset import Subset
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent
+from posir_tasks.display.numbers import (
+    Format,
+    format_count,
+    format_estimate,
+    format_number,
+    format_percent,
+)
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
@@ -66,11 +72,17 @@ SCALES = {
     "style": "Style",
 }
 RATINGS = (1, 2, 3, 4, 5)
+LOWEST = 1
+HIGHEST = 5
 SHEET_COLUMNS = ("id", "language", "original", "translation", *SCALES, "comment")
-#: What a sample is drawn with, beside the seed.
+#: What a sample is drawn with, next to the seed.
 PURPOSE = "rate translations"
-OVERALL, ALL_SCALES, ALL_LANGUAGES = "overall", "all", "all"
-LOWEST, HIGHEST = RATINGS[0], RATINGS[-1]
+#: The mean of the four scales of a translation.
+OVERALL = "overall"
+#: All languages, or all scales, together.
+ALL = "all"
+#: The columns that a row of scores is of.
+GROUP = ("system", "language", "scale")
 
 
 class RatingSettings(Section):
@@ -129,6 +141,13 @@ class Translation:
         return digest(self.system, self.language, self.domain, self.document).hex()
 
 
+#: Subsets by domain and language.
+Subsets = Mapping[tuple[str, str], Subset]
+#: Columns of a table of ratings.
+RATING_SCHEMA = {
+    **dict.fromkeys(("id", "system", "target", "document", "scale"), pl.String),
+    "rating": pl.Float64,
+}
 #: A translation with its ratings by scale; a person may leave one out.
 Rated = tuple[Translation, dict[str, int]]
 
@@ -143,69 +162,33 @@ def sample_translations(
     each bucket that is short.
     """
     source = {
-        subset.domain: subset
-        for subset in open_data(settings.source).subsets
-        if _has(subset, settings.language)
+        domain: subset
+        for (domain, language), subset in _read_subsets(settings.source).items()
+        if language == settings.language
     }
-    systems = {name: open_data(reference) for name, reference in settings.translations.items()}
-    known = [
-        {subset.corpus_language for subset in data.subsets} - {settings.language}
-        for data in systems.values()
-    ]
-    languages = list(settings.languages) or sorted(set.intersection(*known))
-    if not languages:
-        raise DataError(
-            f"translations: {', '.join(systems)}: have no language in common other than "
-            f"{settings.language}."
-        )
     if not source:
         raise DataError(
             f"{settings.source}: has no {settings.language} data. Set `language` to that of the "
             "originals."
         )
-    shared = sorted(
-        set(source).intersection(
-            *({subset.domain for subset in data.subsets} for data in systems.values())
+    systems = {name: _read_subsets(data) for name, data in settings.translations.items()}
+    languages = list(settings.languages) or _find_languages(systems, settings.language)
+    domains = _find_domains(systems, settings.domains, source)
+    translations: list[Translation] = []
+    notes: list[str] = []
+    for domain in domains:
+        texts = _read_translations(systems, domain, languages)
+        originals = _read_texts(source[domain])
+        common = set(originals).intersection(*texts.values())
+        drawn, short = _draw_documents(
+            domain, {name: originals[name] for name in common}, settings, count_tokens
         )
-    )
-    missing = [domain for domain in settings.domains if domain not in shared]
-    if missing or not shared:
-        raise DataError(
-            f"domains: the originals and all translations have {', '.join(shared) or 'none'} in "
-            "common, "
-            f"not {', '.join(missing or sorted(source))}."
-        )
-    translations, notes = list[Translation](), list[str]()
-    for domain in settings.domains or shared:
-        texts = {
-            (system, subset.corpus_language): _read(subset)
-            for system, data in systems.items()
-            for subset in data.subsets
-            if subset.domain == domain
-            and subset.corpus_language in languages
-            and _has(subset, subset.corpus_language)
-        }
-        absent = [
-            f"{system} in {code}"
-            for system in systems
-            for code in languages
-            if (system, code) not in texts
-        ]
-        if absent:
-            raise DataError(
-                f"domain {domain}: no translations by {', '.join(absent)}. Set `languages` or "
-                "`domains`."
-            )
-        common = set.intersection(*map(set, texts.values()))
-        originals = {name: text for name, text in _read(source[domain]).items() if name in common}
-        chosen, short = _choose_documents(domain, originals, settings, count_tokens)
         notes += short
-        for (system, code), translated in texts.items():
-            translations += [
-                Translation(system, code, domain, name, originals[name], text)
-                for name, text in translated.items()
-                if name in chosen
-            ]
+        translations += [
+            Translation(system, language, domain, name, originals[name], translated[name])
+            for (system, language), translated in texts.items()
+            for name in drawn
+        ]
     if not translations:
         raise DataError(
             f"{settings.source}: no document of these lengths has translations by every system. "
@@ -214,51 +197,104 @@ def sample_translations(
     return translations, notes
 
 
-def _has(subset: Subset, language: str) -> bool:
-    return subset.find_languages() == (language, language)
-
-
-def _read(subset: Subset) -> dict[str, str]:
+def _read_subsets(data: str) -> dict[tuple[str, str], Subset]:
+    """Read the subsets of one language, by domain and language."""
     return {
-        item.id or item.place: item.text
-        for item in subset.read_texts()
-        if isinstance(item, Passage)
+        (subset.domain, subset.corpus_language): subset
+        for subset in open_data(data).subsets
+        if len(set(subset.find_languages())) == 1
     }
 
 
-def _choose_documents(
+def _find_languages(systems: Mapping[str, Subsets], source: str) -> list[str]:
+    """Find the languages that every system has; raise DataError without one."""
+    every = [{language for _, language in subsets} for subsets in systems.values()]
+    languages = set.intersection(*every) - {source}
+    if not languages:
+        raise DataError(
+            f"translations: {', '.join(systems)}: have no language in common other than {source}."
+        )
+    return sorted(languages)
+
+
+def _find_domains(
+    systems: Mapping[str, Subsets], wanted: Sequence[str], source: Collection[str]
+) -> Sequence[str]:
+    """Find the domains to rate; raise DataError if originals and translations do not share them."""
+    every = [{domain for domain, _ in subsets} for subsets in systems.values()]
+    shared = sorted(set(source).intersection(*every))
+    missing = [domain for domain in wanted if domain not in shared]
+    if missing or not shared:
+        raise DataError(
+            f"domains: the originals and all translations have {', '.join(shared) or 'none'} in "
+            f"common, not {', '.join(missing or sorted(source))}."
+        )
+    return wanted or shared
+
+
+def _read_translations(
+    systems: Mapping[str, Subsets], domain: str, languages: Sequence[str]
+) -> dict[tuple[str, str], dict[str, str]]:
+    """Read the translations of a domain by system and language; raise DataError if one is
+    missing.
+    """
+    pairs = list(product(systems, languages))
+    missing = [
+        f"{system} in {language}"
+        for system, language in pairs
+        if (domain, language) not in systems[system]
+    ]
+    if missing:
+        raise DataError(
+            f"domain {domain}: no translations by {', '.join(missing)}. Set `languages` or "
+            "`domains`."
+        )
+    return {
+        (system, language): _read_texts(systems[system][domain, language])
+        for system, language in pairs
+    }
+
+
+def _read_texts(subset: Subset) -> dict[str, str]:
+    passages = (item for item in subset.read_texts() if isinstance(item, Passage))
+    return {item.id or item.place: item.text for item in passages}
+
+
+def _draw_documents(
     domain: str,
     texts: Mapping[str, str],
     settings: RatingSettings,
     count_tokens: Callable[[str], int],
-) -> tuple[set[str], list[str]]:
-    buckets: dict[int, list[str]] = {bucket: [] for bucket in range(1, len(settings.edges))}
+) -> tuple[list[str], list[str]]:
+    """Draw the ids of documents, as many of each length bucket; note the buckets that are short."""
+    buckets: dict[tuple[int, int], list[str]] = {bucket: [] for bucket in pairwise(settings.edges)}
     for name in sorted(texts, key=lambda name: seeded_order(settings.seed, PURPOSE, domain, name)):
         if all(len(drawn) == settings.per_bucket for drawn in buckets.values()):
             break
-        drawn = buckets.get(int(np.searchsorted(settings.edges, count_tokens(texts[name]))), [])
-        drawn += [name] if len(drawn) < settings.per_bucket else []
-    short = [
-        f"{domain}: {len(drawn)} of {settings.per_bucket} documents of "
-        f"{settings.edges[bucket - 1] + 1:,} to "
-        f"{settings.edges[bucket]:,} tokens."
-        for bucket, drawn in buckets.items()
+        tokens = count_tokens(texts[name])
+        for (low, high), drawn in buckets.items():
+            if low < tokens <= high and len(drawn) < settings.per_bucket:
+                drawn.append(name)
+    notes = [
+        f"{domain}: {len(drawn)} of {settings.per_bucket} documents of {low + 1:,} to {high:,} "
+        "tokens."
+        for (low, high), drawn in buckets.items()
         if len(drawn) < settings.per_bucket
     ]
-    return {name for drawn in buckets.values() for name in drawn}, short
+    return list(chain(*buckets.values())), notes
 
 
 def ask_judge(
     translations: Sequence[Translation], settings: RatingSettings, model: LanguageModel
 ) -> tuple[list[Rated], dict[str, int]]:
-    """Return the judge's ratings, and the number of translations without one by the reason;
-    PosirError if it rates nothing.
+    """Ask the judge for ratings; count the translations without one by the reason.
+
+    PosirError is raised if it rates nothing.
     """
-    source = english_name(settings.language)
 
     def build(row: Translation) -> dict[str, str]:
         return {
-            "source": source,
+            "source": english_name(settings.language),
             "target": english_name(row.language),
             "original": row.original,
             "translation": row.text,
@@ -266,16 +302,14 @@ def ask_judge(
 
     replies = model.ask(RATE_TRANSLATION, translations, build, "Rate translations")
     rated = [
-        (translation, {scale: getattr(reply.answer, scale) for scale in SCALES})
+        (translation, reply.answer.model_dump(include=set(SCALES)))
         for translation, reply in zip(translations, replies, strict=True)
         if reply.answer is not None
     ]
-    problems = dict(
-        Counter(reply.problem for reply in replies if reply.answer is None).most_common()
-    )
+    faults = Counter(reply.fault for reply in replies if reply.answer is None)
     if not rated:
-        raise PosirError(f"{model.name}: has rated no translation: {'; '.join(problems)}.")
-    return rated, problems
+        raise PosirError(f"{model.name}: has rated no translation: {'; '.join(faults)}.")
+    return rated, dict(faults.most_common())
 
 
 def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed: int) -> list[Path]:
@@ -283,12 +317,9 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
     the system's name.
     """
     sheets: dict[Path, list[tuple[str, ...]]] = defaultdict(list)
-    for row in sorted(
-        translations, key=lambda translation: seeded_order(seed, PURPOSE, translation.id)
-    ):
-        sheets[folder / f"{row.language}.csv"].append(
-            (row.id, row.language, row.original, row.text)
-        )
+    for row in sorted(translations, key=lambda row: seeded_order(seed, PURPOSE, row.id)):
+        cells = (row.id, row.language, row.original, row.text)
+        sheets[folder / f"{row.language}.csv"].append(cells)
     existing = [str(file) for file in sheets if file.exists()]
     if existing:
         raise PosirError(
@@ -301,24 +332,16 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
 
 
 def read_rating_sheet(file: Path, translations: Sequence[Translation]) -> tuple[list[Rated], int]:
-    """Return the ratings of a person, empty cells left out, and the number of rows that are of no
-    translation of the sample.
-    """
+    """Read the ratings of a person, empty cells left out; count the rows of other translations."""
     known = {translation.id: translation for translation in translations}
     values = {str(rating): rating for rating in RATINGS}
-    rows = read_sheet(
-        file,
-        SCALES,
-        values,
-        "is no whole number from 1 to 5",
-        "posir study rate-translations --sheets",
-    )
-    rated = [(known[name], given) for name, given in rows if name in known and given]
+    command = "posir study rate-translations --sheets"
+    rows = read_sheet(file, SCALES, values, "is not a whole number from 1 to 5", command)
+    rated = [(known[name], ratings) for name, ratings in rows if name in known and ratings]
     if not rated:
         raise DataError(
             f"{file}: has no rating of these translations. Fill in {', '.join(SCALES)}, and use "
-            "the settings that the sheet "
-            "was written with."
+            "the settings that the sheet was written with."
         )
     return rated, sum(name not in known for name, _ in rows)
 
@@ -360,143 +383,171 @@ class ScaleAgreement:
     mean_difference: float
     """Mean of the judge's rating minus the person's, from -4 to 4."""
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether it is over all languages and scales."""
+        return self.language == self.scale == ALL
 
-def _estimate(values: Sequence[tuple[Translation, float]], low: float, high: float) -> Estimate:
+
+def _tabulate(rated: Sequence[Rated]) -> pl.DataFrame:
+    """Put each rating into a row, with its translation and the document that it is a cluster of."""
+    rows = [
+        {
+            "id": translation.id,
+            "system": translation.system,
+            "target": translation.language,
+            "document": f"{translation.domain}/{translation.document}",
+            "scale": scale,
+            "rating": float(rating),
+        }
+        for translation, ratings in rated
+        for scale, rating in ratings.items()
+    ]
+    return pl.DataFrame(rows, RATING_SCHEMA)
+
+
+def _pool_languages(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add a copy of the rows for all languages together."""
+    single = rows.with_columns(language=pl.col("target"))
+    return pl.concat([single, rows.with_columns(language=pl.lit(ALL))])
+
+
+def _estimate(rows: pl.DataFrame, values: pl.Expr, low: float, high: float) -> Estimate:
     """Estimate the mean over languages of the means of values from low to high; the interval is
     that of `estimate_mean`.
     """
-    sizes = Counter(translation.language for translation, _ in values)
-    weights = np.array(
-        [1 / (len(sizes) * sizes[translation.language]) for translation, _ in values]
-    )
-    clusters: dict[tuple[str, str], int] = {}
-    numbers = [clusters.setdefault((row.domain, row.document), len(clusters)) for row, _ in values]
-    shares = (np.array([value for _, value in values], np.float64) - low) / (high - low)
-    estimate = estimate_mean(shares, np.array(numbers), weights)
+    shares = rows.select((values - low) / (high - low)).to_series().to_numpy()
+    sizes = pl.len().over("target") * pl.col("target").n_unique()
+    weights = rows.select(1 / sizes).to_series().to_numpy()
+    clusters = rows["document"].rank("dense").to_numpy().astype(np.int64) - 1
+    estimate = estimate_mean(shares, clusters, weights)
     assert estimate is not None
-    value, *ends = (
-        low + share * (high - low) for share in (estimate.value, *(estimate.interval or ()))
-    )
+    ends = [low + end * (high - low) for end in estimate.interval or ()]
+    value = low + estimate.value * (high - low)
     return Estimate(value, (ends[0], ends[1]) if ends else None)
 
 
 def score_ratings(rater: str, rated: Sequence[Rated]) -> list[ScaleScore]:
-    """Return the scores of ratings: by system, language and scale, and of all languages if there
-    are several.
-    """
-    values: dict[tuple[str, str], dict[str, list[tuple[Translation, float]]]] = {}
-    for translation, given in rated:
-        overall = {OVERALL: fmean(given.values())} if len(given) == len(SCALES) else {}
-        for language in (translation.language, ALL_LANGUAGES):
-            own = values.setdefault(
-                (translation.system, language), {scale: [] for scale in (*SCALES, OVERALL)}
-            )
-            for scale, rating in {**given, **overall}.items():
-                own[scale].append((translation, rating))
-    several = {system for system, _ in values if sum(system == name for name, _ in values) > 2}
-    groups = [group for group in values if group[1] != ALL_LANGUAGES]
-    groups += [group for group in values if group[1] == ALL_LANGUAGES and group[0] in several]
+    """Score ratings by system, language and scale, and over all languages if there are several."""
+    scales = [*SCALES, OVERALL]
+    rows = _tabulate(rated)
+    complete = pl.len().over("id") == len(SCALES)
+    overall = rows.filter(complete).with_columns(
+        scale=pl.lit(OVERALL), rating=pl.col("rating").mean().over("id")
+    )
+    pooled = _pool_languages(pl.concat([rows, overall.unique("id", maintain_order=True)]))
+    several = pl.col("target").n_unique().over("system") > 1
+    groups = pooled.filter((pl.col("language") != ALL) | several).partition_by(
+        GROUP, as_dict=True, maintain_order=True
+    )
     return [
         ScaleScore(
             rater,
-            *group,
+            system,
+            language,
             scale,
-            dict(sorted(Counter(rating for _, rating in rows).items())),
-            _estimate(rows, LOWEST, HIGHEST),
+            _count_ratings(groups[system, language, scale]),
+            _estimate(groups[system, language, scale], pl.col("rating"), LOWEST, HIGHEST),
         )
-        for group in groups
-        for scale, rows in values[group].items()
-        if rows
+        for system, language, scale in sorted(
+            groups, key=lambda group: (group[1] == ALL, *group[:2], scales.index(group[2]))
+        )
     ]
 
 
+def _count_ratings(rows: pl.DataFrame) -> dict[float, int]:
+    """Count ratings; those of a single scale are whole numbers."""
+    is_whole = rows["scale"][0] != OVERALL
+    ratings = rows["rating"].cast(pl.Int64 if is_whole else pl.Float64)
+    return dict(sorted(Counter(ratings).items()))
+
+
 def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[ScaleAgreement]:
-    """Return how well the judge agrees with people, by system, language and scale, and over
-    languages and scales.
+    """Compare the judge with people, by system, language and scale, and over languages and
+    scales.
     """
-    judged = {translation.id: ratings for translation, ratings in judge}
-    pairs: dict[tuple[str, str, str], list[tuple[Translation, int, int]]] = defaultdict(list)
-    for translation, ratings in people:
-        for scale, rating in ratings.items() if translation.id in judged else ():
-            for language, name in product(
-                (translation.language, ALL_LANGUAGES), (scale, ALL_SCALES)
-            ):
-                pairs[translation.system, language, name].append(
-                    (translation, rating, judged[translation.id][scale])
-                )
-    scales = [*SCALES, ALL_SCALES]
-    rows = []
-    for key in sorted(
-        pairs, key=lambda key: (key[0], key[1] == ALL_LANGUAGES, key[1], scales.index(key[2]))
+    judged = _tabulate(judge).select("id", "scale", judged="rating")
+    pairs = _pool_languages(_tabulate(people).join(judged, on=["id", "scale"]))
+    pooled = pl.concat([pairs, pairs.with_columns(scale=pl.lit(ALL))])
+    groups = pooled.partition_by(GROUP, as_dict=True)
+    scales = [*SCALES, ALL]
+    difference = pl.col("judged") - pl.col("rating")
+    agreement = []
+    for system, language, scale in sorted(
+        groups, key=lambda group: (group[0], group[1] == ALL, group[1], scales.index(group[2]))
     ):
-        counts = Counter((person, judge) for _, person, judge in pairs[key])
-        confusion = tuple(tuple(counts[person, judge] for judge in RATINGS) for person in RATINGS)
-        distances = [
-            (translation, abs(judge - person)) for translation, person, judge in pairs[key]
-        ]
-        # PosIR, table 9: a difference of 1 is agreement.
-        within = _estimate(
-            [(translation, distance <= 1) for translation, distance in distances], 0, 1
+        rows = groups[system, language, scale]
+        counts = Counter(zip(rows["rating"], rows["judged"], strict=True))
+        agreement.append(
+            ScaleAgreement(
+                system,
+                language,
+                scale,
+                tuple(tuple(counts[row, column] for column in RATINGS) for row in RATINGS),
+                # PosIR, table 9: a difference of 1 is agreement.
+                _estimate(rows, (difference.abs() <= 1).cast(pl.Float64), 0, 1),
+                _estimate(rows, difference.abs(), 0, HIGHEST - LOWEST),
+                rows.select(difference.mean()).item(),
+            )
         )
-        error = _estimate(distances, 0, HIGHEST - LOWEST)
-        difference = fmean(judge - person for _, person, judge in pairs[key])
-        rows.append(ScaleAgreement(*key, confusion, within, error, difference))
-    return rows
+    return agreement
 
 
 def build_rating_tables(
     scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement], notes: Sequence[str]
 ) -> list[Table]:
-    """Return the tables: means of the judge and of people, agreement, and the confusion of ratings
+    """Build the tables: means of the judge and of people, agreement, and the confusion of ratings
     over all scales.
     """
-    raters = dict.fromkeys(score.rater for score in scores)
     tables = [
         _build_score_table(rater, [score for score in scores if score.rater == rater], notes)
-        for rater in raters
+        for rater in dict.fromkeys(score.rater for score in scores)
     ]
+    if agreement:
+        tables.append(_build_agreement_table(agreement))
     judged = [f"Judge {rating}" for rating in RATINGS]
-    confusions = [
-        Table(
-            columns=build_columns(("People", *judged), judged),
-            rows=tuple(
-                (str(rating), *map(format_count, pairs))
-                for rating, pairs in zip(RATINGS, row.confusion, strict=True)
-            ),
-            title=f"Pairs of ratings, all scales · {row.system}",
-        )
-        for row in select_pooled(agreement)
-    ]
-    numbers = ("Pairs", "Within 1%", "Mean absolute error", "Judge minus people")
-    rows = []
+    columns = build_columns(("People", *judged), judged)
     for row in agreement:
-        estimates = (
+        if row.is_pooled:
+            cells = [
+                (str(rating), *map(format_count, counts))
+                for rating, counts in zip(RATINGS, row.confusion, strict=True)
+            ]
+            title = f"Pairs of ratings, all scales · {row.system}"
+            tables.append(Table(columns, tuple(cells), title=title))
+    return tables
+
+
+def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
+    numbers = ("Pairs", "Within 1%", "Mean absolute error", "Judge minus people")
+    rows = [
+        (
+            row.system,
+            row.language,
+            row.scale,
+            format_count(sum(map(sum, row.confusion))),
             format_estimate(row.within_one, format_percent),
-            format_estimate(row.mean_absolute_error, _format_rating),
-        )
-        names, difference = (
-            (row.system, row.language, row.scale),
+            format_estimate(row.mean_absolute_error, format_rating),
             format_number(row.mean_difference, "+.2f"),
         )
-        rows.append((*names, format_count(sum(map(sum, row.confusion))), *estimates, difference))
+        for row in agreement
+    ]
     columns = build_columns(("System", "Language", "Scale", *numbers), numbers)
-    agreed = Table(columns, tuple(rows), title="Agreement of the judge with people", keys=3)
-    return [*tables, *([agreed] if agreement else []), *confusions]
-
-
-def select_pooled(agreement: Sequence[ScaleAgreement]) -> list[ScaleAgreement]:
-    """Return the agreement over all scales and languages, of each system."""
-    return [row for row in agreement if row.scale == ALL_SCALES and row.language == ALL_LANGUAGES]
+    return Table(columns, tuple(rows), title="Agreement of the judge with people", keys=3)
 
 
 def _build_score_table(rater: str, scores: Sequence[ScaleScore], notes: Sequence[str]) -> Table:
-    cells = {(score.system, score.language, score.scale): score for score in scores}
     numbers = ("Rated", *SCALES.values(), "Overall")
+    groups: dict[tuple[str, str], dict[str, ScaleScore]] = defaultdict(dict)
+    for score in scores:
+        groups[score.system, score.language][score.scale] = score
     rows = []
-    for system, language in dict.fromkeys((score.system, score.language) for score in scores):
-        own = [cells.get((system, language, scale)) for scale in (*SCALES, OVERALL)]
-        rated = max(sum(score.counts.values()) for score in own if score)
-        means = (format_estimate(score.mean if score else None, _format_rating) for score in own)
+    for (system, language), by_scale in groups.items():
+        rated = max(sum(score.counts.values()) for score in by_scale.values())
+        means = (
+            format_estimate(by_scale[scale].mean if scale in by_scale else None, format_rating)
+            for scale in (*SCALES, OVERALL)
+        )
         rows.append((system, language, format_count(rated), *means))
     title = f"Ratings by {'the judge' if rater == 'judge' else 'people'}"
     note = (
@@ -507,5 +558,5 @@ def _build_score_table(rater: str, scores: Sequence[ScaleScore], notes: Sequence
     return Table(columns, tuple(rows), title=title, notes=(note, *notes), keys=2)
 
 
-def _format_rating(value: float | None) -> str:
-    return format_number(value, ".2f")
+#: Formats a mean rating with two decimals.
+format_rating: Format = partial(format_number, spec=".2f")

@@ -12,18 +12,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
-from typing import Literal
+from itertools import pairwise, product
+from typing import Any, Literal
 
 import numpy as np
 
 from posir_build.cluster import Reranker
 from posir_build.locate import remove_span, split_thirds
 from posir_build.records import (
+    Check,
     Discarded,
     Document,
     Question,
     QuestionVerdict,
+    Reason,
     StageResult,
     by_id,
     seeded_order,
@@ -61,12 +63,12 @@ ANSWERABLE = load_prompt("answerable", Answerability)
 
 #: Why a question is discarded by the rule of rerankers.
 RERANK_REASONS = {
-    "segments": "a reranker prefers another segment",
-    "margin": "the margin of the segment is too small",
-    "span": "a reranker does not need the span",
+    "segments": Reason.OTHER_SEGMENT,
+    "margin": Reason.SMALL_MARGIN,
+    "span": Reason.SPAN_NOT_NEEDED,
 }
-#: A text that may be judged: the text with the evidence comes first.
-Views = tuple[str, ...]
+#: Rules of rerankers whose scores are of the thirds of a document.
+MARGIN_RULES = ("segments", "margin")
 #: The verdict on a question, and the reason why it is discarded; empty if it passed.
 CheckOutcome = tuple[QuestionVerdict, str]
 
@@ -84,70 +86,70 @@ class Verifier:
     """Any integer; the questions that are audited depend on it."""
 
     def verify(self, questions: Sequence[Question]) -> StageResult:
-        """Check the questions, and discard those that fail; PosirError if a model cannot be
-        used.
+        """Check the questions, and discard those that fail; a failed question is not checked
+        further.
         """
-        kept, discarded, counts = list(questions), list[Discarded](), dict[str, int]()
-        checks = {
-            "rerankers": self.check_by_rerankers if self.rerankers else None,
-            "relevance": self.check_by_relevance if self.settings.relevance != "none" else None,
-            "leave-span-out": self.check_without_span if self.settings.leave_out else None,
-        }
-        for name, check in checks.items():
-            if check is None:
-                continue
-            checked, outcomes = kept, check(kept) if kept else []
-            counts[f"{name}: checked"] = len(checked)
-            kept = []
-            for question, (verdict, reason) in zip(checked, outcomes, strict=True):
+        checks = []
+        if self.rerankers:
+            checks.append(self.check_by_rerankers)
+        if self.settings.relevance != "none":
+            checks.append(self.check_by_relevance)
+        if self.settings.leave_out:
+            checks.append(self.check_without_span)
+        kept = list(questions)
+        discarded = []
+        for check in checks:
+            passed = []
+            for question, (verdict, reason) in zip(kept, check(kept), strict=True):
+                judged = question.with_verdict(verdict)
                 if reason:
-                    discarded.append(
-                        Discarded(reason, question.id, question=question.with_verdict(verdict))
-                    )
+                    discarded.append(Discarded(reason, question.id, question=judged))
                 else:
-                    kept.append(question.with_verdict(verdict))
-            counts[f"{name}: passed"] = len(kept)
-        result = StageResult(tuple(self.documents), tuple(kept), tuple(discarded), (), counts)
+                    passed.append(judged)
+            kept = passed
+        result = StageResult(tuple(self.documents), tuple(kept), tuple(discarded))
         return self.audit(result) if self.settings.audit else result
 
     @cached_property
     def _texts(self) -> dict[str, str]:
         return {document.id: document.text for document in self.documents}
 
-    def _build_views(self, rule: str, question: Question) -> Views:
-        """Return the document, and it without the span; or of segments, the third with the
-        evidence, and the other two.
+    def build_views(self, rule: str, question: Question) -> list[str]:
+        """List the texts to judge, that with the evidence first: the document, and the document
+        without the span; or, for segments, the third with the evidence, and the other two.
         """
         text = self._texts[question.document]
         if rule == "span":
-            return text, remove_span(text, question.evidence)
+            return [text, remove_span(text, question.evidence)]
         parts = split_thirds(text, find_sentences(text, self.language))
-        target = find_part(parts, question.evidence)
-        return tuple(
-            part.of(text) for part in (parts[target], *parts[:target], *parts[target + 1 :])
-        )
+        target = parts.pop(find_part(parts, question.evidence))
+        return [part.of(text) for part in (target, *parts)]
 
     def check_by_rerankers(self, questions: Sequence[Question]) -> list[CheckOutcome]:
         """Apply the rule of PosQ, Built-in or Learned or PosIR to the scores of all rerankers."""
+        if not questions:
+            return []
         rule = self.settings.rerank_rule
         pairs = [
             (question.text, view)
             for question in questions
-            for view in self._build_views(rule, question)
+            for view in self.build_views(rule, question)
         ]
         scores = np.stack([reranker.score(pairs) for reranker in self.rerankers])
+        by_question = scores.reshape(len(self.rerankers), len(questions), -1).swapaxes(0, 1)
         judge = ", ".join(reranker.name for reranker in self.rerankers)
         outcomes = []
-        # Of each question, shape (rerankers, views).
-        for own in scores.reshape(len(self.rerankers), len(questions), -1).swapaxes(0, 1):
-            values: dict[str, object] = {"scores": own.tolist()}
-            # PosQ, appendix A.2; PosIR, section 2.3: every reranker puts the text with the evidence
-            # first, and a tie fails.
-            passed = bool((own[:, :1] > own[:, 1:]).all())
+        # The scores of a question have the shape (rerankers, views).
+        for rows in by_question:
+            values: dict[str, Any] = {"scores": rows.tolist()}
             if rule == "margin":
-                margin = compute_margin(own, 0)
-                passed, values = margin >= self.settings.margin, {"margin": margin, **values}
-            verdict = QuestionVerdict(f"rerankers: {rule}", passed, judge, values)
+                values["margin"] = compute_margin(rows, 0)
+                passed = values["margin"] >= self.settings.margin
+            else:
+                # PosQ, appendix A.2; PosIR, section 2.3: every reranker puts the text with the
+                # evidence first, and a tie fails.
+                passed = bool((rows[:, :1] > rows[:, 1:]).all())
+            verdict = QuestionVerdict(Check.RERANKERS, passed, judge, values, rule)
             outcomes.append((verdict, "" if passed else RERANK_REASONS[rule]))
         return outcomes
 
@@ -157,108 +159,89 @@ class Verifier:
         PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section
         2.3, compares the document with the document without the span; its thresholds are lost.
         """
-        rule, outcomes = self.settings.relevance, []
-        for graded in self._ask_about(
-            RELEVANCE, questions, partial(self._build_views, rule), "Grade relevance"
-        ):
-            grades = [reply.answer.relevance for reply in graded if reply.answer is not None]
-            if len(grades) < len(graded):
-                reason = (
-                    "unusable answer: "
-                    f"{next(reply.problem for reply in graded if reply.answer is None)}"
-                )
-            elif grades[0] < self.settings.level:
-                reason = "the text is not relevant enough"
-            else:
-                needed = all(grades[0] >= other + self.settings.gap for other in grades[1:])
-                reason = "" if needed else "as relevant without the evidence"
-            judge = f"{graded[0].model} {graded[0].prompt}"
-            outcomes.append(
-                (
-                    QuestionVerdict(f"relevance: {rule}", not reason, judge, {"grades": grades}),
-                    reason,
-                )
-            )
+        rule = self.settings.relevance
+        views = partial(self.build_views, rule)
+        outcomes = []
+        for replies in self._ask(RELEVANCE, questions, views, "Grade relevance"):
+            grades = [reply.answer.relevance for reply in replies if reply.answer is not None]
+            reason = next((reply.fault for reply in replies if reply.answer is None), "")
+            if not reason and grades[0] < self.settings.level:
+                reason = Reason.IRRELEVANT
+            if not reason and grades[0] < max(grades[1:]) + self.settings.gap:
+                reason = Reason.RELEVANT_WITHOUT
+            values = {"grades": grades}
+            outcomes.append(_judge(Check.RELEVANCE, replies[0], values, reason, rule))
         return outcomes
 
     def check_without_span(self, questions: Sequence[Question]) -> list[CheckOutcome]:
         """Ask whether the document answers the question without the span; it must not."""
         outcomes = []
-        asked = self._ask_about(
-            ANSWERABLE,
-            questions,
-            lambda row: self._build_views("span", row)[1:],
-            "Leave the span out",
-        )
-        for (reply,) in asked:
+        for (reply,) in self._ask(
+            ANSWERABLE, questions, lambda row: self.build_views("span", row)[1:], "Leave span out"
+        ):
             answer = reply.answer and reply.answer.answer
-            reason = "answered without the span" if answer == "yes" else ""
-            reason = reason if answer else f"unusable answer: {reply.problem}"
-            verdict = QuestionVerdict(
-                "leave-span-out",
-                not reason,
-                f"{reply.model} {reply.prompt}",
-                {"answerable": answer},
-            )
-            outcomes.append((verdict, reason))
+            reason = Reason.ANSWERED_WITHOUT if answer == "yes" else reply.fault
+            values = {"answerable": answer}
+            outcomes.append(_judge(Check.LEAVE_SPAN_OUT, reply, values, reason))
         return outcomes
 
     def audit(self, result: StageResult) -> StageResult:
         """Ask of each third by itself whether it has the answer (Built-in or Learned, appendix
         B.3); nothing is discarded.
-        """
-        # Those that are kept, and of each range of margins the discarded ones, too.
-        groups, whole = (
-            _group_by_range(list_checked(result), self.settings.margins),
-            {row.id for row in result.questions},
-        )
-        groups[None] = [question for question in groups[None] if question.id in whole]
-        drawn = [
-            sorted(group, key=lambda row: seeded_order(self.seed, AUDIT_CHECK, row.id))
-            for group in groups.values()
-        ]
-        chosen = [question for group in drawn for question in group[: self.settings.audit_sample]]
-        replies = (
-            self._ask_about(ANSWERABLE, chosen, partial(self._build_views, "segments"), "Audit")
-            if chosen
-            else []
-        )
-        audited: dict[str, Question] = {}
-        for question, answered in zip(chosen, replies, strict=True):
-            answerable = [
-                None if reply.answer is None else reply.answer.answer == "yes" for reply in answered
-            ]
-            judge = f"{answered[0].model} {answered[0].prompt}"
-            audited[question.id] = question.with_verdict(
-                QuestionVerdict(AUDIT_CHECK, True, judge, {"answerable": answerable})
-            )
-        kept = tuple(audited.get(question.id, question) for question in result.questions)
-        discarded = tuple(
-            replace(row, question=audited.get(row.item, row.question)) for row in result.discarded
-        )
-        return replace(result, questions=kept, discarded=discarded)
 
-    def _ask_about(
+        Questions that were kept are audited and, in each range of margins, the discarded ones.
+        """
+        kept = {question.id for question in result.questions}
+        groups: defaultdict[int | None, list[Question]] = defaultdict(list)
+        for question in result.checked_questions():
+            number = find_range(question, self.settings.margins)
+            if number is not None or question.id in kept:
+                groups[number].append(question)
+        drawn: list[Question] = []
+        for group in groups.values():
+            group.sort(key=lambda row: seeded_order(self.seed, Check.AUDIT, row.id))
+            drawn += group[: self.settings.audit_sample]
+        views = partial(self.build_views, "segments")
+        audited = {}
+        for question, replies in zip(
+            drawn, self._ask(ANSWERABLE, drawn, views, "Audit"), strict=True
+        ):
+            answers = [reply.answer and reply.answer.answer == "yes" for reply in replies]
+            verdict, _ = _judge(Check.AUDIT, replies[0], {"answerable": answers})
+            audited[question.id] = question.with_verdict(verdict)
+        discarded = [
+            replace(item, question=audited.get(item.item, item.question))
+            for item in result.discarded
+        ]
+        questions = [audited.get(question.id, question) for question in result.questions]
+        return replace(result, questions=tuple(questions), discarded=tuple(discarded))
+
+    def _ask(
         self,
         prompt: PromptTemplate[AnswerT],
         questions: Sequence[Question],
-        build_views: Callable[[Question], Views],
+        build_views: Callable[[Question], Sequence[str]],
         description: str,
     ) -> list[list[Reply[AnswerT]]]:
-        """Return the replies about each view of each question."""
+        """Ask about each view of each question."""
+        if not questions:
+            return []
         views = len(build_views(questions[0]))
-        pairs = [(question, view) for question in questions for view in range(views)]
+        pairs = list(product(questions, range(views)))
 
         def build(pair: tuple[Question, int]) -> dict[str, str]:
-            return {"question": pair[0].text, "text": build_views(pair[0])[pair[1]]}
+            question, view = pair
+            return {"question": question.text, "text": build_views(question)[view]}
 
         replies = self.model.ask(prompt, pairs, build, description)
         return [replies[start : start + views] for start in range(0, len(replies), views)]
 
 
-AUDIT_CHECK = "audit"
-#: Checks whose scores are of the thirds, that with the evidence first.
-MARGIN_CHECKS = {f"rerankers: {rule}" for rule in ("segments", "margin")}
+def _judge(
+    check: Check, reply: Reply[Any], values: dict[str, Any], reason: str = "", rule: str = ""
+) -> CheckOutcome:
+    """Build the verdict of a language model."""
+    return QuestionVerdict(check, not reason, reply.model, values, rule, reply.prompt), reason
 
 
 @dataclass(frozen=True)
@@ -285,99 +268,74 @@ class MarginRange:
 
 
 def find_margin(question: Question) -> float | None:
-    """Return the margin of a question's segment; None if no rerankers compared segments."""
-    scores = next(
-        (
-            verdict.values["scores"]
-            for verdict in question.verdicts
-            if verdict.check in MARGIN_CHECKS
-        ),
-        None,
-    )
-    return None if scores is None else compute_margin(np.array(scores, np.float64), 0)
+    """Find the margin of a question's segment; None if no rerankers compared segments."""
+    for verdict in question.verdicts:
+        if verdict.check is Check.RERANKERS and verdict.rule in MARGIN_RULES:
+            return compute_margin(np.array(verdict.values["scores"], np.float64), 0)
+    return None
 
 
-def _group_by_range(
-    questions: Sequence[Question], margins: Sequence[float]
-) -> defaultdict[int | None, list[Question]]:
-    """Return questions by the number of thresholds that their margin reaches; None for those
-    without a margin.
-    """
-    groups: defaultdict[int | None, list[Question]] = defaultdict(list)
-    for question in questions:
-        margin = find_margin(question)
-        groups[None if margin is None else bisect_right(margins, margin)].append(question)
-    return groups
+def find_range(question: Question, margins: Sequence[float]) -> int | None:
+    """Count the thresholds that a question's margin reaches; None without a margin."""
+    margin = find_margin(question)
+    return None if margin is None else bisect_right(margins, margin)
 
 
 def summarize_audit(questions: Sequence[Question]) -> dict[str, float]:
-    """Return TargetYes, DistractorNo and Exclusive of audited questions, in [0, 1] (Built-in or
+    """Compute TargetYes, DistractorNo and Exclusive of audited questions, in [0, 1] (Built-in or
     Learned, appendix B.3).
 
     TargetYes is the share of questions that the segment with the evidence answers, DistractorNo the
     mean share of the other two that do not, Exclusive the share of questions that only the first
     answers. Empty if no question was audited completely.
     """
-    complete = np.array(_list_complete(questions), np.float64)
-    if not complete.size:
+    answers = np.array(_list_answers(questions), np.float64)
+    if not answers.size:
         return {}
-    target, others = complete[:, 0], complete[:, 1:]
+    target = answers[:, 0]
+    others = answers[:, 1:]
     return {
         "TargetYes": float(target.mean()),
-        "DistractorNo": float((1 - others).mean()),
-        "Exclusive": float((target * (1 - others).prod(axis=1)).mean()),
+        "DistractorNo": float(1 - others.mean()),
+        "Exclusive": float((target > others.max(axis=1)).mean()),
     }
 
 
 def count_pools(
     questions: Sequence[Question], documents: Sequence[Document], margins: Sequence[float]
 ) -> list[MarginPool]:
-    """Return the pool of all questions with a margin, and the pool at each threshold; none if no
-    question has a margin.
-    """
+    """Count the questions with a margin, and those at each threshold; none without a margin."""
     known = by_id(documents)
-    scored = [
-        (margin, find_third(question.evidence, len(known[question.document].text)))
-        for question in questions
-        if (margin := find_margin(question)) is not None
-    ]
+    scored = []
+    for question in questions:
+        margin = find_margin(question)
+        if margin is not None:
+            length = len(known[question.document].text)
+            scored.append((margin, find_third(question.evidence, length)))
     pools = []
     for threshold in (None, *margins) if scored else ():
-        counts = Counter(
-            third for margin, third in scored if threshold is None or margin >= threshold
-        )
-        pools.append(
-            MarginPool(threshold, (counts[0], counts[1], counts[2]), counts.total() / len(scored))
-        )
+        least = -np.inf if threshold is None else threshold
+        counts = Counter(third for margin, third in scored if margin >= least)
+        positions = (counts[0], counts[1], counts[2])
+        pools.append(MarginPool(threshold, positions, counts.total() / len(scored)))
     return pools
 
 
 def audit_ranges(questions: Sequence[Question], margins: Sequence[float]) -> list[MarginRange]:
-    """Return the rates of the audit in each range of margins; none if no audited question has a
-    margin.
-    """
-    groups = _group_by_range(questions, margins)
-    ranges = [
-        MarginRange(low, high, len(_list_complete(groups[row])), summarize_audit(groups[row]))
-        for row, (low, high) in enumerate(pairwise((None, *margins, None)))
-    ]
+    """Rate the audit in each range of margins; none if no audited question has a margin."""
+    ranges = []
+    for row, (low, high) in enumerate(pairwise((None, *margins, None))):
+        group = [question for question in questions if find_range(question, margins) == row]
+        ranges.append(MarginRange(low, high, len(_list_answers(group)), summarize_audit(group)))
     return ranges if any(row.audited for row in ranges) else []
 
 
-def list_checked(verified: StageResult) -> list[Question]:
-    """Return every question that Verify checked, kept or discarded."""
-    return [
-        *verified.questions,
-        *(row.question for row in verified.discarded if row.question is not None),
-    ]
-
-
-def _list_complete(questions: Sequence[Question]) -> list[list[bool]]:
-    """Return the answers about the three segments of each question that has them all."""
+def _list_answers(questions: Sequence[Question]) -> list[list[bool]]:
+    """List the answers about the three segments of each question that has them all."""
     answers = [
         verdict.values["answerable"]
         for question in questions
         for verdict in question.verdicts
-        if verdict.check == AUDIT_CHECK
+        if verdict.check is Check.AUDIT
     ]
     return [row for row in answers if None not in row]

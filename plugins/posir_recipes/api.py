@@ -304,7 +304,7 @@ def recipe(
     if check:
         return check_recipes({paper: chosen})
     if output is None:
-        return build_recipe(paper, chosen)
+        return show_recipe(paper, chosen)
     copies = copy_settings(paper, Path(output))
     names = [str(copy) for copy in copies]
     return Result(title=content.title, rows=[{"file": name} for name in names], footer=names)

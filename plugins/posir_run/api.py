@@ -19,6 +19,7 @@ from posir_run.jobs import (
     EvaluationJob,
     JobOutcome,
     Workload,
+    explain_unknown_task,
     find_missing_jobs,
     find_workload,
 )
@@ -34,7 +35,7 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, refuse_unknown
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.mteb.result_saving import process_saver
-from posir_tasks.results import read_result_file
+from posir_tasks.results import SubsetResult, read_result_file
 from posir_tasks.tasks.catalog import refuse_missing
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.values.result_schema import SPLIT
@@ -96,17 +97,14 @@ def evaluate(
     import mteb
 
     chosen = _find_tasks(tasks)
-    given = {
-        "protocol": protocol,
-        "window": window,
-        "tokenizer": tokenizer,
-        "skip_failed": skip_failed or None,
-    }
-    name = next((name for name, value in given.items() if value is not None), None)
-    if name and not isinstance(model, str | Path):
-        raise PosirError(
-            f"{name}: of a model that is loaded already, set it there. Give the model by name."
-        )
+    is_name = isinstance(model, str | Path)
+    options = {"protocol": protocol, "window": window, "tokenizer": tokenizer}
+    options["skip_failed"] = skip_failed or None
+    for name, value in options.items():
+        if value is not None and not is_name:
+            raise PosirError(
+                f"{name}: cannot be set for a model that is already loaded. Give the model by name."
+            )
     cache = mteb.ResultCache(Path(output_folder)) if output_folder else mteb.ResultCache()
     counted_by = _require_window(tokenizer, window)
     with with_settings(
@@ -121,19 +119,17 @@ def evaluate(
             encode_kwargs={"batch_size": batch_size},
             show_progress_bar=False,
         )
-    names = [task.metadata.name for task in chosen]
     # Not every version of mteb states the experiment in what it returns.
-    described = getattr(model, "mteb_model_meta", model)
-    experiment = getattr(result, "experiment_name", None) or getattr(
-        described, "experiment_name", None
-    )
-    files = [
-        cache.get_task_result_path(
+    meta = getattr(model, "mteb_model_meta", model)
+    experiment = getattr(result, "experiment_name", None) or getattr(meta, "experiment_name", None)
+    names = [task.metadata.name for task in chosen]
+    results: list[SubsetResult] = []
+    for name in names:
+        file = cache.get_task_result_path(
             name, result.model_name, result.model_revision, experiment_name=experiment
         )
-        for name in names
-    ]
-    results = [subset for file in files if file.exists() for subset in read_result_file(file)]
+        if file.exists():
+            results += read_result_file(file)
     if not results:
         raise PosirError(
             f"no evidence positions in {', '.join(names)}. `posir tasks` lists the tasks that "
@@ -143,8 +139,8 @@ def evaluate(
 
 
 def _require_window(tokenizer: str | Path | None, window: int | None) -> str | None:
-    """Return a tokenizer as the settings of a run have it; raise PosirError if there is no window
-    that it counts.
+    """Check that a tokenizer has a window to count, and return it as the settings of a run have
+    it.
     """
     if tokenizer and window is None:
         raise PosirError("--tokenizer counts the tokens of --window. Give both, or neither.")
@@ -157,12 +153,8 @@ def _find_tasks(tasks: str | AbsTask | Iterable[str | AbsTask]) -> list[AbsTask]
     # Registers the tasks where the start-up hook is switched off.
     import posir_tasks  # noqa: F401
 
-    try:
+    with explain_unknown_task():
         return [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
-    except KeyError as error:
-        raise PosirError(
-            f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks."
-        ) from error
 
 
 #: The engine that runs jobs.
@@ -172,7 +164,7 @@ EngineName: TypeAlias = Literal["local", "ray"]
 def choose_engine(
     engine: EngineName, address: str | None, settings: Settings
 ) -> Callable[[], Engine]:
-    """Return what starts the engine; raise PosirError for an address of this machine."""
+    """Choose what starts the engine; raise PosirError for an address of this machine."""
     if engine == "ray":
         return partial(RayEngine, address, settings)
     if address:
@@ -285,7 +277,7 @@ def run(
             file=sys.stderr,
         )
         raise
-    # What was done is no output.
+    # A run has no output but its results.
     title = f"{pluralize(jobs, 'job')} evaluated; results are in {output}"
     return Result(
         title=title, rows=[{"jobs": jobs, "output": str(output)}], tables=[], warnings=[title]
@@ -328,13 +320,15 @@ def nano(task: str, *, plan: bool = False) -> Result:
             f"{task}: has no sample. The tasks of one language of PosIR have one, such as "
             "PosIR-English."
         )
-    sampled, complete = kind(), build_posir_task(kind.language, kind.language)()
+    sampled = kind()
+    complete = build_posir_task(kind.language, kind.language)()
     complete.load_data()
     estimate = _plan_selection(complete)
     if plan:
         return estimate
     note_progress(estimate.sentences[0])
-    name, rows = sampled.metadata.name, list[dict[str, Any]]()
+    name = sampled.metadata.name
+    rows: list[dict[str, Any]] = []
     for domain in progress(complete.hf_subsets, "Selecting"):
         data = complete.read_subset(domain)
         sample = sampled.select_sample(domain, data)
@@ -365,52 +359,44 @@ def _plan_selection(task: PosirTask) -> Result:
     from mteb.models.model_implementations.bm25 import BM25Search
     from rich.filesize import decimal
 
-    from posir_run.plan import (
-        ROUNDS,
-        Speed,
-        collect_samples,
-        measure_subsets,
-        sum_counts,
-        time_encoding,
-    )
+    from posir_run.plan import ROUNDS, Speed, collect_samples, time_encoding
+    from posir_run.sizes import measure_subsets, sum_counts
     from posir_tasks.models.bm25 import search_bm25
     from posir_tasks.models.embeddings.context import build_texts
 
-    name, sizes = (
-        task.metadata.name,
-        measure_subsets(progress([(task, part) for part in task.hf_subsets], "Counting texts")),
-    )
+    subsets = [(task, subset) for subset in task.hf_subsets]
+    sizes = measure_subsets(progress(subsets, "Counting texts"))
     counts = sum_counts(size.documents for size in sizes)
     # All at once: BM25 finds no word in a single text, since each is then in all documents.
     texts = [text for bucket in collect_samples([task], counts)[0] for text in bucket]
-    arguments: dict[str, Any] = {
-        "task_metadata": task.metadata,
-        "hf_split": SPLIT,
-        "hf_subset": task.hf_subsets[0],
-    }
-    search = partial(
-        search_bm25,
-        BM25Search(),
-        *map(build_texts, (texts, texts[:1])),
-        top_k=1,
-        encode_kwargs={},
-        **arguments,
-    )
-    measured, documents, tokens = (
-        sum(map(estimate_tokens, texts)),
-        sum(counts.texts),
-        sum(counts.tokens),
-    )
-    seconds = tuple(time_encoding(lambda _: search(), texts) / measured for _ in range(ROUNDS))
+
+    def search(texts: Sequence[str]) -> object:
+        return search_bm25(
+            BM25Search(),
+            build_texts(texts),
+            build_texts(texts[:1]),
+            top_k=1,
+            encode_kwargs={},
+            task_metadata=task.metadata,
+            hf_split=SPLIT,
+            hf_subset=task.hf_subsets[0],
+        )
+
+    measured = sum(map(estimate_tokens, texts))
+    seconds = tuple(time_encoding(search, texts) / measured for _ in range(ROUNDS))
+    documents = sum(counts.texts)
+    tokens = sum(counts.tokens)
     duration = Speed(len(texts), seconds).duration(tokens)
+    name = task.metadata.name
     read = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
-    read += "" if all(size.counted for size in sizes) else ", to be downloaded first"
+    if not all(size.counted for size in sizes):
+        read += ", to be downloaded first"
     sentence = (
         f"{name}: the sample is selected from {read}; BM25 takes {duration} for it on this "
         "machine, once."
     )
     row = {"task": name, "documents": documents, "tokens": tokens, "seconds": duration.mean}
-    return Result(title="Estimated cost of the sample", rows=[row], tables=[], sentences=[sentence])
+    return Result(title="Estimated cost of the sample", rows=[row], sentences=[sentence])
 
 
 def _evaluate_missing(

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How often a job is started before it is given up: a worker may crash because of the job (memory)
-#: or for another reason.
+#: Maximum number of starts of a job: its worker may crash because of the job (memory) or for
+#: another reason.
 ATTEMPTS = 3
 #: Seconds between checks for new machines.
 POLL_SECONDS = 10.0
@@ -84,7 +85,7 @@ class Engine(Protocol):
     """Starts workers."""
 
     def locations(self) -> Sequence[Hashable]:
-        """Return where workers can run now, those already running included; equal values mean the
+        """List where workers can run now, those already running included; equal values mean the
         same location.
         """
 
@@ -118,15 +119,14 @@ class Dispatcher:
         self._crashes: Counter[Job] = Counter()
 
     def outcomes(self) -> Generator[tuple[Job, JobOutcome], None, None]:
-        """Yield jobs with outcomes, as they come; PosirError: no worker can be started. Closing
-        stops the workers.
+        """Yield jobs with outcomes, as they come; raise PosirError if no worker can be started.
+        Closing the generator stops the workers.
         """
         try:
             while self._pending or any(slot.job for slot in self._slots.values()):
                 self._start_workers()
-                done, _ = wait(
-                    [slot.current for slot in self._slots.values()], POLL_SECONDS, FIRST_COMPLETED
-                )
+                current = [slot.current for slot in self._slots.values()]
+                done, _ = wait(current, POLL_SECONDS, FIRST_COMPLETED)
                 for location, slot in list(self._slots.items()):
                     if slot.current in done:
                         yield from self._advance(location, slot)
@@ -137,12 +137,9 @@ class Dispatcher:
 
     def _start_workers(self) -> None:
         for location in self._engine.locations():
+            is_taken = location in self._slots or location in self._unusable
             starting = sum(slot.job is None for slot in self._slots.values())
-            if (
-                location not in self._slots
-                and location not in self._unusable
-                and starting < len(self._pending)
-            ):
+            if not is_taken and starting < len(self._pending):
                 worker = self._engine.start(location)
                 self._slots[location] = WorkerSlot(worker, worker.started)
         if self._unusable and not self._slots:
@@ -152,31 +149,25 @@ class Dispatcher:
             time.sleep(POLL_SECONDS)
 
     def _advance(self, location: Hashable, slot: WorkerSlot) -> Iterator[tuple[Job, JobOutcome]]:
-        restart = False
         try:
             outcome = slot.current.result()
         except Exception as error:
             self._slots.pop(location).worker.stop()
+            # Ray wraps the error of a worker in one of its own.
+            reason = summarize_error(getattr(error, "cause", None) or error)
             if slot.job is None:
-                # Ray wraps the error of a worker in one of its own.
-                self._unusable[location] = (
-                    f"{location}: {summarize_error(getattr(error, 'cause', None) or error)}"
-                )
+                self._unusable[location] = f"{location}: {reason}"
                 logger.warning("%s", self._unusable[location])
                 return
             self._crashes[slot.job] += 1
             if self._crashes[slot.job] < ATTEMPTS:
-                logger.warning(
-                    "%s: its worker crashed (%s); trying again", slot.job, summarize_error(error)
-                )
+                logger.warning("%s: its worker crashed (%s); trying again", slot.job, reason)
                 self._pending.insert(0, slot.job)
-            else:
-                reason = (
-                    f"its worker crashed {ATTEMPTS} times, perhaps out of memory "
-                    f"({summarize_error(error)})"
-                )
-                yield slot.job, JobOutcome(failure=reason)
+                return
+            problem = f"its worker crashed {ATTEMPTS} times, perhaps out of memory ({reason})"
+            yield slot.job, JobOutcome(failure=problem)
             return
+        restart = False
         if slot.job:
             yield slot.job, outcome
             restart = outcome.restart_worker
@@ -223,12 +214,11 @@ class EvaluationJob:
     def run(
         self, model: MTEBModels, encode_kwargs: EncodeKwargs
     ) -> tuple[TaskResult, dict[str, Any]]:
-        """Return the result of the subset, and the model's metadata without its loader, which
-        cannot always be pickled.
+        """Evaluate the subset; return also the model's metadata without its loader, which cannot
+        always be pickled.
         """
-        return evaluate_subset(model, self, encode_kwargs), model.mteb_model_meta.model_dump(
-            exclude={"loader"}
-        )
+        result = evaluate_subset(model, self, encode_kwargs)
+        return result, model.mteb_model_meta.model_dump(exclude={"loader"})
 
 
 def evaluate_subset(
@@ -244,7 +234,8 @@ def evaluate_subset(
     from mteb.timing import TimingStack
 
     task = mteb.get_task(job.task)
-    timer, started = TimingStack(), time.monotonic()
+    timer = TimingStack()
+    started = time.monotonic()
     scores: dict[str, Any] = {
         split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer)
         for split in task.eval_splits
@@ -266,19 +257,17 @@ class Workload:
     models: Mapping[ModelReference, ModelMeta]
 
     def jobs(self) -> list[EvaluationJob]:
-        """Return all jobs, model by model and task by task."""
+        """List all jobs, model by model and task by task."""
+        subsets = [(task, subset) for task in self.tasks for subset in task.hf_subsets]
         return [
             EvaluationJob(model, task.metadata.name, subset, corpus_name(task, subset))
             for model in self.models
-            for task in self.tasks
-            for subset in task.hf_subsets
+            for task, subset in subsets
         ]
 
 
 def corpus_name(task: PositionTask, subset: str) -> str:
-    """Return a name of the corpus that a subset's queries search; it is equal for tasks that share
-    the corpus.
-    """
+    """Name the corpus that a subset's queries search; tasks that share it have the same name."""
     languages = task.metadata.hf_subsets_to_langscripts[subset]
     return f"{task.metadata.dataset['path']}/{languages[-1]}/{subset}"
 
@@ -306,29 +295,28 @@ def find_workload(
 
 
 def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[PositionTask]:
-    """Return tasks by name and by benchmark, each once; raise PosirError if one is unknown, or has
-    no positions or data.
+    """Find tasks by name and by benchmark, each once; raise PosirError if one is unknown, or has no
+    positions or data.
     """
     import mteb
 
     from posir_tasks.tasks.base import PositionTask
 
-    try:
-        requested = [*names]
-        # Without a name of one, mteb would still make all benchmarks.
-        named = mteb.get_benchmarks(list(benchmarks)) if benchmarks else []
-        for member in (task for benchmark in named for task in benchmark.tasks):
-            # The benchmark's tasks without data are named in one warning; it is an error if none
-            # has any.
-            if isinstance(member, PositionTask) and member.benchmark is not None:
-                member.benchmark.check_data()
-            if not isinstance(member, PositionTask) or member.has_data():
+    requested = [*names]
+    with explain_unknown_task():
+        # Without names, mteb would still make all benchmarks.
+        found = mteb.get_benchmarks(list(benchmarks)) if benchmarks else []
+        for benchmark in found:
+            for member in benchmark.tasks:
+                if isinstance(member, PositionTask):
+                    # The benchmark's tasks without data are named in one warning; it is an error
+                    # if none has any.
+                    if member.benchmark is not None:
+                        member.benchmark.check_data()
+                    if not member.has_data():
+                        continue
                 requested.append(member.metadata.name)
         tasks = [mteb.get_task(name) for name in dict.fromkeys(requested)]
-    except KeyError as error:
-        raise PosirError(
-            f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks."
-        ) from error
     unsupported = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
     if unsupported:
         raise PosirError(
@@ -338,22 +326,33 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
     return [task for task in tasks if isinstance(task, PositionTask)]
 
 
+@contextmanager
+def explain_unknown_task() -> Iterator[None]:
+    """Turn mteb's error on an unknown name into a PosirError."""
+    try:
+        yield
+    except KeyError as error:
+        # Some of mteb's messages begin with the name of the exception.
+        message = str(error.args[0]).removeprefix("KeyError: ")
+        raise PosirError(f"{message} `posir tasks` lists the tasks.") from error
+
+
 def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:
-    """Return the jobs without a result in a folder, by mteb's own rules; restricts each task to the
+    """Find the jobs without a result in a folder, by mteb's own rules; restrict each task to the
     subsets in its data.
     """
     for task in workload.tasks:
         task.load_data()
-    missing = {
-        (model, task.metadata.name): find_missing_subsets(task, meta, cache)
-        for model, meta in workload.models.items()
-        for task in workload.tasks
-    }
+    missing = {}
+    for model, meta in workload.models.items():
+        for task in workload.tasks:
+            subsets = find_missing_subsets(task, meta, cache)
+            missing[model, task.metadata.name] = subsets
     return [job for job in workload.jobs() if job.subset in missing[job.model, job.task]]
 
 
 def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
-    """Return the subsets of a task without a result of a model; all of them if the data's revision
+    """Find the subsets of a task without a result of a model; all of them if the data's revision
     has changed.
     """
     result = cache.load_task_result(task.metadata.name, meta)

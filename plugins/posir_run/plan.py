@@ -1,38 +1,38 @@
 """The plan of a run: for each model and task, the texts to encode, the size of their embeddings,
 and the time.
-
-Texts are counted in local data, or else their published averages are taken.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import groupby
-from math import ceil
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import torch
 from datasets import disable_progress_bars
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 from rich.filesize import decimal
 
-from posir_run.jobs import Workload, corpus_name
+from posir_run.jobs import Workload
+from posir_run.sizes import (
+    BUCKET,
+    BUCKETS,
+    SubsetSize,
+    TextCounts,
+    count_rotations,
+    find_local_texts,
+    measure_subsets,
+    sum_counts,
+)
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import pluralize
-from posir_tasks.data.checks import read_columns
-from posir_tasks.data.declared import DISTRACTORS, REPO_ID, REVISION, SUFFIX
 from posir_tasks.data.mini import read_documents
-from posir_tasks.data.nano import share_questions
-from posir_tasks.data.repository import HubRepository, Repository, open_repository
 from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
@@ -41,14 +41,9 @@ from posir_tasks.models.embeddings.context import EncodingContext, build_texts
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.tasks.nano import NanoTask
-from posir_tasks.tasks.posir import PosirTask
-from posir_tasks.text.languages import DOMAINS, PIVOT, Language
-from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.values.result_schema import SPLIT
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE, read_sample_size
-from posir_tasks.values.schemes import RelativePositions
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -56,157 +51,17 @@ if TYPE_CHECKING:
 
     from posir_tasks.tasks.base import PositionTask
 
-#: Rounds of a benchmark, and the seconds that one of them should take at least.
-ROUNDS, ROUND_SECONDS = 3, 1.0
+#: Rounds of a benchmark, and the minimum seconds of one of them.
+ROUNDS = 3
+ROUND_SECONDS = 1.0
 #: Seconds after which no further round is started.
 MAX_SECONDS = 20.0
 
 SEED = 42
-#: PosIR's length buckets, and the upper bounds of all but the last, in tokens.
-BOUNDS = RelativePositions().token_bounds
-BUCKETS = RelativePositions().axes.lengths
-
-#: Documents, their tokens, and queries of PosIR as published (Zeng et al. 2026, arXiv 2601.08363):
-#: of all ten languages, of English (922 tokens per document), and the mean of the nine others.
-ALL_LANGUAGES = (17_329_673, 22_800_000_000, 421_708)
-ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
-OTHER_LANGUAGE = tuple(
-    (total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True)
-)
-
-
-#: Reads the documents or the queries of a subset: a frame with the column `text`.
-ReadTexts = Callable[[], pl.DataFrame]
-#: Largest number of texts of one kind to sample from.
+#: Seconds of each unit of time.
+UNITS = {"h": 3_600, "min": 60, "s": 1}
+#: Maximum number of texts of one kind to sample from.
 SAMPLE_SIZE = 256
-#: Length of a text in tokens, as `estimate_tokens` estimates it, and the index of its length
-#: bucket.
-TOKENS = -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
-BUCKET = pl.sum_horizontal(bound < TOKENS for bound in BOUNDS)
-
-
-@dataclass(frozen=True)
-class TextCounts:
-    """Additive text counts per length bucket."""
-
-    texts: tuple[int, ...]
-    tokens: tuple[int, ...]
-    """Total tokens in each bucket; in local data, one per four bytes of UTF-8."""
-
-    def __add__(self, other: TextCounts) -> TextCounts:
-        return TextCounts(
-            tuple(map(sum, zip(self.texts, other.texts, strict=True))),
-            tuple(map(sum, zip(self.tokens, other.tokens, strict=True))),
-        )
-
-    @classmethod
-    def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
-        """Return counts from the numbers of texts and tokens by bucket index; the other buckets are
-        empty.
-        """
-        texts, tokens = zip(
-            *(buckets.get(index, (0, 0)) for index in range(len(BUCKETS))), strict=True
-        )
-        return cls(texts, tokens)
-
-
-@dataclass(frozen=True)
-class SubsetSize:
-    """The texts to encode for one subset of a task."""
-
-    task: str
-    corpus: str
-    documents: TextCounts
-    queries: int
-    counted: bool
-    """Whether the texts were counted in the data; otherwise the sizes are published averages."""
-
-
-def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
-    """Return the sizes of subsets; a shared corpus is read once. Raises DataError if data is
-    unreadable and unpublished.
-    """
-    corpora: dict[str, TextCounts] = {}
-    sizes = []
-    for task, subset in subsets:
-        corpus, texts = corpus_name(task, subset), _find_local_texts(task, subset)
-        corpus += SUFFIX if isinstance(task, NanoTask) else ""
-        if texts is None:
-            assert isinstance(task, PosirTask)
-            documents, _ = published_size(task.corpus_language, subset)
-            _, queries = published_size(task.language, subset)
-        else:
-            documents = corpora.get(corpus) or measure_texts(texts[0]())
-            queries = texts[1]().height
-        corpora[corpus] = documents
-        counted = texts is not None
-        if isinstance(task, NanoTask) and not (counted and task.has_list(subset)):
-            queries, counted = share_questions(subset, task.hf_subsets), False
-            share = min(1, queries * (1 + DISTRACTORS) / sum(documents.texts))
-            scaled = (
-                tuple(round(count * share) for count in counts)
-                for counts in (documents.texts, documents.tokens)
-            )
-            documents = TextCounts(*scaled)
-        sizes.append(SubsetSize(task.metadata.name, corpus, documents, queries, counted=counted))
-    return sizes
-
-
-def _find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTexts] | None:
-    """Return readers of documents and queries, which raise DataError if they fail; None if a
-    download would be needed.
-    """
-    if isinstance(task, PosirTask):
-        repository = open_repository(REPO_ID, REVISION)
-        corpus = _find_local_file(
-            repository, f"{task.corpus_language.code}/{subset}/corpus.parquet"
-        )
-        queries = _find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
-        read = partial(read_columns, columns={"text": pl.String})
-        if not (corpus and queries):
-            return None
-        # A sample without a list is not selected here.
-        if not (isinstance(task, NanoTask) and task.has_list(subset)):
-            return partial(read, corpus), partial(read, queries)
-    data = task.read_subset(subset)
-    return data.corpus.to_polars, data.queries.to_polars
-
-
-def _find_local_file(repository: Repository, path: str) -> Path | None:
-    """Return a local repository's file, or that in the Hub's cache if any; raise DataError if the
-    former lacks it.
-    """
-    if not isinstance(repository, HubRepository):
-        return repository.fetch(path)
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = try_to_load_from_cache(
-        repository.repo_id, path, repo_type="dataset", revision=repository.requested
-    )
-    return Path(cached) if isinstance(cached, str) else None
-
-
-def measure_texts(texts: pl.DataFrame) -> TextCounts:
-    """Count texts by length."""
-    lengths = texts.select(BUCKET.alias("bucket"), TOKENS.alias("tokens")).group_by("bucket")
-    counted = lengths.agg(pl.len(), pl.col("tokens").sum())
-    return TextCounts.from_buckets(counted.rows_by_key("bucket", unique=True))
-
-
-def published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
-    """Return the published mean size of a domain, in English or over the nine other languages:
-    documents and queries.
-
-    Its share is as equal to the others' as integers that add up to the total can be; all documents
-    have the mean length.
-    """
-    index, totals = DOMAINS.index(domain), ENGLISH if language == PIVOT else OTHER_LANGUAGE
-    documents, tokens, queries = (
-        total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS) for total in totals
-    )
-    return TextCounts.from_buckets(
-        {sum(tokens > bound * documents for bound in BOUNDS): (documents, tokens)}
-    ), queries
 
 
 def collect_samples(
@@ -218,30 +73,35 @@ def collect_samples(
     Returns documents by length bucket, the same number from each task where possible, none for
     empty buckets; queries; and whether all documents are from the data.
     """
-    local = [texts for task in tasks if (texts := _find_local_texts(task, task.hf_subsets[0]))]
-    rng, filled, sampled = random.Random(SEED), list[list[str]](), True
-    frames = [read().select("text", BUCKET.alias("bucket")) for read, _ in local]
+    rng = random.Random(SEED)
+    frames = []
+    questions: list[str] = []
+    for task in tasks:
+        readers = find_local_texts(task, task.hf_subsets[0])
+        if readers is not None:
+            read_corpus, read_queries = readers
+            frames.append(read_corpus())
+            questions += read_queries()["text"].head(SAMPLE_SIZE).to_list()
+    if not questions:
+        questions = [row for document in read_documents() for row in document.questions]
+    documents: list[list[str]] = []
+    is_sampled = True
     for index, (count, tokens) in enumerate(zip(counts.texts, counts.tokens, strict=True)):
-        known = (
-            [frame.filter(pl.col("bucket") == index)["text"] for frame in frames] if count else []
-        )
-        pool = [
-            text
-            for texts in known
-            for text in texts.sample(min(SAMPLE_SIZE, len(texts)), seed=SEED)
-        ]
-        sampled = sampled and bool(pool or not count)
-        filled.append(
-            rng.sample(pool, min(SAMPLE_SIZE, len(pool)))
-            or (synthetic_texts(tokens // count) if count else [])
-        )
-    asked = [text for _, queries in local for text in queries()["text"].head(SAMPLE_SIZE)]
-    asked = asked or [question for document in read_documents() for question in document.questions]
-    return filled, random.Random(SEED).sample(asked, min(SAMPLE_SIZE, len(asked))), sampled
+        pool: list[str] = []
+        for frame in frames if count else ():
+            texts = frame.filter(index == BUCKET)["text"]
+            pool += texts.sample(min(SAMPLE_SIZE, len(texts)), seed=SEED).to_list()
+        if count and not pool:
+            is_sampled = False
+            documents.append(synthetic_texts(tokens // count))
+        else:
+            documents.append(rng.sample(pool, min(SAMPLE_SIZE, len(pool))))
+    queries = random.Random(SEED).sample(questions, min(SAMPLE_SIZE, len(questions)))
+    return documents, queries, is_sampled
 
 
 def synthetic_texts(tokens: int) -> list[str]:
-    """Return texts of one length, cut from the concatenated documents of PosIR-Mini at different
+    """Cut texts of one length from the concatenated documents of PosIR-Mini, at different
     starts.
     """
     source = "\n\n".join(document.text for document in read_documents())
@@ -265,14 +125,10 @@ class Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
 
     def __str__(self) -> str:
-        unit, seconds = next(
-            ((unit, size) for unit, size in (("h", 3_600), ("min", 60)) if self.mean >= size),
-            ("s", 1),
-        )
-        return (
-            f"{self.mean / seconds:,.1f} {unit} ({self.low / seconds:,.1f} to "
-            f"{self.high / seconds:,.1f})"
-        )
+        unit = next((name for name, size in UNITS.items() if self.mean >= size), "s")
+        seconds = UNITS[unit]
+        low, mean, high = (value / seconds for value in (self.low, self.mean, self.high))
+        return f"{mean:,.1f} {unit} ({low:,.1f} to {high:,.1f})"
 
 
 @dataclass(frozen=True)
@@ -285,9 +141,8 @@ class Speed:
 
     def duration(self, amount: int = 1) -> Duration:
         """Estimate the time for a number of tokens, or queries."""
-        return Duration(
-            min(self.seconds) * amount, fmean(self.seconds) * amount, max(self.seconds) * amount
-        )
+        low = min(self.seconds) * amount
+        return Duration(low, fmean(self.seconds) * amount, max(self.seconds) * amount)
 
     def __str__(self) -> str:
         time = self.duration()
@@ -310,11 +165,11 @@ class SpeedCalibration:
 
     def duration(self, documents: TextCounts, queries: int) -> Duration:
         """Estimate how long documents and queries take to encode."""
-        buckets = zip(self.documents, documents.tokens, strict=True)
-        return sum(
-            (speed.duration(tokens) for speed, tokens in buckets if speed),
-            self.queries.duration(queries),
-        )
+        duration = self.queries.duration(queries)
+        for speed, tokens in zip(self.documents, documents.tokens, strict=True):
+            if speed:
+                duration += speed.duration(tokens)
+        return duration
 
 
 @dataclass(frozen=True)
@@ -361,22 +216,25 @@ class RunPlan:
         return saved if self.model.bytes_per_text else 0
 
     @property
-    def rows(self) -> tuple[CostEstimate, ...]:
+    def rows(self) -> list[CostEstimate]:
         """The estimates of all tasks, and those totals that differ from the rows above them."""
-        totals = ((len(self.tasks) > 1, self.total), (self.saved_documents > 0, self.with_cache))
-        return *self.tasks, *(total for differs, total in totals if differs)
+        rows = list(self.tasks)
+        if len(self.tasks) > 1:
+            rows.append(self.total)
+        if self.saved_documents:
+            rows.append(self.with_cache)
+        return rows
 
 
 def plan_run(workload: Workload, batch_size: int) -> Result:
     """Estimate the cost of a run for each model."""
-    task = workload.tasks[0]
     subsets = [(task, subset) for task in workload.tasks for subset in task.hf_subsets]
     sizes = measure_subsets(progress(subsets, "Counting texts"))
-    documents, queries, sampled = collect_samples(
-        workload.tasks, sum_counts(size.documents for size in sizes)
-    )
+    total = sum_counts(size.documents for size in sizes)
+    documents, queries, sampled = collect_samples(workload.tasks, total)
+    first = workload.tasks[0]
     options = {"batch_size": batch_size, "show_progress_bar": False}
-    context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0], options)
+    context = EncodingContext(first.metadata, SPLIT, first.hf_subsets[0], options)
     models = progress(list(workload.models.items()), "Measuring models")
     plans = [
         build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled)
@@ -400,33 +258,16 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
 
 
 def describe_rotations(sizes: Sequence[SubsetSize]) -> Iterator[str]:
-    """Yield how many rotated versions are encoded beside the texts, at most; nothing if none
-    are.
-    """
-    if not (versions := count_rotations(sizes, read_sample_size())):
+    """Describe how many rotated versions are encoded in addition to the texts, at most."""
+    versions = count_rotations(sizes, read_sample_size())
+    if not versions:
         return
     documents = sum(sum(size.documents.texts) for size in sizes)
     yield (
         f"Rotated versions of a sample of the documents: at most {versions:,} more texts for each "
-        "model, beside "
-        f"{pluralize(documents, 'document')}, not in the time. `{ROTATED_VARIABLE}=0` leaves them "
-        "out."
+        f"model, in addition to {pluralize(documents, 'document')}; they are not in the time. "
+        f"`{ROTATED_VARIABLE}=0` leaves them out."
     )
-
-
-def count_rotations(sizes: Sequence[SubsetSize], sample_size: int) -> int:
-    """Return the largest number of rotated versions of a sample of the documents, of so many of
-    each length.
-    """
-    versions = 0
-    for task in {size.task for size in sizes}:
-        subsets = [size.documents.texts for size in sizes if size.task == task]
-        quota = ceil(sample_size / len(subsets))
-        sampled = sum(min(texts, quota) for subset in subsets for texts in subset)
-        # The whole text is encoded anyway; of a truncated one there is an excerpt in each third,
-        # too.
-        versions += sampled * (2 * VERSIONS - 1)
-    return versions
 
 
 def _measure_model(
@@ -441,24 +282,22 @@ def _measure_model(
     """
     try:
         calibration = calibrate(load_model(model), documents, queries, context)
-    except (
-        Exception
-    ) as error:  # loading a model runs third-party code, and the machine may be too small for it
+    except Exception as error:
+        # Loading runs third-party code, and the machine may be too small for the model.
         problem = str(error) if isinstance(error, PosirError) else summarize_error(error)
         # In single precision.
-        known = 4 * meta.embed_dim if isinstance(meta.embed_dim, int) else None
-        return ModelSpeed(str(meta.name), None, problem, known)
-    format_ = calibration.format
-    return ModelSpeed(
-        str(meta.name), calibration, "", format_.dimensions * format_.stored_dtype.itemsize
-    )
+        size = 4 * meta.embed_dim if isinstance(meta.embed_dim, int) else None
+        return ModelSpeed(str(meta.name), None, problem, size)
+    stored = calibration.format
+    size = stored.dimensions * stored.stored_dtype.itemsize
+    return ModelSpeed(str(meta.name), calibration, "", size)
 
 
 def calibrate(
     model: MTEBModels, documents: Sequence[list[str]], queries: list[str], context: EncodingContext
 ) -> SpeedCalibration:
-    """Measure the speed of a model on a task's prompts; raise PosirError if the model is not a
-    dense encoder.
+    """Measure the speed of a model on a task's prompts; raise PosirError if it is not a dense
+    encoder.
     """
     if not isinstance(model, EncoderProtocol):
         raise PosirError("not a dense encoder")
@@ -467,26 +306,33 @@ def calibrate(
     def encode(texts: Sequence[str], prompt_type: PromptType) -> Any:
         return context.encode(model, build_texts(texts), prompt_type)
 
-    format_ = EmbeddingFormat.detect(encode(queries[:1], PromptType.query), 1)
-    if format_ is None:
+    def encode_documents(texts: Sequence[str]) -> Any:
+        return encode(texts, PromptType.document)
+
+    def encode_queries(texts: Sequence[str]) -> Any:
+        return encode(texts, PromptType.query)
+
+    stored = EmbeddingFormat.detect(encode_queries(queries[:1]), 1)
+    if stored is None:
         raise PosirError("not a dense encoder")
-    device = (
-        torch.cuda.get_device_name()
-        if torch.cuda.is_available()
-        else f"CPU, {torch.get_num_threads()} threads"
-    )
-    local = f"on one device like this one ({device})"
     return SpeedCalibration(
-        place=f"by the endpoint {model.reference}" if isinstance(model, EndpointEncoder) else local,
+        place=_describe_device(model),
         documents=tuple(
-            measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimate_tokens)
-            if texts
-            else None
+            measure_speed(encode_documents, texts, estimate_tokens) if texts else None
             for texts in documents
         ),
-        queries=measure_speed(lambda batch: encode(batch, PromptType.query), queries, lambda _: 1),
-        format=format_,
+        queries=measure_speed(encode_queries, queries, lambda _: 1),
+        format=stored,
     )
+
+
+def _describe_device(model: MTEBModels) -> str:
+    if isinstance(model, EndpointEncoder):
+        return f"by the endpoint {model.reference}"
+    device = f"CPU, {torch.get_num_threads()} threads"
+    if torch.cuda.is_available():
+        device = torch.cuda.get_device_name()
+    return f"on one device like this one ({device})"
 
 
 def measure_speed(
@@ -497,7 +343,9 @@ def measure_speed(
     The number of texts per round doubles until a round takes long enough to be timed. `amount` is
     what a text counts as: its tokens, or 1.
     """
-    rng, started, count = random.Random(SEED), time.monotonic(), 1
+    rng = random.Random(SEED)
+    started = time.monotonic()
+    count = 1
     while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
         count = min(2 * count, len(texts))
     rounds: list[float] = []
@@ -508,7 +356,7 @@ def measure_speed(
 
 
 def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
-    """Return how many seconds texts take to encode."""
+    """Measure how many seconds texts take to encode."""
     started = time.perf_counter()
     encode(texts)
     return time.perf_counter() - started
@@ -520,13 +368,13 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
     def estimate(
         name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]
     ) -> CostEstimate:
-        documents, queries = sum_counts(corpora), sum(size.queries for size in group)
-        size = (
-            (sum(documents.texts) + queries) * model.bytes_per_text
-            if model.bytes_per_text
-            else None
-        )
-        duration = model.calibration.duration(documents, queries) if model.calibration else None
+        documents = sum_counts(corpora)
+        queries = sum(size.queries for size in group)
+        size = duration = None
+        if model.bytes_per_text:
+            size = (sum(documents.texts) + queries) * model.bytes_per_text
+        if model.calibration:
+            duration = model.calibration.duration(documents, queries)
         return CostEstimate(name, len(group), documents, queries, size, duration)
 
     tasks = [(name, list(group)) for name, group in groupby(sizes, key=lambda size: size.task)]
@@ -542,11 +390,6 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
         counted=all(size.counted for size in sizes),
         sampled=sampled,
     )
-
-
-def sum_counts(counts: Iterable[TextCounts]) -> TextCounts:
-    """Add counts, of which there may be none."""
-    return sum(counts, TextCounts.from_buckets({}))
 
 
 def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
@@ -568,7 +411,7 @@ def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
 
 
 def build_table(plan: RunPlan) -> Table:
-    """Return the estimates for one model."""
+    """Build the table of estimates for one model."""
     numbers = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
     rows = (
         (
@@ -588,22 +431,20 @@ def build_table(plan: RunPlan) -> Table:
 
 
 def describe_plan(plan: RunPlan) -> str:
-    """Return in a sentence how long a run takes, or why that is unknown."""
+    """Describe how long a run takes, or why that is unknown."""
     if plan.total.duration is None:
         return (
             f"{plan.model.name}: time not estimated, since the model could not be measured "
             f"({plan.model.problem})."
         )
-    saved = (
-        f"; {plan.saved_documents:,} documents fewer with POSIR_EMBEDDINGS"
-        if plan.saved_documents
-        else ""
-    )
+    saved = ""
+    if plan.saved_documents:
+        saved = f"; {plan.saved_documents:,} documents fewer with POSIR_EMBEDDINGS"
     return f"{plan.model.name}: {plan.total.duration} on this machine{saved}."
 
 
 def explain_estimates(plan: RunPlan) -> Iterator[str]:
-    """Yield what the estimates are based on, and what an embedding cache saves."""
+    """Describe what the estimates are based on, and what an embedding cache saves."""
     if plan.counted:
         yield "Sizes: counted in the data, with one token per four bytes."
     else:
@@ -611,7 +452,8 @@ def explain_estimates(plan: RunPlan) -> Iterator[str]:
             "Sizes: published averages (arXiv 2601.08363) for data that is not on this machine, "
             "all documents of mean length."
         )
-    if calibration := plan.model.calibration:
+    calibration = plan.model.calibration
+    if calibration:
         yield (
             f"Time: of encoding {calibration.place}, from a short benchmark on this machine; in "
             "parentheses, the range from the fastest to the slowest of "

@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,8 @@ class WarningLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a logged warning, unless it was shown before."""
-        if (warning := record.getMessage()) not in self._shown:
+        warning = record.getMessage()
+        if warning not in self._shown:
             self._shown.add(warning)
             self._show(warning)
 
@@ -78,7 +80,7 @@ def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of the packages that results depend on, without PyTorch's suffix for CPU
+    """List the versions of the packages that results depend on, without PyTorch's suffix for CPU
     or CUDA.
     """
     return {package: version(package).partition("+")[0] for package in PACKAGES}
@@ -118,15 +120,11 @@ class Evaluator:
         """Raise PosirError unless this machine has the same versions as the one that runs the
         command.
         """
-        if (installed := installed_versions()) != expected:
-            ours, theirs = (
-                ", ".join(f"{name} {number}" for name, number in versions.items())
-                for versions in (installed, expected)
-            )
+        installed = installed_versions()
+        if installed != expected:
             raise PosirError(
-                f"{platform.node()} has {ours}, but the machine that runs the command has "
-                f"{theirs}. Install the same "
-                "versions on both."
+                f"{platform.node()} has {_list_versions(installed)}, but the machine that runs the "
+                f"command has {_list_versions(expected)}. Install the same versions on both."
             )
 
     def evaluate(self, job: Job) -> JobOutcome:
@@ -154,6 +152,10 @@ class Evaluator:
         return self._loaded[1]
 
 
+def _list_versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
 class LocalEngine:
     """One worker, with all processors and the first GPU of this machine, as in `mteb run`."""
 
@@ -165,7 +167,7 @@ class LocalEngine:
         )
 
     def locations(self) -> Sequence[Hashable]:
-        """Return the only location."""
+        """List the only location."""
         return ("this machine",)
 
     def start(self, location: Hashable) -> LocalWorker:  # noqa: ARG002
@@ -271,7 +273,7 @@ class RayEngine:
         self._settings = settings
 
     def locations(self) -> Sequence[RayLocation]:
-        """Return the locations on the machines that are in the cluster now."""
+        """List the locations on the machines that are in the cluster now."""
         import ray
 
         return find_locations(ray.nodes())  # type: ignore[no-untyped-call]
@@ -311,31 +313,29 @@ def check_address(address: str | None) -> None:
 def _cluster_unreachable(address: str | None, error: Exception) -> PosirError:
     return PosirError(
         f"--address {address}: no Ray cluster can be reached there ({error}). `ray start --head` "
-        "starts one and prints its "
-        "address."
+        "starts one and prints its address."
     )
 
 
 def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
-    """Return a location per GPU with an equal share of its machine's processors; without any GPU,
+    """Find a location per GPU with an equal share of its machine's processors; without any GPU,
     one per machine.
 
     A worker then has the same resources and number of threads as a run on its machine alone.
     `nodes` is `ray.nodes()`.
     """
-    alive = [
-        (node, node["Resources"].get("CPU", 0), int(node["Resources"].get("GPU", 0)))
-        for node in nodes
-        if node["Alive"]
-    ]
-    per_gpu = [
-        (node, index, cpus // gpus, 1) for node, cpus, gpus in alive for index in range(gpus)
-    ]
-    per_machine = [(node, 0, cpus, 0) for node, cpus, _ in alive if cpus >= 1]
-    return [
-        RayLocation(node["NodeID"], node["NodeManagerAddress"], *rest)
-        for node, *rest in per_gpu or per_machine
-    ]
+    with_gpu = []
+    without_gpu = []
+    for node in nodes:
+        if not node["Alive"]:
+            continue
+        cpus = node["Resources"].get("CPU", 0)
+        gpus = int(node["Resources"].get("GPU", 0))
+        build = partial(RayLocation, node["NodeID"], node["NodeManagerAddress"])
+        with_gpu += [build(index, cpus // gpus, 1) for index in range(gpus)]
+        if cpus >= 1:
+            without_gpu.append(build(0, cpus, 0))
+    return with_gpu or without_gpu
 
 
 class _RayWorker:

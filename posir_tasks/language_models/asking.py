@@ -1,5 +1,5 @@
-"""Asking a language model many things at once: what is answered already is read, the rest is sent
-within the budget.
+"""Many questions to a language model at once: saved answers are read, the rest is sent within the
+budget.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -19,8 +19,9 @@ from pydantic import BaseModel
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.language_models.call_log import CallLog, Completion
+from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import (
+    AnswerFault,
     ChatClient,
     ChatRequest,
     PromptTemplate,
@@ -36,21 +37,17 @@ Result = TypeVar("Result")
 
 #: Tokens that an answer is assumed to have before there is one.
 FIRST_OUTPUT_TOKENS = 500
-#: Refused requests after which the run ends if a prompt has no answer yet: then it is not about
-#: single documents.
+#: Refused requests after which the run ends if a prompt has no answer yet: then the cause is not a
+#: single document.
 MAX_REJECTED = 5
-#: The problem of an answer that the server did not give.
-REFUSED = "the server refused the request"
-#: How often a request looks whether the budget has room for it, once those in flight have been
-#: counted.
+#: Seconds between two looks at the budget of a request that waits for requests in flight.
 BUDGET_SECONDS = 0.05
 #: What Ctrl-C prints.
 STOPPING = (
     "Stopping: the answers to requests in flight are waited for and saved. The same command "
-    "continues. Ctrl-C again stops at "
-    "once."
+    "continues. Ctrl-C again stops at once."
 )
-#: How often the main thread looks for a signal such as Ctrl-C.
+#: Seconds between two looks of the main thread for a signal such as Ctrl-C.
 SIGNAL_SECONDS = 0.2
 
 
@@ -66,8 +63,9 @@ class Reply(Generic[AnswerT]):
     """Name and version."""
     answer: AnswerT | None
     """None if it cannot be used."""
-    problem: str = ""
-    """The reason why there is no answer."""
+    fault: str = ""
+    """Why there is no answer: an `AnswerFault`, or a fault that the caller's check found."""
+    detail: str = ""
 
 
 class BudgetError(PosirError):
@@ -80,18 +78,15 @@ class LanguageModel:
     """
 
     def __init__(self, settings: LanguageModelSettings, log: CallLog) -> None:
-        self.name, self._settings, self._log = settings.model, settings, log
-        used = [usage for (name, _), usage in log.usage().items() if name == settings.model]
-        self._calls, self._output_tokens = (
-            sum(usage.calls for usage in used),
-            sum(usage.output_tokens for usage in used),
-        )
-        self._spent = compute_cost(
-            settings.prices, sum(usage.input_tokens for usage in used), self._output_tokens
-        )
-        self._reserved, self._in_flight = 0.0, 0
-        self._answered: set[str] = set()
-        self._rejected, self._refusal = 0, ""
+        self.name = settings.model
+        self._settings = settings
+        self._log = log
+        usage = log.usage()
+        self._used = sum((usage[key] for key in usage if key[0] == settings.model), Usage())
+        self._reserved = 0.0
+        self._in_flight = 0
+        self._answered_prompts: set[str] = set()
+        self._rejections: list[str] = []
 
     def ask(
         self,
@@ -99,35 +94,35 @@ class LanguageModel:
         items: Sequence[Item],
         build: Callable[[Item], Mapping[str, str]],
         description: str,
-        check: Callable[[Item, AnswerT], None] | None = None,
+        check: Callable[[Item, AnswerT], object] | None = None,
     ) -> list[Reply[AnswerT]]:
-        """Return the reply to a prompt about each item; several are asked at a time.
+        """Ask a prompt about each item, several at a time.
 
-        The values of placeholders are built when they are sent: together they may be many copies of
-        each document. An answer that cannot be read, or for which the check raises
-        UnusableAnswerError, is asked for again. PosirError is raised if no server answers, or the
-        budget is spent.
+        Values of placeholders are built when they are sent: together they may be many copies of
+        each document. An answer that cannot be read, or for which `check` raises
+        UnusableAnswerError, is asked for again.
+
+        Raises:
+            PosirError: No server answers, or the budget is spent.
         """
         stop = threading.Event()
+        in_flight = min(self._settings.in_flight, len(items))
+
+        async def ask_all() -> list[Reply[AnswerT]]:
+            async with aclosing(ChatClient(self._settings)) as client:
+
+                async def reply(item: Item) -> Reply[AnswerT]:
+                    bound = partial(check, item) if check else None
+                    answered = await self._reply(client, prompt, build(item), bound)
+                    advance()
+                    return answered
+
+                return await map_in_flight(reply, items, in_flight, stop)
+
         with track(description, len(items)) as advance:
-
-            async def ask_all() -> list[Reply[AnswerT]]:
-                async with aclosing(ChatClient(self._settings)) as client:
-
-                    async def reply(item: Item) -> Reply[AnswerT]:
-                        answered = await self._reply(
-                            client, prompt, build(item), partial(check, item) if check else None
-                        )
-                        advance()
-                        return answered
-
-                    return await map_in_flight(
-                        reply, items, min(self._settings.in_flight, len(items)), stop
-                    )
-
             replies = run_in_thread(ask_all(), stop)
-        if replies and self._refusal and all(reply.problem == REFUSED for reply in replies):
-            raise PosirError(f"{self.name}: {self._refusal}")
+        if replies and all(reply.fault == AnswerFault.REJECTED for reply in replies):
+            raise PosirError(f"{self.name}: {self._rejections[-1]}")
         return replies
 
     async def _reply(
@@ -135,9 +130,9 @@ class LanguageModel:
         client: ChatClient,
         prompt: PromptTemplate[AnswerT],
         values: Mapping[str, str],
-        check: Callable[[AnswerT], None] | None,
+        check: Callable[[AnswerT], object] | None,
     ) -> Reply[AnswerT]:
-        problem = ""
+        reply = Reply[AnswerT](self.name, prompt.id, None)
         for attempt in range(self._settings.attempts):
             request = prompt.build_request(values, attempt, self._settings)
             try:
@@ -147,52 +142,51 @@ class LanguageModel:
                     check(answer)
                 return Reply(completion.served or self.name, prompt.id, answer)
             except UnusableAnswerError as error:
-                problem = str(error)
+                reply = replace(reply, fault=error.fault, detail=error.detail)
             except RejectedError:
-                problem = REFUSED
-                break
-        return Reply(self.name, prompt.id, None, problem)
+                return replace(reply, fault=AnswerFault.REJECTED)
+        return reply
 
     async def _complete(self, client: ChatClient, request: ChatRequest) -> Completion:
-        reserved, prices = await self._reserve(request), self._settings.prices
+        reserved = await self._reserve(request)
         try:
             completion = await client.complete(request)
-            self._log.add(request.key, self.name, request.prompt, completion)
-            self._answered.add(request.prompt)
-            self._calls += 1
-            self._output_tokens += completion.output_tokens
-            self._spent += compute_cost(prices, completion.input_tokens, completion.output_tokens)
-            return completion
         except RejectedError as error:
-            self._rejected, self._refusal = self._rejected + 1, str(error)
-            if request.prompt not in self._answered and self._rejected >= MAX_REJECTED:
+            self._rejections.append(str(error))
+            is_answered = request.prompt in self._answered_prompts
+            if not is_answered and len(self._rejections) >= MAX_REJECTED:
                 raise PosirError(f"{self.name}: {error}") from None
             raise
         finally:
             self._reserved -= reserved
             self._in_flight -= 1
+        self._log.add(request.key, self.name, request.prompt, completion)
+        self._answered_prompts.add(request.prompt)
+        self._used += Usage(1, completion.input_tokens, completion.output_tokens)
+        return completion
 
     async def _reserve(self, request: ChatRequest) -> float:
-        """Reserve what a request is expected to cost, and return it; raise BudgetError if the
-        budget does not cover it.
+        """Reserve and return the expected cost of a request, as soon as the budget covers it.
+
+        Raises:
+            BudgetError: The budget does not cover it.
         """
-        limit, prices = self._settings.budget, self._settings.prices
+        budget = self._settings.budget
+        prices = self._settings.prices
         while True:
-            output_tokens = (
-                self._output_tokens / self._calls if self._calls else FIRST_OUTPUT_TOKENS
-            )
-            expected = compute_cost(prices, request.input_tokens, output_tokens)
-            if limit is None or self._spent + self._reserved + expected <= limit:
+            used = self._used
+            output = used.output_tokens / used.calls if used.calls else FIRST_OUTPUT_TOKENS
+            expected = compute_cost(prices, request.input_tokens, output)
+            spent = compute_cost(prices, used.input_tokens, used.output_tokens)
+            if budget is None or spent + self._reserved + expected <= budget:
                 self._reserved += expected
                 self._in_flight += 1
                 return expected
             if not self._in_flight:
                 raise BudgetError(
-                    f"the budget of {limit:g} {prices.currency} is spent: {self._calls:,} calls "
-                    f"cost {self._spent:.4g}, and "
-                    f"the next one is expected to cost {expected:.2g}. All answers are saved; "
-                    "raise llm.budget and run again "
-                    "to continue."
+                    f"the budget of {budget:g} {prices.currency} is spent: {used.calls:,} calls "
+                    f"cost {spent:.4g}, and the next one is expected to cost {expected:.2g}. All "
+                    "answers are saved; raise llm.budget and run again to continue."
                 )
             await asyncio.sleep(BUDGET_SECONDS)
 
@@ -203,10 +197,13 @@ async def map_in_flight(
     in_flight: int,
     stop: threading.Event,
 ) -> list[Result]:
-    """Return results in the order of the items, several in flight; after an error or `stop`, only
-    those begun are finished.
+    """Apply a function to items, several in flight; return the results in the order of the items.
+
+    After an error or `stop`, only calls in flight are finished.
     """
-    pending, results, errors = enumerate(items), dict[int, Result](), list[Exception]()
+    pending = enumerate(items)
+    results: dict[int, Result] = {}
+    errors: list[Exception] = []
 
     async def work() -> None:
         for index, item in pending:
@@ -225,8 +222,8 @@ async def map_in_flight(
 
 
 def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> Result:
-    """Return the result of a coroutine in another thread; Ctrl-C sets `stop` and waits, a second
-    one ends the program.
+    """Run a coroutine in another thread; Ctrl-C sets `stop` and waits, a second one ends the
+    program.
     """
     future: Future[Result] = Future()
 

@@ -46,11 +46,18 @@ class Completion:
 
 @dataclass(frozen=True)
 class Usage:
-    """Calls that were answered, and their tokens as the servers counted them."""
+    """Calls that were answered, and their tokens as the servers counted them; they add."""
 
-    calls: int
-    input_tokens: int
-    output_tokens: int
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+        )
 
 
 class CallLog:
@@ -84,12 +91,11 @@ class CallLog:
         except (sqlite3.Error, OSError) as error:
             raise PosirError(
                 f"{self._file}: {error}. If the disk is full, free some space and run again; if "
-                "the file is damaged, remove "
-                "it, and its calls are paid again."
+                "the file is damaged, remove it, and its calls are paid again."
             ) from error
 
     def find(self, key: str) -> Completion | None:
-        """Return the answer to a request; None if it has not been answered."""
+        """Find the answer to a request; None if it has not been answered."""
         with self._lock, self._explain():
             row = self._database.execute(
                 "SELECT text, finish_reason, input_tokens, output_tokens, served FROM calls WHERE "
@@ -109,7 +115,7 @@ class CallLog:
             )
 
     def usage(self) -> dict[tuple[str, str], Usage]:
-        """Return the usage by model and prompt."""
+        """Add up the usage by model and prompt."""
         with self._lock, self._explain():
             rows = self._database.execute(
                 "SELECT model, prompt, COUNT(*), SUM(input_tokens), SUM(output_tokens) FROM calls "
@@ -119,7 +125,7 @@ class CallLog:
         return {(model, prompt): Usage(*counts) for model, prompt, *counts in rows}
 
     def find_scores(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """Return the known scores by key."""
+        """Find the saved scores by key."""
         query = "SELECT score FROM scores WHERE key = ?"
         with self._lock, self._explain():
             answers = {key: self._database.execute(query, (key,)).fetchone() for key in keys}

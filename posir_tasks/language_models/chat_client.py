@@ -1,6 +1,4 @@
-"""Requests to language models behind OpenAI-compatible chat APIs: several servers, and a bound on
-what they cost.
-"""
+"""Requests to language models behind OpenAI-compatible chat APIs, on several servers."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from string import Template
@@ -32,8 +31,10 @@ REST_SECONDS = 30.0
 #: How often a request is sent again after an answer that is not one of a chat API; proxies return
 #: pages of their own.
 INVALID_ANSWERS = 2
-#: Most characters of an answer that are parsed.
+#: Maximum number of bytes of an answer.
 MAX_ANSWER = 2**26
+#: A number of tokens that no call has; a server that names it does not count.
+MAX_COUNT = 2**40
 #: Retries on one of several servers, before the next is tried.
 RETRIES_PER_SERVER = 2
 ADVICE = (
@@ -73,50 +74,52 @@ class ChatClient:
     """Sends requests to the servers of a language model, from one event loop."""
 
     def __init__(self, settings: LanguageModelSettings) -> None:
-        addresses = [str(endpoint).rstrip("/") for endpoint in settings.endpoints]
-        retries = (
-            settings.retries if len(addresses) == 1 else min(settings.retries, RETRIES_PER_SERVER)
-        )
+        retries = settings.retries
+        if len(settings.endpoints) > 1:
+            retries = min(retries, RETRIES_PER_SERVER)
         self._model = settings.model
-        self._servers = []
-        for address in addresses:
-            connection = Connection(
-                address,
-                key_variable=settings.key_variable,
-                retries=retries,
-                timeout=settings.timeout,
+        self._servers = [
+            _Server(
+                Connection(
+                    str(endpoint).rstrip("/"),
+                    key_variable=settings.key_variable,
+                    retries=retries,
+                    timeout=settings.timeout,
+                )
             )
-            self._servers.append(_Server(connection))
+            for endpoint in settings.endpoints
+        ]
 
     async def aclose(self) -> None:
         """Close the connections to the servers."""
         await asyncio.gather(*(server.connection.aclose() for server in self._servers))
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Return an answer of any server that works; raise RejectedError if this request is
-        refused, else PosirError.
+        """Send a request to any server that works.
+
+        Raises:
+            RejectedError: The server refuses this request.
+            PosirError: No server answers.
         """
-        tried: list[_Server] = []
+        untried = list(self._servers)
         while True:
             now = time.monotonic()
-            untried = [server for server in self._servers if server not in tried]
-            # One at rest is asked only if there is no other.
-            server = min(
-                untried, key=lambda endpoint: (endpoint.resting_until > now, endpoint.in_flight)
-            )
+            # A resting server is asked only if there is no other.
+            server = min(untried, key=lambda other: (other.resting_until > now, other.in_flight))
+            untried.remove(server)
             server.in_flight += 1
             try:
                 return await self._send(server, request)
             except RequestError as error:
-                tried.append(server)
-                if error.may_pass and len(tried) < len(self._servers):
+                if error.may_pass and untried:
                     server.resting_until = time.monotonic() + REST_SECONDS
                     continue
                 reason = server.connection.explain(error, advice=ADVICE)
                 if error.refused:
                     raise RejectedError(reason) from None
+                address = server.connection.address
                 raise PosirError(
-                    f"{self._model}@{server.connection.address}: {reason} Answers so far are saved."
+                    f"{self._model}@{address}: {reason} Answers so far are saved."
                 ) from None
             finally:
                 server.in_flight -= 1
@@ -131,17 +134,16 @@ class ChatClient:
             completion = read_completion(text, request.input_tokens)
             if completion is not None:
                 return completion
-        shown = quote_message(text)
         raise PosirError(
             f"{self._model}@{server.connection.address}: the server's answer is not one of an "
-            "OpenAI-compatible chat API "
-            f"({shown})."
+            f"OpenAI-compatible chat API ({quote_message(text)})."
         )
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
-    """Return the completion in a server's answer, tokens as estimated if not counted; None if it is
-    not one of a chat API.
+    """Read a server's answer; return None if it is not one of a chat API.
+
+    `input_tokens` is the estimate to use where the server counts no tokens.
     """
     try:
         answer = parse_json(text, "answer", max_bytes=MAX_ANSWER)
@@ -151,9 +153,9 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
         finish = "refusal" if message.get("refusal") else choice.get("finish_reason") or "stop"
         usage = answer.get("usage") or {}
         served = answer.get("model")
-        if not (isinstance(content, str) and isinstance(finish, str) and isinstance(usage, dict)):
-            return None
     except (GateError, KeyError, IndexError, TypeError, AttributeError):
+        return None
+    if not (isinstance(content, str) and isinstance(finish, str) and isinstance(usage, dict)):
         return None
     # It is stored, and a server may repeat the key.
     content = redact_collected(replace_surrogates(content))
@@ -167,11 +169,11 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
 
 
 def _read_count(value: Any, estimate: int) -> int:
-    return value if isinstance(value, int) and 0 <= value < 2**40 else estimate
+    return value if isinstance(value, int) and 0 <= value < MAX_COUNT else estimate
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a text with `?` for each surrogate, which JSON can contain and UTF-8 cannot."""
+    """Replace each surrogate, which JSON can contain and UTF-8 cannot, with `?`."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -179,8 +181,10 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 PROMPTS = Path(__file__).parent / "prompts"
 HEADING = "=== user ===\n"
-#: Where JSON is looked for in an answer, at most.
+#: Maximum number of places in an answer where JSON is looked for.
 MAX_STARTS = 50
+#: Finish reasons of an answer that was refused.
+REFUSALS = ("refusal", "content_filter")
 #: Words with which models refuse, at the start of an answer.
 REFUSAL = re.compile(
     r"\W*(i(['’]m| am)? (sorry|unable|not able)|i can(no|['’])t|i apologi[sz]e|as an "
@@ -209,9 +213,8 @@ class PromptTemplate(Generic[AnswerT]):
     @cached_property
     def id(self) -> str:
         """Name, version, and a digest of content and answer type, such as `locate@1-3f2a90c1`."""
-        content = repr(
-            (self.system.template, self.user.template, sorted(self.schema.items(), key=repr))
-        )
+        schema = sorted(self.schema.items(), key=repr)
+        content = repr((self.system.template, self.user.template, schema))
         return f"{self.name}@{self.version}-{digest(content, size=4).hex()}"
 
     @cached_property
@@ -222,38 +225,35 @@ class PromptTemplate(Generic[AnswerT]):
     def build_request(
         self, values: Mapping[str, str], attempt: int, settings: LanguageModelSettings
     ) -> ChatRequest:
-        """Return the request for given values of the placeholders; attempts at one answer count
-        from 0.
-        """
-        texts = {"system": self.system.substitute(values), "user": self.user.substitute(values)}
-        messages = [{"role": role, "content": content} for role, content in texts.items()]
-        body: dict[str, Any] = {
-            "model": settings.model,
-            "messages": messages,
-            "max_tokens": settings.max_tokens,
-        }
+        """Build the request for values of the placeholders; attempts are counted from 0."""
+        system = self.system.substitute(values)
+        user = self.user.substitute(values)
+        options: dict[str, Any] = {"model": settings.model, "max_tokens": settings.max_tokens}
         if settings.temperature is not None:
-            body["temperature"] = settings.temperature
+            options["temperature"] = settings.temperature
         if attempt:
             # Another seed, or a deterministic server would repeat an answer that could not be read.
-            body["seed"] = attempt
+            options["seed"] = attempt
+        if settings.structured_output != "none":
+            options["response_format"] = {"type": settings.structured_output}
         if settings.structured_output == "json_schema":
             schema = {"name": self.name, "strict": True, "schema": self.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        elif settings.structured_output == "json_object":
-            body["response_format"] = {"type": "json_object"}
-        chosen = {name: value for name, value in body.items() if name != "messages"}
-        key = digest_json([self.id, attempt, chosen, list(texts.items())])
-        return ChatRequest(self.id, body, key, sum(map(estimate_tokens, texts.values())))
+            options["response_format"]["json_schema"] = schema
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        return ChatRequest(
+            prompt=self.id,
+            body=options | {"messages": messages},
+            key=digest_json([self.id, attempt, options, messages]),
+            input_tokens=estimate_tokens(system) + estimate_tokens(user),
+        )
 
 
 def load_prompt(name: str, answer: type[AnswerT]) -> PromptTemplate[AnswerT]:
-    """Return the newest version of a prompt."""
-    versions = {int(file.stem.rpartition(".v")[2]): file for file in PROMPTS.glob(f"{name}.v*.txt")}
-    system, _, user = versions[max(versions)].read_text(encoding="utf-8").partition(HEADING)
-    return PromptTemplate(
-        name, max(versions), Template(system.strip()), Template(user.strip()), answer
-    )
+    """Load the newest version of a prompt."""
+    versions = {int(file.suffixes[-2][2:]): file for file in PROMPTS.glob(f"{name}.v*.txt")}
+    newest = max(versions)
+    system, user = versions[newest].read_text(encoding="utf-8").split(HEADING)
+    return PromptTemplate(name, newest, Template(system.strip()), Template(user.strip()), answer)
 
 
 class ModelAnswer(BaseModel):
@@ -266,36 +266,55 @@ class ModelAnswer(BaseModel):
     )
 
 
+class AnswerFault(StrEnum):
+    """Why an answer cannot be used."""
+
+    NO_JSON = "the answer has no JSON"
+    INVALID_JSON = "the answer's JSON is invalid or incomplete"
+    OTHER_FIELDS = "the answer's JSON has other fields"
+    CUT_OFF = "the answer was cut off"
+    REFUSED = "the model refused"
+    REJECTED = "the server refused the request"
+
+
 class UnusableAnswerError(Exception):
-    """An answer that cannot be used; the text is the reason."""
+    """An answer that cannot be used."""
+
+    def __init__(self, fault: str, detail: str = "") -> None:
+        super().__init__(f"{fault} ({detail})" if detail else fault)
+        self.fault = fault
+        """An `AnswerFault`, or a reason of the caller's own."""
+        self.detail = detail
 
 
 def parse_answer(completion: Completion, answer: type[AnswerT]) -> AnswerT:
-    """Return the answer in the JSON that a language model wrote; raise UnusableAnswerError if there
-    is none or it refused.
+    """Parse the JSON that a language model wrote, with prose around it or not.
+
+    Raises:
+        UnusableAnswerError: There is no such JSON, or the model refused.
     """
-    text, problem, end = completion.text, "the answer has no JSON", 0
+    fault = AnswerFault.NO_JSON
+    detail = ""
+    end = 0
     for _ in range(MAX_STARTS):
-        start = text.find("{", end)
+        start = completion.text.find("{", end)
         if start < 0:
             break
         try:
-            value, end = parse_json_at(text, start, "answer")
+            value, end = parse_json_at(completion.text, start, "answer")
             # JSON can contain what UTF-8 cannot represent.
-            return answer.model_validate(
-                parse_json(replace_surrogates(json.dumps(value, ensure_ascii=False)), "answer")
+            return answer.model_validate_json(
+                replace_surrogates(json.dumps(value, ensure_ascii=False))
             )
-        except GateError as error:
-            problem = (
-                "the answer's JSON "
-                f"{'repeats a key' if 'occurs twice' in error.problem else 'is incomplete'}"
-            )
+        except GateError:
+            fault = AnswerFault.INVALID_JSON
             end = start + 1
         except ValidationError as error:
-            if "JSON is incomplete" not in problem:
-                problem = f"the answer's JSON has other fields ({summarize_error(error)})"
-    if completion.finish_reason in ("refusal", "content_filter") or REFUSAL.match(text):
-        raise UnusableAnswerError("the model refused")
-    raise UnusableAnswerError(
-        "the answer was cut off" if completion.finish_reason == "length" else problem
-    )
+            if fault is not AnswerFault.INVALID_JSON:
+                fault = AnswerFault.OTHER_FIELDS
+                detail = summarize_error(error)
+    if completion.finish_reason in REFUSALS or REFUSAL.match(completion.text):
+        raise UnusableAnswerError(AnswerFault.REFUSED)
+    if completion.finish_reason == "length":
+        raise UnusableAnswerError(AnswerFault.CUT_OFF)
+    raise UnusableAnswerError(fault, detail)

@@ -24,7 +24,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from mteb.types import PromptType
@@ -41,21 +42,26 @@ from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.embeddings.encoding import Encoder, Vectors, unit_vectors
 from posir_tasks.text.words import find_terms, is_unspaced
 
-#: Words of a sentence that is asked about: fewer are headings, more are lists or tables.
-MIN_WORDS, MAX_WORDS = 5, 80
+#: Minimum and maximum number of words of a sentence to ask about: fewer are headings, more are
+#: lists or tables.
+MIN_WORDS = 5
+MAX_WORDS = 80
 #: Words of a question that an embedder writes.
 WORDS = 8
-#: Letters of a word that are its stem, and those of a word of at most `SHORT` letters.
-STEM, SHORT_STEM, SHORT = 4, 3, 5
-#: Words that more texts have, and more than `FEW_TEXTS`, are common.
-COMMON_SHARE, FEW_TEXTS = 0.2, 2
-#: Most words of the vocabulary.
+#: Letters of a stem, and those of a stem of a word of at most `SHORT` letters.
+STEM = 4
+SHORT_STEM = 3
+SHORT = 5
+#: A word is common if more than `FEW_TEXTS` texts and more than this share of them have it.
+COMMON_SHARE = 0.2
+FEW_TEXTS = 2
+#: Maximum number of words of the vocabulary.
 MAX_VOCABULARY = 5_000
 #: Sentences that are embedded between two steps of the progress bar.
 BATCH = 256
 #: Between the parts of a term such as `well-known`.
 JOINT = re.compile(r"['’\-]")
-#: Times that a question is asked for until it is in other words.
+#: Attempts to get a question in other words.
 ATTEMPTS = 2
 
 
@@ -71,47 +77,49 @@ class WritingRequest:
 
 
 def normalize(sentence: str) -> str:
-    """Return a sentence without differences in case and white space."""
+    """Spell a sentence without differences in case and white space."""
     return " ".join(sentence.casefold().split())
 
 
 def find_word_stems(word: str) -> frozenset[str]:
-    """Return the stems of a word in lower case: its first four letters and, of three to five
-    letters, its first three.
+    """Find the stems of a word in lower case: its first four letters and, for a word of three to
+    five letters, its first three.
     """
+    stems = set()
     if len(word) < SHORT_STEM:
-        return frozenset((word,))
-    stems = {word[:STEM]} if len(word) >= STEM else set()
-    # Marked as a stem of a short word: `the` is not a stem of `theory`.
-    return frozenset(stems | {f"{word[:SHORT_STEM]}*"} if len(word) <= SHORT else stems)
+        stems.add(word)
+    elif len(word) <= SHORT:
+        # Marked as a stem of a short word: `the` is not a stem of `theory`.
+        stems.add(f"{word[:SHORT_STEM]}*")
+    if len(word) >= STEM:
+        stems.add(word[:STEM])
+    return frozenset(stems)
 
 
 def find_stems(*texts: str) -> frozenset[str]:
-    """Return the stems of all words of texts, and of the parts of words with a hyphen."""
-    words = {
-        part
-        for text in texts
-        for term in set(find_terms(text))
-        for part in (term, *JOINT.split(term))
-        if part
-    }
-    return frozenset(stem for word in words for stem in find_word_stems(word))
+    """Find the stems of all words of texts, and of the parts of words with a hyphen."""
+    words: set[str] = set()
+    for term in find_terms("\n".join(texts)):
+        words.add(term)
+        words.update(JOINT.split(term))
+    words.discard("")
+    return frozenset().union(*map(find_word_stems, words))
 
 
 def count_texts(texts: Iterable[str]) -> Counter[str]:
-    """Return the number of texts that have each word."""
+    """Count the texts that have each word."""
     return Counter(word for text in texts for word in set(find_terms(text)))
 
 
 def find_common_words(texts: Sequence[str]) -> frozenset[str]:
-    """Return the words that more than a fifth of the texts have, and more than two."""
-    most = max(FEW_TEXTS, COMMON_SHARE * len(texts))
-    return frozenset(word for word, count in count_texts(texts).items() if count > most)
+    """Find the words that more than a fifth of the texts have, and more than two."""
+    limit = max(FEW_TEXTS, COMMON_SHARE * len(texts))
+    return frozenset(word for word, count in count_texts(texts).items() if count > limit)
 
 
 def build_vocabulary(texts: Sequence[str]) -> list[str]:
-    """Return the words that questions are made of: neither common nor in a single text, those in
-    the most texts first.
+    """List the words for questions: neither common nor in a single text, those in the most texts
+    first.
     """
     common = find_common_words(texts)
     counts = count_texts(texts)
@@ -142,58 +150,63 @@ class EmbedderWriter:
         return unit_vectors(self.encoder(self.vocabulary, PromptType.document))
 
     def embed(self, sentences: Sequence[str]) -> Vectors:
-        """Return the unit vectors of sentences, shape (n, dimensions), each encoded once."""
-        distinct = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
-        names, batches = list(distinct), []
-        with track("Embedding sentences", len(names)) as advance:
-            for start in range(0, len(names), BATCH):
-                batches.append(self.encoder(names[start : start + BATCH], PromptType.document))
+        """Embed sentences as unit vectors, shape (n, dimensions), each encoded once."""
+        distinct = list(dict.fromkeys(sentences))
+        batches = []
+        with track("Embedding sentences", len(distinct)) as advance:
+            for start in range(0, len(distinct), BATCH):
+                batches.append(self.encoder(distinct[start : start + BATCH], PromptType.document))
                 advance(len(batches[-1]))
-        rows = [distinct[sentence] for sentence in sentences]
-        return unit_vectors(np.concatenate(batches)[rows])
+        rows = {sentence: row for row, sentence in enumerate(distinct)}
+        return unit_vectors(np.concatenate(batches)[[rows[sentence] for sentence in sentences]])
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Return the question about each sentence; None if fewer than `words` words of the
-        vocabulary can be used.
+        """Write a question about each sentence; None if fewer than `words` words of the vocabulary
+        can be used.
         """
         if not requests or len(self.vocabulary) < self.words:
             return [None] * len(requests)
-        own = list(map(find_word_stems, self.vocabulary))
-        #: The rows of the words that share no stem with any word of the avoided texts.
-        rows: dict[tuple[str, ...], Integers] = {}
+        find_allowed = cache(self._find_allowed)
         questions: list[str | None] = []
-        for request, target in zip(
-            requests, self.embed([request.sentence for request in requests]), strict=True
-        ):
-            if request.avoided not in rows:
-                stems = find_stems(*request.avoided)
-                rows[request.avoided] = np.array(
-                    [row for row, word in enumerate(own) if stems.isdisjoint(word)], np.int64
-                )
-            allowed = rows[request.avoided]
+        targets = self.embed([request.sentence for request in requests])
+        for request, target in zip(requests, targets, strict=True):
+            allowed = find_allowed(request.avoided)
             if len(allowed) < self.words or is_unspaced(request.sentence):
                 questions.append(None)
                 continue
-            chosen = choose_nearest(target, self._vectors[allowed], self.words)
-            questions.append(" ".join(self.vocabulary[row] for row in allowed[chosen].tolist()))
+            rows = allowed[choose_nearest(target, self._vectors[allowed], self.words)]
+            questions.append(" ".join(self.vocabulary[row] for row in rows))
         return questions
+
+    def _find_allowed(self, avoided: tuple[str, ...]) -> Integers:
+        """Find the rows of the words that share no stem with any word of texts."""
+        stems = find_stems(*avoided)
+        rows = [
+            row
+            for row, word in enumerate(self.vocabulary)
+            if stems.isdisjoint(find_word_stems(word))
+        ]
+        return np.array(rows, np.int64)
 
 
 def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
-    """Return the rows of unit vectors, shape (n, dimensions), added one by one so that their sum is
-    nearest to a target.
+    """Choose rows of unit vectors, shape (n, dimensions), one by one, so that their sum is nearest
+    to a target.
     """
-    alone, overlap = vectors @ target, np.zeros(len(vectors))
-    projection, squared = 0.0, 0.0
+    cosines = vectors @ target
+    # Of the sum of the chosen vectors: its products with the others and the target, and its square.
+    overlap = np.zeros(len(vectors))
+    projection = 0.0
+    squared = 0.0
+    tiny = np.finfo(np.float32).tiny
     chosen: list[int] = []
     for _ in range(number):
-        cosines = (projection + alone) / np.sqrt(
-            np.maximum(squared + 2 * overlap + 1, np.finfo(np.float32).tiny)
-        )
-        cosines[chosen] = -np.inf
-        row = int(cosines.argmax())
+        lengths = np.sqrt(np.maximum(squared + 2 * overlap + 1, tiny))
+        nearness = (projection + cosines) / lengths
+        nearness[chosen] = -np.inf
+        row = int(nearness.argmax())
         chosen.append(row)
-        projection += float(alone[row])
+        projection += float(cosines[row])
         squared += float(2 * overlap[row]) + 1
         overlap += vectors @ vectors[row]
     return chosen
@@ -222,59 +235,54 @@ class LanguageModelWriter:
         return self.model.name
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Return the question about each sentence; None if its second answer, too, shares a content
+        """Ask for a question about each sentence; None if the last answer still shares a content
         word with the sentence.
         """
 
+        def build(request: WritingRequest) -> dict[str, str]:
+            return {"sentence": request.sentence, "language": request.language}
+
         def check(request: WritingRequest, answer: OtherWordsQuestion) -> None:
-            if shared := find_shared(answer.question, request.sentence, self.common):
-                raise UnusableAnswerError(f"words of the sentence: {', '.join(shared)}")
+            shared = find_shared(answer.question, request.sentence, self.common)
+            if shared:
+                raise UnusableAnswerError("words of the sentence", ", ".join(shared))
             if not find_terms(answer.question):
                 raise UnusableAnswerError("no question")
 
-        replies = self.model.ask(
-            OTHER_WORDS,
-            requests,
-            lambda request: {"sentence": request.sentence, "language": request.language},
-            "Asking in other words",
-            check,
-        )
+        replies = self.model.ask(OTHER_WORDS, requests, build, "Asking in other words", check)
         return [reply.answer.question.strip() if reply.answer else None for reply in replies]
 
 
 def find_shared(question: str, sentence: str, common: frozenset[str]) -> list[str]:
-    """Return the content words of a question, neither common nor very short, that share a stem with
-    a sentence, sorted.
-    """
-    content = [
-        {
-            word
-            for word in find_terms(text)
-            if word not in common and (len(word) >= SHORT_STEM or not word.isalpha())
-        }
-        for text in (question, sentence)
-    ]
-    stems = find_stems(" ".join(content[1]))
-    return sorted(word for word in content[0] if not stems.isdisjoint(find_stems(word)))
+    """Find the content words of a question that share a stem with a content word of a sentence."""
+    stems = find_stems(" ".join(_find_content(sentence, common)))
+    words = _find_content(question, common)
+    return sorted(word for word in words if not stems.isdisjoint(find_stems(word)))
+
+
+def _find_content(text: str, common: frozenset[str]) -> set[str]:
+    """Find the words of a text that are neither common nor very short."""
+    words = set(find_terms(text)) - common
+    return {word for word in words if len(word) >= SHORT_STEM or not word.isalpha()}
 
 
 QuestionWriter = EmbedderWriter | LanguageModelWriter
 
 
 def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
-    """Return a writer that asks a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of
+    """Open a writer that asks a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of
     `llm` in `posir build`.
 
     Its answers are saved in posir's cache folder, and are not asked for again. Words that are
     common in the texts may be in question and sentence. PosirError is raised if the reference is
-    none.
+    malformed.
     """
     model, _, address = reference.partition("@http")
-    endpoints = {"endpoints": [f"http{address}"]} if address else {}
+    values: dict[str, Any] = {"model": model, "attempts": ATTEMPTS}
+    if address:
+        values["endpoints"] = [f"http{address}"]
     try:
-        settings = load_settings(
-            LanguageModelSettings, None, {"model": model, "attempts": ATTEMPTS, **endpoints}
-        )
+        settings = load_settings(LanguageModelSettings, None, values)
     except PosirError as error:
         raise PosirError(
             f"--llm {reference}: {error}. Write MODEL, or MODEL@ADDRESS such as "

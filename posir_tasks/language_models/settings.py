@@ -11,7 +11,8 @@ from posir_tasks.base.settings_file import Section
 
 #: Environment variable with the address of a server, as in OpenAI's client, and the address without
 #: it.
-ADDRESS_VARIABLE, OPENAI = "OPENAI_BASE_URL", "https://api.openai.com/v1"
+ADDRESS_VARIABLE = "OPENAI_BASE_URL"
+OPENAI = "https://api.openai.com/v1"
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -46,11 +47,11 @@ class LanguageModelSettings(Section):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
     """null to leave it to the server; some models accept no other value than their default."""
     max_tokens: Count = 4096
-    """Most tokens of an answer."""
+    """Maximum number of tokens of an answer."""
     structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
     """The way in which a server is asked for JSON."""
     in_flight: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Most requests that are sent at the same time, over all endpoints."""
+    """Maximum number of requests at the same time, over all endpoints."""
     retries: Annotated[int, Field(ge=0, le=20)] = 8
     """Repetitions of a request after a transient failure."""
     timeout: Annotated[float, Field(gt=0)] = 300.0
@@ -59,7 +60,7 @@ class LanguageModelSettings(Section):
     """Times that the model is asked until its answer can be read."""
     prices: Prices = Prices()
     budget: Annotated[float, Field(gt=0)] | None = None
-    """Most that the calls of this build may cost, at these prices; null for no limit."""
+    """Maximum cost of the calls of this build, at these prices; null for no limit."""
 
     @field_validator("endpoints")
     @classmethod
@@ -81,7 +82,7 @@ class LanguageModelSettings(Section):
 
 
 def compute_cost(prices: Prices, input_tokens: float, output_tokens: float) -> float:
-    """Return what tokens cost, in the currency of the prices."""
+    """Compute the cost of tokens in the currency of the prices."""
     return (input_tokens * prices.input + output_tokens * prices.output) / 1e6
 
 

@@ -44,7 +44,7 @@ class ScriptedModel:
                     check(item, answer)
                 replies.append(Reply(self.name, prompt.id, answer))
             except UnusableAnswerError as error:
-                replies.append(Reply(self.name, prompt.id, None, str(error)))
+                replies.append(Reply(self.name, prompt.id, None, error.fault, error.detail))
         return replies
 
 

@@ -5,7 +5,7 @@ import pytest
 from posir_build.ask import AskedQuestions
 from posir_build.verify import Relevance
 from posir_tasks.language_models.call_log import Completion
-from posir_tasks.language_models.chat_client import UnusableAnswerError, parse_answer
+from posir_tasks.language_models.chat_client import AnswerFault, UnusableAnswerError, parse_answer
 
 RELEVANT = '{"relevance": 3}'
 
@@ -30,25 +30,28 @@ def test_json_is_found_in_prose(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "finish", "reason"),
+    ("text", "finish", "fault", "detail"),
     [
-        ("3", "stop", "the answer has no JSON"),
-        ("", "stop", "the answer has no JSON"),
-        ('{"relevance": 7}', "stop", "other fields .*relevance"),
-        ('{"grade": 3}', "stop", "other fields .*relevance"),
-        ('{"relevance": ', "stop", "JSON is incomplete"),
-        ('{"relevance": ', "length", "was cut off"),
-        ("I'm sorry, but I can't help with that.", "stop", "refused"),
-        ("抱歉,我无法回答", "stop", "refused"),
-        ("", "content_filter", "refused"),
-        ("{" * 3000, "stop", "JSON is incomplete"),
-        ('{"a":' * 3000, "stop", "JSON is incomplete"),
-        ('{"relevance": ' + "1" * 5000 + "}", "stop", "JSON"),
+        ("3", "stop", AnswerFault.NO_JSON, ""),
+        ("", "stop", AnswerFault.NO_JSON, ""),
+        ('{"relevance": 7}', "stop", AnswerFault.OTHER_FIELDS, "relevance"),
+        ('{"grade": 3}', "stop", AnswerFault.OTHER_FIELDS, "relevance"),
+        ('{"relevance": ', "stop", AnswerFault.INVALID_JSON, ""),
+        ('{"relevance": 3, "relevance": 4}', "stop", AnswerFault.INVALID_JSON, ""),
+        ('{"relevance": ', "length", AnswerFault.CUT_OFF, ""),
+        ("I'm sorry, but I can't help with that.", "stop", AnswerFault.REFUSED, ""),
+        ("抱歉,我无法回答", "stop", AnswerFault.REFUSED, ""),
+        ("", "content_filter", AnswerFault.REFUSED, ""),
+        ("{" * 3000, "stop", AnswerFault.INVALID_JSON, ""),
+        ('{"a":' * 3000, "stop", AnswerFault.INVALID_JSON, ""),
+        ('{"relevance": ' + "1" * 5000 + "}", "stop", AnswerFault.INVALID_JSON, ""),
     ],
 )
-def test_an_answer_without_the_json_is_unusable(text, finish, reason):
-    with pytest.raises(UnusableAnswerError, match=reason):
+def test_an_answer_without_the_json_is_unusable(text, finish, fault, detail):
+    with pytest.raises(UnusableAnswerError) as unusable:
         parse(text, finish=finish)
+    assert unusable.value.fault is fault
+    assert detail in unusable.value.detail
 
 
 def test_surrogates_are_replaced():

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from posir_build.pipeline import STAGE_NAMES, Tools, run_stages, write_results
+from posir_build.pipeline import Tools, run_stages, write_results
+from posir_build.settings import STAGE_NAMES
 from posir_tasks.models import connection
 from tests.plugins.posir_build.test_pipeline import build_settings
 from tests.support.human_answers import Truth, mini_documents, write_documents

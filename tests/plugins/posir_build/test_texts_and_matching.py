@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_build.locate import QuoteError, find_quote, number_sentences, remove_span, split_thirds
+from posir_build.locate import number_sentences, remove_span, split_thirds
+from posir_build.quotes import QuoteError, find_quote
+from posir_build.records import Reason
 from posir_tasks.text.interventions import find_part
 from posir_tasks.text.languages import detect_other_language, two_letter_code
 from posir_tasks.text.sentences import MAX_SENTENCE, find_sentences
@@ -17,6 +19,12 @@ TEXT = (
     "never “opened” again."
 )
 TEXTS = st.text(st.sampled_from("aB1 .!?\n\t。\u3000é😀ก\u0e33"), max_size=900)
+
+
+def find_fault(quote, text=TEXT):
+    with pytest.raises(QuoteError) as unusable:
+        match(quote, text)
+    return unusable.value.fault
 
 
 def match(quote, text=TEXT, similarity=0.8):
@@ -44,25 +52,21 @@ def test_a_quote_with_small_differences_is_found(quote, expected):
 @pytest.mark.parametrize(
     ("quote", "reason"),
     [
-        ("burned down in 1903", "changes a number"),
-        ("It burned down in 1901, and 1902", "changes a negation"),
-        ("The mill was rebuilt, but “opened” again", "changes a negation"),
-        ("The mill", "occurs several times"),
-        ("a windmill on a hill", "is not in the text"),
-        ("x" * 500, "is not in the text"),
+        ("burned down in 1903", Reason.CHANGED_NUMBER),
+        ("It burned down in 1901, and 1902", Reason.CHANGED_NEGATION),
+        ("The mill was rebuilt, but “opened” again", Reason.CHANGED_NEGATION),
+        ("The mill", Reason.QUOTE_REPEATED),
+        ("a windmill on a hill", Reason.QUOTE_NOT_FOUND),
+        ("x" * 500, Reason.QUOTE_NOT_FOUND),
     ],
 )
 def test_a_quote_without_a_certain_place_is_refused(quote, reason):
-    with pytest.raises(QuoteError, match=reason):
-        match(quote)
+    assert find_fault(quote) is reason
 
 
 def test_a_similar_passage_elsewhere_makes_a_quote_ambiguous():
-    with pytest.raises(QuoteError, match="resembles several passages"):
-        match(
-            "Ada keeps a dozen of bees",
-            "Ada keeps a dozen bees. Today Ada keeps a dozen bees there.",
-        )
+    text = "Ada keeps a dozen bees. Today Ada keeps a dozen bees there."
+    assert find_fault("Ada keeps a dozen of bees", text) is Reason.QUOTE_AMBIGUOUS
 
 
 def test_digits_of_any_script_are_the_same():
@@ -84,8 +88,7 @@ def test_digits_of_any_script_are_the_same():
     ],
 )
 def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
-    with pytest.raises(QuoteError, match="changes a number"):
-        match(quote, text)
+    assert find_fault(quote, text) is Reason.CHANGED_NUMBER
 
 
 @pytest.mark.parametrize(
@@ -110,8 +113,7 @@ def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
     ],
 )
 def test_a_match_neither_changes_nor_cuts_a_negation(quote, text):
-    with pytest.raises(QuoteError, match="changes a negation"):
-        match(quote, text)
+    assert find_fault(quote, text) is Reason.CHANGED_NEGATION
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_tasks_of_benchmarks_are_added_without_duplicates():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tasks": ["PosIR-Mni"]}, r"'PosIR-Mni' not found\. Did you mean: 'PosIR-Mini'\?"),
+        ({"tasks": ["PosIR-Mni"]}, r"^'PosIR-Mni' not found\. Did you mean: 'PosIR-Mini'\?"),
         ({"benchmarks": ["PosIr"]}, r"'PosIr' not found\. Did you mean: PosIR\?"),
         ({"tasks": ["NFCorpus"]}, r"no evidence positions in NFCorpus\. .*`mteb run`"),
         ({}, r"no task is given"),

@@ -13,15 +13,13 @@ from posir_run.plan import (
     ModelSpeed,
     Speed,
     SpeedCalibration,
-    SubsetSize,
-    TextCounts,
     build_plan,
     build_table,
-    count_rotations,
     describe_plan,
     explain_estimates,
     measure_speed,
 )
+from posir_run.sizes import SubsetSize, TextCounts, count_rotations
 from posir_tasks.models.embeddings.cache import EmbeddingFormat
 from tests.support.cli import call_posir
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain

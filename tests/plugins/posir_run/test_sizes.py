@@ -7,17 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mteb import get_task
 
-from posir_run.plan import (
+from posir_run.plan import SAMPLE_SIZE, collect_samples, synthetic_texts
+from posir_run.sizes import (
     BOUNDS,
     BUCKETS,
-    SAMPLE_SIZE,
     TextCounts,
-    collect_samples,
     measure_subsets,
     measure_texts,
     published_size,
     sum_counts,
-    synthetic_texts,
 )
 from posir_tasks.base.errors import DataError
 from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT

@@ -12,7 +12,7 @@ from mteb.models.model_implementations.bm25 import BM25Search
 import posir
 from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.validation import subset_facts
-from posir_run.plan import measure_subsets
+from posir_run.sizes import measure_subsets
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.data import PositionData, digest_data
 from posir_tasks.data.declared import DISTRACTORS

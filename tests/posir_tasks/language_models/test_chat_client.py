@@ -48,7 +48,7 @@ def connect(tmp_path, *servers, **settings):
 
 def ask(model, values=ASKED):
     return [
-        reply.answer.answer if reply.answer else reply.problem
+        reply.answer.answer if reply.answer else reply.fault
         for reply in model.ask(PROMPT, values, dict, "Ask")
     ]
 

@@ -1,0 +1,196 @@
+"""The size of a run: documents, tokens and queries of each subset, by length.
+
+Texts are counted in local data, or else their published averages are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from posir_run.jobs import corpus_name
+from posir_tasks.data.checks import read_columns
+from posir_tasks.data.declared import DISTRACTORS, REPO_ID, REVISION, SUFFIX
+from posir_tasks.data.nano import share_questions
+from posir_tasks.data.repository import HubRepository, Repository, open_repository
+from posir_tasks.tasks.nano import NanoTask
+from posir_tasks.tasks.posir import PosirTask
+from posir_tasks.text.languages import DOMAINS, PIVOT, Language
+from posir_tasks.text.rotations import VERSIONS
+from posir_tasks.text.words import BYTES_PER_TOKEN
+from posir_tasks.values.schemes import RelativePositions
+
+if TYPE_CHECKING:
+    from posir_tasks.tasks.base import PositionTask
+
+#: PosIR's length buckets, and the upper bounds of all but the last, in tokens.
+BOUNDS = RelativePositions().token_bounds
+BUCKETS = RelativePositions().axes.lengths
+
+#: Documents, their tokens, and queries of PosIR as published (Zeng et al. 2026, arXiv 2601.08363):
+#: of all ten languages, of English (922 tokens per document), and the mean of the nine others.
+ALL_LANGUAGES = (17_329_673, 22_800_000_000, 421_708)
+ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
+OTHER_LANGUAGE = tuple(
+    (total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True)
+)
+
+#: Reads the documents or the queries of a subset: a frame with the column `text`.
+ReadTexts = Callable[[], pl.DataFrame]
+#: Length of a text in tokens, as `estimate_tokens` estimates it.
+TOKENS = -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
+#: Index of its length bucket.
+BUCKET = pl.sum_horizontal(bound < TOKENS for bound in BOUNDS)
+
+
+@dataclass(frozen=True)
+class TextCounts:
+    """Additive text counts per length bucket."""
+
+    texts: tuple[int, ...]
+    tokens: tuple[int, ...]
+    """Total tokens in each bucket; in local data, one per four bytes of UTF-8."""
+
+    def __add__(self, other: TextCounts) -> TextCounts:
+        return TextCounts(
+            tuple(map(sum, zip(self.texts, other.texts, strict=True))),
+            tuple(map(sum, zip(self.tokens, other.tokens, strict=True))),
+        )
+
+    @classmethod
+    def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
+        """Count texts and tokens by bucket index; the other buckets are empty."""
+        counts = [buckets.get(index, (0, 0)) for index in range(len(BUCKETS))]
+        return cls(tuple(texts for texts, _ in counts), tuple(tokens for _, tokens in counts))
+
+    def scale(self, factor: float) -> TextCounts:
+        """Multiply all counts by a factor."""
+        return TextCounts(
+            tuple(round(count * factor) for count in self.texts),
+            tuple(round(count * factor) for count in self.tokens),
+        )
+
+
+def sum_counts(counts: Iterable[TextCounts]) -> TextCounts:
+    """Add counts, of which there may be none."""
+    return sum(counts, TextCounts.from_buckets({}))
+
+
+@dataclass(frozen=True)
+class SubsetSize:
+    """The texts to encode for one subset of a task."""
+
+    task: str
+    corpus: str
+    documents: TextCounts
+    queries: int
+    counted: bool
+    """Whether the texts were counted in the data; otherwise the sizes are published averages."""
+
+
+def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
+    """Measure subsets; a shared corpus is read once.
+
+    Raises:
+        DataError: Data cannot be read, and no size of it is published.
+    """
+    corpora: dict[str, TextCounts] = {}
+    sizes = []
+    for task, subset in subsets:
+        corpus = corpus_name(task, subset)
+        if isinstance(task, NanoTask):
+            corpus += SUFFIX
+        texts = find_local_texts(task, subset)
+        is_counted = texts is not None
+        if texts is None:
+            assert isinstance(task, PosirTask)
+            documents, _ = published_size(task.corpus_language, subset)
+            _, queries = published_size(task.language, subset)
+        else:
+            documents = corpora.get(corpus) or measure_texts(texts[0]())
+            queries = texts[1]().height
+        corpora[corpus] = documents
+        if isinstance(task, NanoTask) and not (is_counted and task.has_list(subset)):
+            is_counted = False
+            queries = share_questions(subset, task.hf_subsets)
+            sampled = queries * (1 + DISTRACTORS)
+            documents = documents.scale(min(1, sampled / sum(documents.texts)))
+        name = task.metadata.name
+        sizes.append(SubsetSize(name, corpus, documents, queries, counted=is_counted))
+    return sizes
+
+
+def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTexts] | None:
+    """Find readers of documents and queries, which raise DataError if they fail; None if a download
+    would be needed.
+    """
+    if isinstance(task, PosirTask):
+        repository = open_repository(REPO_ID, REVISION)
+        corpus_file = f"{task.corpus_language.code}/{subset}/corpus.parquet"
+        corpus = _find_local_file(repository, corpus_file)
+        queries = _find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
+        if not (corpus and queries):
+            return None
+        # A sample without a list is not selected here.
+        if not (isinstance(task, NanoTask) and task.has_list(subset)):
+            read = partial(read_columns, columns={"text": pl.String})
+            return partial(read, corpus), partial(read, queries)
+    data = task.read_subset(subset)
+    return data.corpus.to_polars, data.queries.to_polars
+
+
+def _find_local_file(repository: Repository, path: str) -> Path | None:
+    """Find a local repository's file, or that in the Hub's cache if any; raise DataError if the
+    former lacks it.
+    """
+    if not isinstance(repository, HubRepository):
+        return repository.fetch(path)
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(
+        repository.repo_id, path, repo_type="dataset", revision=repository.requested
+    )
+    return Path(cached) if isinstance(cached, str) else None
+
+
+def measure_texts(texts: pl.DataFrame) -> TextCounts:
+    """Count texts by length."""
+    lengths = texts.select(BUCKET.alias("bucket"), TOKENS.alias("tokens"))
+    counted = lengths.group_by("bucket").agg(pl.len(), pl.col("tokens").sum())
+    return TextCounts.from_buckets(counted.rows_by_key("bucket", unique=True))
+
+
+def published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
+    """Find the published mean size of a domain, in English or over the nine other languages:
+    documents and queries.
+
+    Its share is as equal to the others' as integers that add up to the total can be; all documents
+    have the mean length.
+    """
+    index = DOMAINS.index(domain)
+    documents, tokens, queries = (
+        total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS)
+        for total in (ENGLISH if language == PIVOT else OTHER_LANGUAGE)
+    )
+    bucket = sum(tokens > bound * documents for bound in BOUNDS)
+    return TextCounts.from_buckets({bucket: (documents, tokens)}), queries
+
+
+def count_rotations(sizes: Sequence[SubsetSize], sample_size: int) -> int:
+    """Count the rotated versions of a sample of the documents, at most, of so many of each
+    length.
+    """
+    versions = 0
+    for task in {size.task for size in sizes}:
+        subsets = [size.documents.texts for size in sizes if size.task == task]
+        quota = ceil(sample_size / len(subsets))
+        sampled = sum(min(texts, quota) for subset in subsets for texts in subset)
+        # The whole text is encoded anyway; a truncated text has an excerpt in each third as well.
+        versions += sampled * (2 * VERSIONS - 1)
+    return versions
