@@ -8,6 +8,7 @@ A command prints such an object in the format that is asked for (`present`) and 
 from __future__ import annotations
 
 import io
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-import typer
 from rich.console import Console
 
 from posir_tasks.base.errors import PosirError
@@ -476,7 +476,7 @@ def present(
     Text has explanations only if asked to.
     """
     if format_ in RENDERERS:
-        typer.echo(RENDERERS[format_](result, explain))
+        print(RENDERERS[format_](result, explain))
         return
     console = Console(highlight=False)
     if printed:
@@ -489,7 +489,7 @@ def present(
         full = "" if result.full else "; --full: all numbers"
         print_paragraph(console, f"--explain: all columns{full}.")
     for line in result.closing():
-        typer.echo(escape_controls(line))
+        print(escape_controls(line))
     for command in result.commands if isinstance(result, Result) else ():
         print_code(console, command)
 
@@ -510,4 +510,4 @@ def write_charts(
         files = prepare_figures(shown.strips(), shown.figures(), folder, style) if folder else {}
         files |= {html: lambda: shown.to_html().encode()} if html else {}
         for file in export(files | ({card: shown.to_card} if card else {})):
-            typer.echo(f"written: {escape_controls(str(file))}", err=True)
+            print(f"written: {escape_controls(str(file))}", file=sys.stderr)
