@@ -177,7 +177,7 @@ class JudgedAnswers:
 
     def list_found(self, mask: NDArray[np.bool_]) -> set[str]:
         """List the documents that any of certain questions found."""
-        rows = np.flatnonzero(mask & self.success[DOCUMENT])
+        rows = np.flatnonzero(mask & self.success[DOCUMENT]).tolist()
         return {self.asked[row].document for row in rows}
 
 
@@ -289,7 +289,7 @@ def summarize_recall(
     subsets = np.array([question.query.subset for question in judged.asked])
     kept = is_findable & ~is_head
     for wording in dict.fromkeys(subsets[kept].tolist()):
-        chosen = np.flatnonzero(kept & (subsets == wording))
+        chosen = np.flatnonzero(kept & (subsets == wording)).tolist()
         asked = [judged.asked[row] for row in chosen]
         _, documents = np.unique([question.document for question in asked], return_inverse=True)
         thirds = np.array([question.third for question in asked])
@@ -494,7 +494,7 @@ def inspect_index(
         if is_finished:
             journal.remove()
     is_head = judged.is_head()
-    asked_for = [judged.asked[row].document for row in np.flatnonzero(is_head)]
+    asked_for = [judged.asked[row].document for row in np.flatnonzero(is_head).tolist()]
     found = judged.list_found(np.ones_like(is_head))
     found_by_head = judged.list_found(is_head)
     returned = np.array([document in found for document in asked_for], np.float64)

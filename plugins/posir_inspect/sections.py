@@ -238,9 +238,7 @@ def complete(inspection: Inspection) -> Inspection:
     texts = pluralize(inspection.texts, "text")
     revision = (inspection.revision or "unknown")[:12]
     skipped = describe_skipped(inspection.skipped, examples=1)
-    details = EXPLANATION
-    if inspection.fading:
-        details = (_describe_averages(inspection.fading[-1]), *EXPLANATION)
+    averages = [_describe_averages(scores) for scores in (inspection.fading or ())[-1:]]
     rows = [*_build_rows(inspection)]
     return replace(
         inspection,
@@ -253,7 +251,7 @@ def complete(inspection: Inspection) -> Inspection:
             *(replace(section, only=Medium.PAGE) for section in page),
         ),
         notes=(LEGEND, skipped) if skipped else (LEGEND,),
-        details=details,
+        details=(*averages, *EXPLANATION),
     )
 
 
@@ -262,7 +260,7 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
     empty["model"] = inspection.model
     for scores in inspection.fading or ():
         for length, findings in scores.groups.items():
-            row = {
+            row: dict[str, object] = {
                 "vectors": inspection.fading_texts if length == ALL else None,
                 "wording": scores.wording.value,
                 "length": length,
@@ -322,7 +320,7 @@ def _build_page(
     first, *others = sections
     strips = [strip for section in sections for strip in section.strips[-1:]]
     read = inspection.window.read_part
-    reads = ()
+    reads: tuple[str, ...] = ()
     if inspection.unread.texts_cut and read.tokens:
         reads = (f"It reads {read.phrase} of a text.",)
     yield replace(

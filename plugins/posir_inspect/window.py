@@ -180,7 +180,8 @@ def complete(window: WindowReading) -> WindowReading:
     sentences = [window.sentence, *_describe_unread(window), *_describe_requirement(window)]
     if window.fit:
         sentences.append(window.fit.sentence)
-    footer = commands = ()
+    footer: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
     if window.reference.model and not window.is_reranker:
         footer = (f"For a task, or a folder of your own texts instead of {MINI}:",)
         commands = (window.reference.write("posir", "inspect", window.reference.model, MINI),)

@@ -287,14 +287,15 @@ def _retrieve_chunks(
         # Where its text first is as it is; else where it was located.
         start = texts[owner].find(chunk)
         first.append(Span(start, start + len(chunk)) if start >= 0 else span)
-    places = []
-    for spans in (first, in_place):
-        lengths = [
-            span.end - span.start if span else len(chunk)
-            for span, chunk in zip(spans, chunks, strict=True)
-        ]
-        places.append(ChunkPlaces.build(owners, spans, lengths))
-    return ChunkRun(*places, best)
+    return ChunkRun(_place(owners, first, chunks), _place(owners, in_place, chunks), best)
+
+
+def _place(owners: Integers, spans: Sequence[Span | None], chunks: Sequence[str]) -> ChunkPlaces:
+    lengths = [
+        span.end - span.start if span else len(chunk)
+        for span, chunk in zip(spans, chunks, strict=True)
+    ]
+    return ChunkPlaces.build(owners, spans, lengths)
 
 
 def _build_score_rows(
@@ -325,7 +326,7 @@ def _build_score_row(
     name: str, document: str, scores: Mapping[str, Floats], tokens: Integers
 ) -> ChunkerRow:
     questions = len(scores["iou"])
-    estimates = {
+    estimates: dict[str, Any] = {
         score: estimate_score(values, np.arange(questions)) for score, values in scores.items()
     }
     return ChunkerRow(

@@ -104,24 +104,20 @@ logger = logging.getLogger(__name__)
 
 #: mteb's names of the scores that are shown, the main one of posir's tasks first.
 SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
-#: mteb's metadata of a model, of which a run has only a name and a revision.
-UNSTATED = (
+#: Fields of mteb's metadata of a model that are unknown of a run, which has a name and a revision.
+UNKNOWN_META = (
     "release_date languages n_parameters n_active_parameters_override n_embedding_parameters "
-    "memory_usage_mb max_tokens "
-    "embed_dim license open_weights public_training_code public_training_data",
-    "reference similarity_fn_name use_instructions training_datasets adapted_from superseded_by",
-    "citation contacts experiment_kwargs output_dtypes extra_requirements_groups loader",
+    "memory_usage_mb max_tokens embed_dim license open_weights public_training_code "
+    "public_training_data reference similarity_fn_name use_instructions training_datasets "
+    "adapted_from superseded_by citation contacts experiment_kwargs output_dtypes "
+    "extra_requirements_groups loader"
 )
 MODEL_META: Mapping[str, Any] = {
+    **dict.fromkeys(UNKNOWN_META.split()),
     "loader_kwargs": {},
-    "name": None,
-    "revision": None,
-    **dict.fromkeys(UNSTATED[0].split()),
     "framework": [],
-    **dict.fromkeys(UNSTATED[1].split()),
     "modalities": ["text"],
     "model_type": ["dense"],
-    **dict.fromkeys(UNSTATED[2].split()),
     "is_cross_encoder": False,
 }
 #: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a
@@ -280,57 +276,53 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
     if opened.kind == TASK and opened.name != mini.NAME:
         return _open_task(opened.name)
     with_places = opened.with_questions("posir score", several_places=True)
+    revision = opened.find_revision()
     is_stated = any(subset.read_stated_judgments for subset in opened.subsets)
-    opened, revision = opened if is_stated else with_places, opened.find_revision()
-    # The data of a task has one version, and its languages once each.
-    languages = (
-        {name: [*dict.fromkeys(codes)] for name, codes in opened.find_languages().items()}
-        if opened.kind in (TASK, JUDGED_TASK)
-        else {
-            name_version(name, revision): codes for name, codes in opened.find_languages().items()
-        }
-    )
-    named = dict(zip(languages, opened.subsets, strict=True))
+    opened = opened if is_stated else with_places
+    languages = _name_languages(opened, revision)
     for subset in opened.subsets:
         # A mistake in the name of a column is reported before anything is scored.
         cluster_queries(subset.judgments, clusters)
-    parts = {name: replace(subset.read(), revision=revision) for name, subset in named.items()}
-    subsets = tuple(
-        _as_judged(name, parts[name].drop_unsuited(), subset.judgments)
-        for name, subset in named.items()
-    )
-    if not opened.has_texts:
-        known = [
-            frozenset(name for row in subset.judgments.grades.values() for name in row)
-            for subset in subsets
-        ]
-        subsets = tuple(
-            replace(row, documents=names, has_corpus=False)
-            for row, names in zip(subsets, known, strict=True)
-        )
+    parts: dict[str, PositionData] = {}
+    subsets: list[SubsetQueries] = []
+    for name, subset in zip(languages, opened.subsets, strict=True):
+        data = parts[name] = replace(subset.read(), revision=revision)
+        judged = _as_judged(name, data.drop_unsuited(), subset.judgments)
+        if not opened.has_texts:
+            names = frozenset(name for row in judged.judgments.grades.values() for name in row)
+            judged = replace(judged, documents=names, has_corpus=False)
+        subsets.append(judged)
     is_plain = _is_plain(subsets)
     if is_stated and is_plain:
         # Warns of what is left out.
         for subset in with_places.subsets:
             subset.read()
-    for warning in (warning for data in parts.values() for warning in data.warnings):
-        logger.warning("%s, %s", opened.name, warning)
+    for data in parts.values():
+        for warning in data.warnings:
+            logger.warning("%s, %s", opened.name, warning)
     depth, k_values = _choose_cutoffs(opened)
-    scorer = SubsetScorer(opened.scheme, k_values)
-    main_score, rules = opened.rules.main_score, opened.rules
     return ScoredData(
-        opened.name,
-        revision,
-        scorer,
-        main_score,
-        languages,
-        subsets,
-        parts,
-        clusters,
-        is_plain,
-        rules,
-        depth,
+        name=opened.name,
+        revision=revision,
+        scorer=SubsetScorer(opened.scheme, k_values),
+        main_score=opened.rules.main_score,
+        languages=languages,
+        subsets=tuple(subsets),
+        parts=parts,
+        clusters=clusters,
+        is_plain=is_plain,
+        rules=opened.rules,
+        depth=depth,
     )
+
+
+def _name_languages(opened: Dataset, revision: str) -> dict[str, Sequence[str]]:
+    """Find the languages of each subset, by the name that it has in results."""
+    languages = opened.find_languages()
+    if opened.kind in (TASK, JUDGED_TASK):
+        # The data of a task has one version, and its languages once each.
+        return {name: [*dict.fromkeys(codes)] for name, codes in languages.items()}
+    return {name_version(name, revision): codes for name, codes in languages.items()}
 
 
 def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
@@ -373,8 +365,9 @@ def _open_task(name: str) -> ScoredData:
 
 
 def _merge_copies(data: ScoredData) -> ScoredData:
-    """Return data in which copies are one document; its revision then says so."""
-    parts, subsets = dict(data.parts), list[SubsetQueries]()
+    """Make copies one document; the revision of the data then says so."""
+    parts = dict(data.parts)
+    subsets: list[SubsetQueries] = []
     for subset in data.subsets:
         part, judgments, copies = merge_copies(parts[subset.name], subset.judgments)
         if copies:
@@ -387,19 +380,18 @@ def _merge_copies(data: ScoredData) -> ScoredData:
         return data
     revision = f"{data.revision}{MERGED}"
     parts = {name: replace(part, revision=revision) for name, part in parts.items()}
-    return replace(
-        data, revision=revision, subsets=tuple(subsets), parts=parts, is_plain=_is_plain(subsets)
-    )
+    is_plain = _is_plain(subsets)
+    return replace(data, revision=revision, subsets=tuple(subsets), parts=parts, is_plain=is_plain)
 
 
 def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
-    """Return whether each judged query has one relevant document, of grade 1, with evidence of
-    known position.
+    """Tell whether each judged query has one relevant document, of grade 1, with evidence of known
+    position.
     """
-    grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
     return all(
-        number == len(rows) and all([*row.values()] == [1] for row in rows)
-        for number, rows in grades
+        subset.with_position == len(subset.judgments.grades)
+        and all([*row.values()] == [1] for row in subset.judgments.grades.values())
+        for subset in subsets
     )
 
 
@@ -502,43 +494,43 @@ def prepare_run(
 
 
 def find_result(model: RunSearch, data: ScoredData, output: Path) -> Path:
-    """Return the file of a result, as mteb names it."""
+    """Find the file of a result, as mteb names it."""
     return output / "results" / model.name.replace("/", "__") / model.revision / f"{data.name}.json"
 
 
 def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
-    """Return the revision of the data of a saved result, and its entries for subsets."""
+    """Read the revision of the data of a saved result, and its entries for subsets."""
     content = read_json(file, nan_prefix=NAN_PREFIX)
-    parts = content.get("scores", {}) if isinstance(content, dict) else {}
-    entries = (
-        [entry for split in parts.values() for entry in split] if isinstance(parts, dict) else []
-    )
+    scores = content.get("scores") if isinstance(content, dict) else None
+    if not isinstance(scores, dict):
+        return "", []
+    entries = [entry for split in scores.values() for entry in split]
     return content["dataset_revision"] if entries else "", entries
 
 
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
-    """Return whether a result of this ranking is saved, with what is said of the part that the
-    system reads.
+    """Tell whether a result of this ranking is saved, with the same window of the system.
+
+    Raises:
+        PosirError: A result of another ranking is saved, and may not be overwritten.
     """
     file = find_result(model, data, output)
-    if not file.is_file():
+    if overwrite or not file.is_file():
         return False
     revision, entries = _read_entries(file)
-    stored = {entry.get(RUN_KEY, {}).get(SEARCH_KEY, {}).get(DIGEST) for entry in entries}
-    if stored == {model.digest} and not overwrite:
-        read = model.read_part.to_json()
-        return revision == data.revision and all(
-            entry.get(READ_KEY, read) == read
-            and entry.get(JUDGMENTS_KEY, {}).get("clusters", data.clusters) == data.clusters
-            for entry in entries
-        )
-    if not overwrite:
+    digests = {entry.get(RUN_KEY, {}).get(SEARCH_KEY, {}).get(DIGEST) for entry in entries}
+    if digests != {model.digest}:
         raise PosirError(
             f"{file}: {model.name}, revision {model.revision}, has a result of another ranking on "
-            f"{data.name}. Give "
-            "--overwrite to replace it, or another --revision or --name to keep both."
+            f"{data.name}. Give --overwrite to replace it, or another --revision or --name to keep "
+            "both."
         )
-    return False
+    read = model.read_part.to_json()
+    return revision == data.revision and all(
+        entry.get(READ_KEY, read) == read
+        and entry.get(JUDGMENTS_KEY, {}).get("clusters", data.clusters) == data.clusters
+        for entry in entries
+    )
 
 
 def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
@@ -619,26 +611,29 @@ def _rotate(
 
 
 def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
-    """Score a run, and save the result and the metadata of a model that mteb has beside it, in
+    """Score a run, and save the result and the metadata of a model that mteb has next to it, in
     mteb's form.
     """
-    started, known = time.time(), installed_mteb(NEWEST_TESTED)
-    entries = []
+    started = time.time()
+    version = installed_mteb(NEWEST_TESTED)
+    entries: dict[str, dict[str, Any]] = {}
     with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
-        for subset in (subset for subset in data.subsets if subset.name in model.run.rankings):
+        for subset in data.subsets:
+            if subset.name not in model.run.rankings:
+                continue
             scores = _score_subset(model, data, subset)
-            entry = {
+            entries[subset.name] = scores | {
                 "main_score": scores[data.main_score],
                 "hf_subset": subset.name,
-                "mteb_version": known,
+                "mteb_version": version,
+                "languages": [*data.languages[subset.name]],
             }
-            entries.append(scores | entry | {"languages": [*data.languages[subset.name]]})
             advance(len(subset.judgments.grades))
     result = {
         "dataset_revision": data.revision,
         "task_name": data.name,
-        "mteb_version": known,
-        "scores": {SPLIT: entries},
+        "mteb_version": version,
+        "scores": {SPLIT: [*entries.values()]},
         "evaluation_time": time.time() - started,
         "kg_co2_emissions": None,
         "date": time.time(),
@@ -647,45 +642,49 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
     meta = {**MODEL_META, "name": model.name, "revision": model.revision}
     with folder_lock(file.parent), explain_disk_full(file):
         if file.exists():
-            new = {entry["hf_subset"]: DataVersion.from_run(entry[RUN_KEY]) for entry in entries}
-            known_entries = {
-                str(entry.get("hf_subset")): entry.get(RUN_KEY, {})
-                for entry in _read_entries(file)[1]
-            }
-            old = {name: DataVersion.from_run(run) for name, run in known_entries.items()}
-            if other := [
-                name for name in old if name not in new or new[name].differing_parts(old[name])
-            ]:
-                set_aside(file, data.name, other)
-        for path, content, indent in (
-            (file.parent / META_FILE, meta, 4),
-            (file, rounded(result), 2),
-        ):
-            with atomic_write(path) as part:
-                part.write_text(json.dumps(content, indent=indent), encoding="utf-8")
+            _set_other_data_aside(file, data.name, entries)
+        _write_json(file.parent / META_FILE, meta, indent=4)
+        _write_json(file, rounded(result), indent=2)
+
+
+def _set_other_data_aside(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Set a saved result aside if it is of other data."""
+    _, saved = _read_entries(file)
+    others = []
+    for entry in saved:
+        name = str(entry.get("hf_subset"))
+        old = DataVersion.from_run(entry.get(RUN_KEY, {}))
+        new = DataVersion.from_run(entries[name][RUN_KEY]) if name in entries else None
+        if new is None or new.differing_parts(old):
+            others.append(name)
+    if others:
+        set_aside(file, task, others)
+
+
+def _write_json(file: Path, content: object, indent: int) -> None:
+    with atomic_write(file) as part:
+        part.write_text(json.dumps(content, indent=indent), encoding="utf-8")
 
 
 def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: bool) -> RunScores:
-    """Score a run and save its result; a known one is not scored again."""
+    """Score a run and save its result; a saved one is not scored again."""
     check_writable(output)
     file = find_result(model, data, output)
     if not is_known:
         _save_result(model, data, file)
-    run, queries = model.run, model.run.total.queries
-    scored = [
-        (
-            score_rankings(
-                run.rankings[subset.name], subset.judgments.grades, data.scorer.k_values
-            ),
-            len(subset.judgments.grades),
-        )
-        for subset in data.subsets
-        if subset.judgments.grades and subset.name in run.rankings
-    ]
-    means = {
-        name: sum(scores[name] * count for scores, count in scored) / queries
-        for name in (*SHOWN_SCORES, data.main_score)
-    }
+    run = model.run
+    names = (*SHOWN_SCORES, data.main_score)
+    sums = dict.fromkeys(names, 0.0)
+    for subset in data.subsets:
+        grades = subset.judgments.grades
+        if grades and subset.name in run.rankings:
+            scores = score_rankings(run.rankings[subset.name], grades, data.scorer.k_values)
+            for name in sums:
+                sums[name] += scores[name] * len(grades)
+    means = {name: total / run.total.queries for name, total in sums.items()}
+    evidence = None
+    if model.chunks and model.read_chunks:
+        evidence = score_chunks(model.name, model.chunks, model.read_chunks)
     return RunScores(
         model=model.name,
         revision=model.revision,
@@ -693,9 +692,7 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         task=data.name,
         counts=run.total,
         folder=file.parent,
-        evidence=score_chunks(model.name, model.chunks, model.read_chunks)
-        if model.chunks and model.read_chunks
-        else None,
+        evidence=evidence,
         audit=data.audit,
         main_score=(data.main_score, means[data.main_score]),
         **{name: means[name] for name in SHOWN_SCORES},

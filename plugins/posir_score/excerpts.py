@@ -162,10 +162,9 @@ class ChunkPlaces:
 
     def list_spans(self, document: int, rows: Integers | None = None) -> list[list[int]]:
         """List the spans of the chunks of a document, in certain rows if they are given."""
-        is_chosen = self.documents == document
-        if rows is not None:
-            return self.spans[rows][is_chosen[rows]].tolist()
-        return self.spans[is_chosen].tolist()
+        chosen = np.arange(len(self.documents)) if rows is None else rows
+        spans: list[list[int]] = self.spans[chosen][self.documents[chosen] == document].tolist()
+        return spans
 
 
 def score_retrieved(
