@@ -350,12 +350,12 @@ def _read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProbl
         "submitted"
     )
     for folder in folders:
-        found, unreadable = read_entries(folder)
+        readable, unreadable = read_entries(folder)
         experiments = dict.fromkeys(entry_files(folder, experiments=True))
-        if not (found or unreadable):
+        if not (readable or unreadable):
             reason = others if experiments else "no result with a position profile below it"
             raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
-        entries |= {entry.file: entry for entry in found}
+        entries |= {entry.file: entry for entry in readable}
         problems |= dict.fromkeys(unreadable)
         skipped |= experiments
     if skipped:

@@ -110,10 +110,10 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     subsets = list(zip(entry.subsets, scores, strict=True))
     for result, stated in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            found = _subset_problems(entry, task, result, stated)
+            faults = _subset_problems(entry, task, result, stated)
             problems += [
                 entry.problem(message, field, result.subset)
-                for field, message in islice(found, MAX_PROBLEMS)
+                for field, message in islice(faults, MAX_PROBLEMS)
             ]
     return problems
 
@@ -380,8 +380,8 @@ def retrieval_bounds(
     between = int(counts[DEPTH])
     to_20 = 0
     if isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20):
-        found = round(recall_at_20 * profile.queries)
-        to_20 = min(max(found - near, 0), between)
+        found_to_20 = round(recall_at_20 * profile.queries)
+        to_20 = min(max(found_to_20 - near, 0), between)
     bounds = []
     for rank_to_20, rank_to_100 in ((20, 100), (11, 21)):
         # Of each rank as many queries as have it; 0 is that of a document which is not found.

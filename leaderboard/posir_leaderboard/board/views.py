@@ -264,8 +264,8 @@ class View:
             models = "".join(messages.describe_models(findings))
             return models, f"{heading}. {lead}"
         if findings:
-            results = [found for _, found in findings]
-            truncating = sum(bool(found.value(Quantity.UNREAD_SHARE)) for found in results)
+            results = [group for _, group in findings]
+            truncating = sum(bool(group.value(Quantity.UNREAD_SHARE)) for group in results)
             states = Counter(map(messages.label_state, results))
             lead += f"{messages.count_truncating(truncating, len(results))}. "
             lead += messages.count_states(states)
@@ -314,7 +314,7 @@ class View:
         length; None if there are none.
         """
         differences = {length: self.differences(length) for length in self.lengths}
-        is_paired = np.any([one.paired.any(axis=1) for one in differences.values()], axis=0)
+        is_paired = np.any([group.paired.any(axis=1) for group in differences.values()], axis=0)
         scores = [record.read_score(ALL) or 0 for record in self.rows]
         best = [at for at in np.argsort(np.negative(scores), kind="stable") if is_paired[at]]
         best = best[:MAX_PAIRED]
