@@ -691,7 +691,7 @@ def count_truncation(shares: Sequence[float], results: int) -> str:
     return f"{len(shares):,} of {results:,} truncate {ends} of the evidence."
 
 
-def count_states(counts: Mapping[str, int]) -> str:
+def count_states(counts: Mapping[Any, int]) -> str:
     """Return how many results have each state."""
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     return f"Bias within the window: {', '.join(f'{count:,} {state}' for state, count in ordered)}."
