@@ -449,7 +449,7 @@ def test_an_edited_score_is_refused_before_sending(hub, results, tmp_path):
     for more in ((), ("--dry-run",), ("--direct",)):
         refused = posir("submit", copy, "--repo", LEADERBOARD, *more)
         assert refused.exit_code == 1
-        assert isinstance(refused.exception, SystemExit if more == ("--dry-run",) else PosirError)
+        assert isinstance(refused.exception, PosirError) is (more != ("--dry-run",))
         said = f"{refused.exception}{refused.stdout}"
         assert (
             f"{file}: subset 'default': field 'ndcg_at_10': is 0.9 in the file; the profile gives "
