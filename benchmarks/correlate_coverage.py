@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 from posir_probe.correlation import estimate_rho, jackknife_interval, permutation_p_value
 from posir_tasks.base.arrays import Floats
-from posir_tasks.values.scores import Interval
+from posir_tasks.values.estimates import Interval
 
 #: Families, models of each, and the families' share of the variance.
 DESIGNS = ((12, 3, 0.7), (12, 3, 0.0), (8, 3, 0.8), (6, 4, 0.7), (12, 1, 0.0))

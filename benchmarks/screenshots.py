@@ -21,7 +21,7 @@ from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
 from posir_published.rows import find_curve
 from posir_tasks.display.strip import KINDS, NARROW, Strip, draw_strips
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

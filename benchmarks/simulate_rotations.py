@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.changes import Metric, compare_groups
+from posir_significance.changes import compare_groups
 from posir_significance.controlled import ControlledTest
 from posir_significance.decision import decide_verdict
-from posir_significance.findings import ChangeState, State
+from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Observations
 from posir_tasks.values.profile import NDCG_AT_10, rank_columns
 from posir_tasks.values.read_part import KnownBy, ReadPart

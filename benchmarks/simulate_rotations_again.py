@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.stats import poisson
 
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.changes import Metric, compare_groups
+from posir_significance.changes import compare_groups
 from posir_significance.decision import decide_verdict
-from posir_significance.findings import ChangeState, State
+from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Floats, Integers
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.profile import NDCG_AT_10, rank_columns

@@ -187,6 +187,8 @@ OWN_DATA = {
     # Settings of models are read as transformers reads them: of many, `model_max_length` is 10**30.
     "posir_tasks.models.folder",
     "posir_tasks.models.protocols",
+    # Answers that the gate has parsed, validated as JSON.
+    "posir_tasks.language_models.chat_client",
 }
 
 
@@ -257,7 +259,7 @@ def rendering_names() -> set[str]:
         if (
             isinstance(node, ast.FunctionDef)
             and node.returns
-            and ast.unparse(node.returns) == "str"
+            and ast.unparse(node.returns) in ("str", "Label")
         ):
             names.add(node.name)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):

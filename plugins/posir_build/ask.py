@@ -24,9 +24,9 @@ from posir_build.locate import split_thirds
 from posir_build.quotes import list_numbers, load_patterns
 from posir_build.records import (
     Discarded,
+    DiscardReason,
     Document,
     Question,
-    Reason,
     StageResult,
     by_id,
     question_id,
@@ -64,29 +64,29 @@ NAMES_DOCUMENT = load_patterns("references.txt")
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:
     """Find what is wrong with a question."""
 
-    def discard(reason: Reason, detail: str = "") -> Discarded:
+    def discard(reason: DiscardReason, detail: str = "") -> Discarded:
         return Discarded(reason, question.id, detail, question)
 
     text = question.text.strip()
     original = document.text.lower()
     if not text:
-        return discard(Reason.BLANK_QUESTION)
+        return discard(DiscardReason.BLANK_QUESTION)
     if not question.answer.strip():
-        return discard(Reason.BLANK_ANSWER)
+        return discard(DiscardReason.BLANK_ANSWER)
     if len(text) > MAX_CHARACTERS:
-        return discard(Reason.LONG_QUESTION, f"{len(text):,} characters")
+        return discard(DiscardReason.LONG_QUESTION, f"{len(text):,} characters")
     patterns = {
-        Reason.NAMES_POSITION: NAMES_POSITION,
-        Reason.NAMES_DOCUMENT: NAMES_DOCUMENT,
+        DiscardReason.NAMES_POSITION: NAMES_POSITION,
+        DiscardReason.NAMES_DOCUMENT: NAMES_DOCUMENT,
     }
     for reason, pattern in patterns.items():
         name = pattern.search(text)
         if name and name[0].lower() not in original:
             return discard(reason, name[0])
     if len(text) >= MIN_COPY and text.lower() in original:
-        return discard(Reason.COPIED)
+        return discard(DiscardReason.COPIED)
     other = detect_other_language(text, language)
-    return discard(Reason.OTHER_LANGUAGE, other) if other else None
+    return discard(DiscardReason.OTHER_LANGUAGE, other) if other else None
 
 
 def drop_repeated(
@@ -118,7 +118,7 @@ def drop_repeated(
             others[question.id] = text
             kept.append(question)
         else:
-            discarded.append(Discarded(Reason.REPEATED, question.id, original, question))
+            discarded.append(Discarded(DiscardReason.REPEATED, question.id, original, question))
     return kept, discarded
 
 
@@ -254,7 +254,7 @@ def ask_questions(
             number += 1
             fault = find_fault(question, part.document, settings.language)
             if not fault and len(found | {question.id}) > settings.ask.questions:
-                fault = Discarded(Reason.EXTRA_QUESTION, question.id, question=question)
+                fault = Discarded(DiscardReason.EXTRA_QUESTION, question.id, question=question)
             if fault:
                 discarded.append(fault)
             else:
@@ -371,7 +371,7 @@ class Asker:
 
         def check_choice(row: tuple[Document, list[str]], choice: PersonaChoice) -> None:
             if not 1 <= choice.persona <= len(row[1]):
-                raise UnusableAnswerError(Reason.NO_SUCH_PERSONA)
+                raise UnusableAnswerError(DiscardReason.NO_SUCH_PERSONA)
 
         choices = self.model.ask(
             CHOOSE_PERSONA, offered, build_choice, "Choose personas", check_choice

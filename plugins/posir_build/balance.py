@@ -18,10 +18,10 @@ import numpy as np
 from posir_build.records import (
     Check,
     Discarded,
+    DiscardReason,
     Document,
     Question,
     QuestionVerdict,
-    Reason,
     StageResult,
     by_id,
     seeded_order,
@@ -111,7 +111,9 @@ def balance_questions(
     return StageResult(documents, tuple(assigned), tuple(discarded), tuple(notes), counts)
 
 
-def _find_surplus(before: StageResult, settings: BalanceSettings, seed: int) -> dict[str, Reason]:
+def _find_surplus(
+    before: StageResult, settings: BalanceSettings, seed: int
+) -> dict[str, DiscardReason]:
     """Find the ids of questions beyond the limit of their cell."""
     scheme = CELLS[settings.cells]
     known = by_id(before.documents)
@@ -130,9 +132,9 @@ def _find_surplus(before: StageResult, settings: BalanceSettings, seed: int) -> 
         cell = scheme.find(question, known[question.document])
         filled[cell] += 1
         if cell[0] in incomplete:
-            surplus[question.id] = Reason.INCOMPLETE_LENGTH
+            surplus[question.id] = DiscardReason.INCOMPLETE_LENGTH
         elif limit is not None and filled[cell] > limit:
-            surplus[question.id] = Reason.FULL_CELL
+            surplus[question.id] = DiscardReason.FULL_CELL
     return surplus
 
 

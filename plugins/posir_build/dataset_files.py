@@ -29,7 +29,7 @@ from posir_tasks.data.data import PositionData
 from posir_tasks.data.posir import Target, write_domain
 from posir_tasks.display.numbers import format_count, format_interval, format_percent
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 
 #: Files next to the tables of a domain.
 PROVENANCE_FILE = "provenance.jsonl"

@@ -18,10 +18,10 @@ from posir_build.cluster import Recall, Reranker
 from posir_build.records import (
     Check,
     Discarded,
+    DiscardReason,
     Document,
     Question,
     QuestionVerdict,
-    Reason,
     StageResult,
     by_id,
 )
@@ -66,12 +66,12 @@ def remove_false_negatives(
         removed = {candidate.document.id: candidate.question.id for candidate in candidates}
         documents = tuple(document for document in documents if document.id not in removed)
         discarded += [
-            Discarded(Reason.ANSWERS_OTHER, name, removed[name]) for name in sorted(removed)
+            Discarded(DiscardReason.ANSWERS_OTHER, name, removed[name]) for name in sorted(removed)
         ]
         for question in before.questions:
             other = removed.get(question.document)
             if other is not None:
-                reason = Reason.DOCUMENT_ANSWERS_OTHER
+                reason = DiscardReason.DOCUMENT_ANSWERS_OTHER
                 failed[question.id] = Discarded(reason, question.id, other, question)
         counts = {"documents removed": len(removed)}
     else:
@@ -147,7 +147,7 @@ def _confirm(
             Check.FALSE_NEGATIVES, False, judges, values, settings.rule, RELEVANCE.id
         )
         question = candidate.question.with_verdict(verdict)
-        reason = Reason.ANSWERED_ELSEWHERE
+        reason = DiscardReason.ANSWERED_ELSEWHERE
         negatives.append(Discarded(reason, question.id, candidate.document.id, question))
     return negatives
 

@@ -13,7 +13,14 @@ from functools import partial
 from typing import Any
 
 from posir_build.quotes import QuoteError, find_quote
-from posir_build.records import Check, Discarded, Question, QuestionVerdict, Reason, StageResult
+from posir_build.records import (
+    Check,
+    Discarded,
+    DiscardReason,
+    Question,
+    QuestionVerdict,
+    StageResult,
+)
 from posir_build.settings import LocateSettings
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
@@ -102,26 +109,26 @@ def find_span(cited: CitedEvidence, text: str, sentences: Sequence[Span], simila
     """Find the span of a citation; raise QuoteError without a certain one."""
     quote = cited.quote.strip()
     if not quote:
-        raise QuoteError(Reason.NO_QUOTE)
+        raise QuoteError(DiscardReason.NO_QUOTE)
     if not 1 <= cited.first_sentence <= cited.last_sentence <= len(sentences):
-        raise QuoteError(Reason.QUOTE_OF_NO_SENTENCE)
+        raise QuoteError(DiscardReason.QUOTE_OF_NO_SENTENCE)
     start = sentences[cited.first_sentence - 1].start
     end = sentences[cited.last_sentence - 1].end
     try:
         return find_quote(quote, text, Span(start, end), similar)
     except QuoteError as error:
-        if error.fault == Reason.QUOTE_NOT_FOUND and quote in text:
-            raise QuoteError(Reason.QUOTE_OF_OTHER_SENTENCE) from None
+        if error.fault == DiscardReason.QUOTE_NOT_FOUND and quote in text:
+            raise QuoteError(DiscardReason.QUOTE_OF_OTHER_SENTENCE) from None
         raise
 
 
-def find_problem(spans: Sequence[Span], limit: float) -> Reason | None:
+def find_problem(spans: Sequence[Span], limit: float) -> DiscardReason | None:
     """Find why spans are not the evidence: it is a single span of at most so many characters."""
     if not spans:
-        return Reason.NO_EVIDENCE
+        return DiscardReason.NO_EVIDENCE
     if len(spans) > 1:
-        return Reason.SEVERAL_PASSAGES
-    return Reason.LONG_EVIDENCE if spans[0].end - spans[0].start > limit else None
+        return DiscardReason.SEVERAL_PASSAGES
+    return DiscardReason.LONG_EVIDENCE if spans[0].end - spans[0].start > limit else None
 
 
 def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
@@ -139,9 +146,9 @@ def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
             others[-1] = Span(others[-1].start, max(span.end, others[-1].end))
         else:
             others.append(span)
-    reason = Reason.FURTHER_PASSAGE if others else None
+    reason = DiscardReason.FURTHER_PASSAGE if others else None
     if not overlapping:
-        reason = Reason.OTHER_PASSAGE if others else Reason.NO_EVIDENCE
+        reason = DiscardReason.OTHER_PASSAGE if others else DiscardReason.NO_EVIDENCE
     return {"reason": reason, "others": [list(span) for span in others]}
 
 

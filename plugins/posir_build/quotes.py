@@ -10,7 +10,7 @@ from itertools import islice, pairwise, takewhile
 
 from rapidfuzz import fuzz
 
-from posir_build.records import Reason
+from posir_build.records import DiscardReason
 from posir_tasks.data.questions import find_occurrences
 from posir_tasks.language_models.chat_client import UnusableAnswerError
 from posir_tasks.text.locating import align
@@ -55,7 +55,7 @@ CONTEXT = 50
 
 
 class QuoteError(UnusableAnswerError):
-    """A quote has no certain place; the fault is a `Reason`."""
+    """A quote has no certain place; the fault is a `DiscardReason`."""
 
 
 def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
@@ -75,9 +75,9 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
     spans = _find_all(bare, part) or _find_folded(bare, part, similarity)
     sound = list(islice((span for span in spans if not _find_change(bare, part, span)), 2))
     if not sound:
-        raise QuoteError(_find_change(bare, part, spans[0]) or Reason.QUOTE_NOT_FOUND)
+        raise QuoteError(_find_change(bare, part, spans[0]) or DiscardReason.QUOTE_NOT_FOUND)
     if len(sound) > 1:
-        raise QuoteError(Reason.QUOTE_REPEATED)
+        raise QuoteError(DiscardReason.QUOTE_REPEATED)
     (span,) = sound
     return Span(window.start + span.start, window.start + span.end)
 
@@ -95,11 +95,11 @@ def _find_folded(quote: str, text: str, similarity: float) -> list[Span]:
     if not spans:
         similar = _align(needle, haystack, similarity) if needle else None
         if similar is None:
-            raise QuoteError(Reason.QUOTE_NOT_FOUND)
+            raise QuoteError(DiscardReason.QUOTE_NOT_FOUND)
         blank = "\0" * (similar.end - similar.start)
         rest = haystack[: similar.start] + blank + haystack[similar.end :]
         if _align(needle, rest, similarity) is not None:
-            raise QuoteError(Reason.QUOTE_AMBIGUOUS)
+            raise QuoteError(DiscardReason.QUOTE_AMBIGUOUS)
         spans = [similar]
     return [Span(origins[span.start].start, origins[span.end - 1].end) for span in spans]
 
@@ -131,7 +131,7 @@ def _is_mark(character: str) -> bool:
     return bool(unicodedata.combining(character)) or "\u1160" <= character <= "\u11ff"
 
 
-def _find_change(quote: str, text: str, span: Span) -> Reason | None:
+def _find_change(quote: str, text: str, span: Span) -> DiscardReason | None:
     """Find how the meaning of a quote differs from that of its match."""
     first = max(0, span.start - CONTEXT)
     plain = _unify(text[first : span.end + CONTEXT])
@@ -139,13 +139,13 @@ def _find_change(quote: str, text: str, span: Span) -> Reason | None:
     wanted = _unify(quote)
     matched = place.of(plain)
     if NUMBER.findall(matched) != NUMBER.findall(wanted) or any(_find_cut(NUMBER, plain, place)):
-        return Reason.CHANGED_NUMBER
+        return DiscardReason.CHANGED_NUMBER
     if len(NEGATIONS.findall(matched)) != len(NEGATIONS.findall(wanted)):
-        return Reason.CHANGED_NEGATION
+        return DiscardReason.CHANGED_NEGATION
     words = set(re.findall(r"\w+", wanted.lower()))
     others = set(re.findall(r"\w+", matched.lower()))
     if _cuts_negation(plain, place) or _negates(words, others) or _negates(others, words):
-        return Reason.CHANGED_NEGATION
+        return DiscardReason.CHANGED_NEGATION
     return None
 
 

@@ -31,7 +31,7 @@ class Check(StrEnum):
     TRANSLATED = "translated"
 
 
-class Reason(StrEnum):
+class DiscardReason(StrEnum):
     """Why a stage of this package discards an item."""
 
     OTHER_LANGUAGE = "another language"
@@ -149,7 +149,7 @@ class Discarded:
     """A document, answer or question that a stage does not pass on."""
 
     reason: str
-    """A `Reason`, an `AnswerFault`, or the reason why a reader skips a text."""
+    """A `DiscardReason`, an `AnswerFault`, or the reason why a reader skips a text."""
     item: str
     """Id of a question, or else of a document."""
     detail: str = ""

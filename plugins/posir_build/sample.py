@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from posir_build.records import Discarded, Document, Reason, StageResult, seeded_order
+from posir_build.records import Discarded, DiscardReason, Document, StageResult, seeded_order
 from posir_build.settings import BuildSettings, SampleSettings
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
@@ -138,7 +138,7 @@ def draw_documents(
                 fault = _find_fault(document, language if settings.check_language else None)
                 original = duplicates.add(document) if duplicates and not fault else None
                 if original:
-                    fault = Discarded(Reason.NEAR_DUPLICATE, document.id, f"of {original}")
+                    fault = Discarded(DiscardReason.NEAR_DUPLICATE, document.id, f"of {original}")
                 if fault:
                     discarded.append(fault)
                     continue
@@ -155,7 +155,7 @@ def draw_documents(
 
 def _find_fault(document: Document, language: str | None) -> Discarded | None:
     other = detect_other_language(document.text, language) if language else None
-    return Discarded(Reason.OTHER_LANGUAGE, document.id, other) if other else None
+    return Discarded(DiscardReason.OTHER_LANGUAGE, document.id, other) if other else None
 
 
 def _group_by_length(
@@ -194,7 +194,7 @@ def _group_by_length(
                 break
         else:
             detail = f"{length:,} {settings.measured}"
-            discarded.append(Discarded(Reason.OTHER_LENGTH, name, detail))
+            discarded.append(Discarded(DiscardReason.OTHER_LENGTH, name, detail))
     notes = []
     if renamed:
         number_renamed = pluralize(len(renamed), "document")

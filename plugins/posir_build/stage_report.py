@@ -11,9 +11,9 @@ import numpy as np
 
 from posir_build.records import (
     Check,
+    DiscardReason,
     Question,
     QuestionVerdict,
-    Reason,
     StageResult,
     count_reasons,
 )
@@ -173,7 +173,7 @@ def _count_labels(located: StageResult) -> Iterator[StageRow]:
     reasons: Counter[str] = Counter()
     for _, verdict in verdicts:
         reason = verdict.values["reason"]
-        if reason == Reason.FURTHER_PASSAGE:
+        if reason == DiscardReason.FURTHER_PASSAGE:
             reason = pluralize(len(verdict.values["others"]), "passage") + " besides it"
         reasons[reason] += not verdict.passed
     yield StageRow(
@@ -292,7 +292,7 @@ def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
         ]
     tables = [_build_table("What each stage kept", KEPT_COLUMNS, kept)]
     if reasons:
-        columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
+        columns = build_columns(("Stage", "DiscardReason", "Number"), ("Number",))
         tables.insert(0, Table(columns, tuple(reasons), title="Why the rest was discarded"))
     return tables
 

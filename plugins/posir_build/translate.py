@@ -21,10 +21,10 @@ from posir_build.locate import number_sentences
 from posir_build.records import (
     Check,
     Discarded,
+    DiscardReason,
     Document,
     Question,
     QuestionVerdict,
-    Reason,
     StageResult,
 )
 from posir_build.settings import TranslateSettings
@@ -102,12 +102,12 @@ PREFIX = re.compile(
 COLON = re.compile("[:：]")
 
 #: Faults that are suspected by rules, and decided by the judge if there is one.
-SUSPECTED = (Reason.REFUSAL, Reason.OTHER_LANGUAGE)
+SUSPECTED = (DiscardReason.REFUSAL, DiscardReason.OTHER_LANGUAGE)
 #: The fault by the judge's verdict.
-JUDGED_FAULTS: Mapping[str, Reason | None] = {
+JUDGED_FAULTS: Mapping[str, DiscardReason | None] = {
     "translation": None,
-    "refusal": Reason.REFUSAL,
-    "other": Reason.OTHER_LANGUAGE,
+    "refusal": DiscardReason.REFUSAL,
+    "other": DiscardReason.OTHER_LANGUAGE,
 }
 
 
@@ -164,7 +164,7 @@ class Translator:
         for name, is_outlier in zip(list(translated), outliers, strict=True):
             if is_outlier:
                 detail = f"{translated.pop(name).tokens:,} tokens"
-                discarded.append(Discarded(Reason.LENGTH_OUTLIER, name, detail))
+                discarded.append(Discarded(DiscardReason.LENGTH_OUTLIER, name, detail))
         questions, failed = self._translate_questions(built.questions, translated)
         documents = tuple(document.document for document in translated.values())
         counts = {"prefixes removed": self.prefixes}
@@ -198,12 +198,12 @@ class Translator:
         def check(part: DocumentPart, answer: TranslatedSentences) -> None:
             rows = answer.by_number()
             if [number for number, _ in rows] != list(range(1, len(part.sentences) + 1)):
-                raise UnusableAnswerError(Reason.SENTENCES_CHANGED)
+                raise UnusableAnswerError(DiscardReason.SENTENCES_CHANGED)
             text = " ".join(text for _, text in rows)
             # A few sentences may be names alone, which are the same in both languages.
             is_same = is_same_text(text, " ".join(part.texts))
             if is_same and detect_other_language(text, self.target):
-                raise UnusableAnswerError(Reason.UNTRANSLATED)
+                raise UnusableAnswerError(DiscardReason.UNTRANSLATED)
 
         replies = self.model.ask(
             TRANSLATE_SENTENCES, parts, build, f"Translate into {self.target}", check
@@ -220,7 +220,7 @@ class Translator:
                 original = part.texts[0] if number == 1 else text
                 texts[name].append(self._clean(text, original))
             if not all(texts[name]):
-                faults.setdefault(name, Reason.BLANK_SENTENCE)
+                faults.setdefault(name, DiscardReason.BLANK_SENTENCE)
         translated = {
             document.id: self._join(document, sentences[document.id], texts[document.id])
             for document in documents
@@ -250,15 +250,15 @@ class Translator:
             text += document.text[sentence.end : end]
         return TranslatedDocument(replace(document, text=text), self.count_tokens(text), spans)
 
-    def _find_fault(self, text: str, original: str) -> Reason | None:
+    def _find_fault(self, text: str, original: str) -> DiscardReason | None:
         """Find why a translation is discarded."""
         if not text:
-            return Reason.BLANK_QUESTION
+            return DiscardReason.BLANK_QUESTION
         if REFUSAL.match(text) and not REFUSAL.match(original):
-            return Reason.REFUSAL
+            return DiscardReason.REFUSAL
         if is_same_text(text, original):
-            return Reason.UNTRANSLATED
-        return Reason.OTHER_LANGUAGE if detect_other_language(text, self.target) else None
+            return DiscardReason.UNTRANSLATED
+        return DiscardReason.OTHER_LANGUAGE if detect_other_language(text, self.target) else None
 
     def _find_faults(self, pairs: Mapping[str, tuple[str, str]]) -> dict[str, str]:
         """Find why translations are discarded, by id, from their originals and texts; a judge
@@ -299,7 +299,7 @@ class Translator:
         )
         pairs = {}
         faults: dict[str, str] = {
-            question.id: Reason.DOCUMENT_DISCARDED
+            question.id: DiscardReason.DOCUMENT_DISCARDED
             for question in questions
             if question.document not in documents
         }

@@ -46,7 +46,7 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.text.languages import english_name
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 
 Rating = Literal[1, 2, 3, 4, 5]
 

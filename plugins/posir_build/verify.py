@@ -22,10 +22,10 @@ from posir_build.locate import remove_span, split_thirds
 from posir_build.records import (
     Check,
     Discarded,
+    DiscardReason,
     Document,
     Question,
     QuestionVerdict,
-    Reason,
     StageResult,
     by_id,
     seeded_order,
@@ -63,9 +63,9 @@ ANSWERABLE = load_prompt("answerable", Answerability)
 
 #: Why a question is discarded by the rule of rerankers.
 RERANK_REASONS = {
-    "segments": Reason.OTHER_SEGMENT,
-    "margin": Reason.SMALL_MARGIN,
-    "span": Reason.SPAN_NOT_NEEDED,
+    "segments": DiscardReason.OTHER_SEGMENT,
+    "margin": DiscardReason.SMALL_MARGIN,
+    "span": DiscardReason.SPAN_NOT_NEEDED,
 }
 #: Rules of rerankers whose scores are of the thirds of a document.
 MARGIN_RULES = ("segments", "margin")
@@ -166,9 +166,9 @@ class Verifier:
             grades = [reply.answer.relevance for reply in replies if reply.answer is not None]
             reason = next((reply.fault for reply in replies if reply.answer is None), "")
             if not reason and grades[0] < self.settings.level:
-                reason = Reason.IRRELEVANT
+                reason = DiscardReason.IRRELEVANT
             if not reason and grades[0] < max(grades[1:]) + self.settings.gap:
-                reason = Reason.RELEVANT_WITHOUT
+                reason = DiscardReason.RELEVANT_WITHOUT
             values = {"grades": grades}
             outcomes.append(_judge(Check.RELEVANCE, replies[0], values, reason, rule))
         return outcomes
@@ -180,7 +180,7 @@ class Verifier:
             ANSWERABLE, questions, lambda row: self.build_views("span", row)[1:], "Leave span out"
         ):
             answer = reply.answer and reply.answer.answer
-            reason = Reason.ANSWERED_WITHOUT if answer == "yes" else reply.fault
+            reason = DiscardReason.ANSWERED_WITHOUT if answer == "yes" else reply.fault
             values = {"answerable": answer}
             outcomes.append(_judge(Check.LEAVE_SPAN_OUT, reply, values, reason))
         return outcomes

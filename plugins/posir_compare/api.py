@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeAlias
 from posir_compare import pairing, runs, sections
 from posir_compare.comparison import ModelComparison, compare_pairs, list_columns
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
-from posir_significance.changes import ChangeRow
 from posir_significance.decision import Margins
+from posir_significance.findings import ChangeRow
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.display.presentation import Deferred, Result

@@ -8,25 +8,25 @@ from typing import Any
 
 from posir_compare.pairing import CommonResults, Pair, find_common_judged, find_common_results
 from posir_significance.analysis import GroupAnalysis, analyze, analyze_places
-from posir_significance.changes import (
+from posir_significance.changes import compare_groups, compare_judged
+from posir_significance.decision import DEFAULT_MARGINS, Margins, decide, level_of_lengths
+from posir_significance.findings import (
     CHANGE_LEVEL,
     EFFECTS,
     POSITION_METRICS,
     ChangeRow,
     ChangeSubject,
     Metric,
-    compare_groups,
-    compare_judged,
+    Quantity,
 )
-from posir_significance.decision import DEFAULT_MARGINS, Margins, decide, level_of_lengths
-from posir_significance.findings import Quantity
 from posir_significance.intervals import LEVEL, estimate_judged
 from posir_significance.messages import describe_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.display.numbers import format_percent, format_points
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import PLACES
-from posir_tasks.values.scores import ALL, Estimate
+from posir_tasks.values.scores import ALL
 
 #: Headings of the changes of metrics of which the highest is not the best.
 HEADINGS = {

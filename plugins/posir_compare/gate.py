@@ -22,16 +22,19 @@ from xml.etree import ElementTree
 
 from posir_compare.comparison import FORMATS
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.changes import (
+from posir_significance.controlled import ControlledTest
+from posir_significance.findings import (
     EFFECTS,
     JUDGED_METRICS,
+    MIN_DOCUMENTS,
     POSITION_METRICS,
     ChangeRow,
+    ChangeState,
     ChangeSubject,
+    LimitReason,
     Metric,
+    Reason,
 )
-from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
-from posir_significance.findings import ChangeState, LimitReason, Reason
 from posir_significance.intervals import ALPHA, LEVEL, MeanEstimate
 from posir_significance.messages import describe_change, describe_limit, format_change
 from posir_tasks.base.errors import PosirError, summarize_error
@@ -48,8 +51,9 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.values.estimates import Difference, Estimate, Interval
 from posir_tasks.values.judgments import JudgedScores
-from posir_tasks.values.scores import ALL, Difference, Estimate, Interval
+from posir_tasks.values.scores import ALL
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"

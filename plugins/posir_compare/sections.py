@@ -12,9 +12,8 @@ from posir_compare.runs import ModelRun
 from posir_significance import messages
 from posir_significance.advice import NextStep, advise, build_commands, write_command
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.changes import ChangeRow, Metric
 from posir_significance.decision import decide
-from posir_significance.findings import ChangeState, GroupFindings
+from posir_significance.findings import ChangeRow, ChangeState, GroupFindings, Metric
 from posir_significance.intervals import ALPHA
 from posir_significance.strips import build_strip
 from posir_tasks.base.wording import drop_organizations, pluralize, shorten_names

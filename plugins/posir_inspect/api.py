@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_inspect.snippets import SnippetKind, require_tokenizer
-from posir_inspect.window import WindowReading, complete, measure_fit, measure_window
+from posir_inspect.window import WindowReading, complete_reading, measure_fit, measure_window
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
@@ -462,9 +462,9 @@ def window(
     measured = measure_window(described, required=require, max_tokens=max_tokens)
     measured = replace(measured, reference=reference)
     if splitter is None:
-        return complete(measured)
+        return complete_reading(measured)
     fit = measure_fit(described, measured.reading, splitter, given)
-    return complete(replace(measured, fit=replace(fit, required=require_fit)))
+    return complete_reading(replace(measured, fit=replace(fit, required=require_fit)))
 
 
 def _describe(

@@ -35,7 +35,7 @@ from posir_inspect.sections import (
     OtherWords,
     PositionScores,
     WorkEstimate,
-    complete,
+    complete_inspection,
 )
 from posir_inspect.snippets import UNCOUNTED, Snippet, SnippetKind, write_snippet
 from posir_inspect.window import measure_window
@@ -126,10 +126,10 @@ def inspect_model(
     collection = given.collection
     tokens = given.counter.count_all(given.texts)
     inspection = _measure_reading(given, tokens, full=full)
-    show(complete(inspection))
+    show(complete_inspection(inspection))
     questions = ask_questions(collection, tokens)
     if not questions.questions:
-        return complete(replace(inspection, fading=()))
+        return complete_inspection(replace(inspection, fading=()))
     run = InspectionRun(given, questions, inspection.window.reading)
     if given.budget is not None and given.budget < run.least:
         raise PosirError(
@@ -140,7 +140,7 @@ def inspect_model(
     work = run.estimate_work()
     note_progress(work.sentence)
     inspection = run.search_whole(replace(inspection, work=work), output_folder)
-    show(complete(inspection))
+    show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
     # Of all texts, questions and chunks, as far as the model reads them.
     counts = given.counter.count_all(run.memory.known_texts)
@@ -159,7 +159,7 @@ def inspect_model(
             snippets=tuple(snippets.values()),
             snippet=snippets[given.snippet] if given.snippet else None,
         )
-    inspection = complete(inspection)
+    inspection = complete_inspection(inspection)
     show(inspection)
     return inspection
 

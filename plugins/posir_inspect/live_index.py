@@ -28,8 +28,9 @@ from posir_score.excerpts import THIRDS, find_evidence
 from posir_score.hits import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_significance import messages
-from posir_significance.changes import ChangeRow, ChangeSubject, Metric, decide_change
+from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
+from posir_significance.findings import ChangeRow, ChangeSubject, Metric
 from posir_significance.intervals import LEVEL, estimate_mean
 from posir_significance.observations import Floats, Integers
 from posir_significance.regression import Regression
@@ -42,9 +43,9 @@ from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.references import legible_name
 from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span, find_third
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.read_part import ReadKind, ReadPart
-from posir_tasks.values.scores import Estimate
 
 #: First characters of a document, about 40 words, by which it is asked for.
 HEAD, HEAD_CHARACTERS = "head", 250

@@ -29,7 +29,7 @@ from posir_tasks.models.rerankers import build_scorer
 from posir_tasks.models.window import NO_LIMIT, find_cut
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -14,8 +14,7 @@ from posir_inspect.window import MINI, WindowReading
 from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.changes import CHANGE_LEVEL
-from posir_significance.findings import PLAIN, GroupFindings, Quantity, Reason
+from posir_significance.findings import CHANGE_LEVEL, PLAIN, GroupFindings, Quantity, Reason
 from posir_significance.strips import build_strip
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.progress import format_seconds
@@ -231,7 +230,7 @@ class Inspection(Result):
         return self.source in TASKS_REGISTRY.resolve()
 
 
-def complete(inspection: Inspection) -> Inspection:
+def complete_inspection(inspection: Inspection) -> Inspection:
     """Add what is shown and exported of the present state of an inspection."""
     sections = [*_build_sections(inspection)]
     page = _build_page(inspection, sections)

@@ -16,8 +16,8 @@ import numpy as np
 from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_significance import messages
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_groups
-from posir_significance.findings import ChangeState, Reason
+from posir_significance.changes import compare_groups
+from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric, Reason
 from posir_significance.intervals import MeanEstimate
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError

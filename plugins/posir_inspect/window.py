@@ -167,7 +167,7 @@ class WindowReading(Result):
         return (row,)
 
 
-def complete(window: WindowReading) -> WindowReading:
+def complete_reading(window: WindowReading) -> WindowReading:
     """Add what is shown and exported."""
     reading = window.reading
     (row,) = window.records()
@@ -317,7 +317,7 @@ def measure_window(
     """Measure which part of a text a model reads; arguments and errors as in
     `MeasuredModel.measure`.
     """
-    return complete(
+    return complete_reading(
         WindowReading(
             model=model.name,
             revision=model.revision,

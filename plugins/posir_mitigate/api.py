@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from posir_compare.comparison import FORMATS
-from posir_significance.changes import ChangeRow, Metric
+from posir_significance.findings import ChangeRow, Metric
 from posir_significance.messages import format_change, group_by_state, label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track

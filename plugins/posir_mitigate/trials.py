@@ -23,9 +23,8 @@ from posir_run.jobs import (
     find_tasks,
 )
 from posir_significance.analysis import analyze
-from posir_significance.changes import ChangeRow, Metric
 from posir_significance.decision import decide
-from posir_significance.findings import GroupFindings, Quantity
+from posir_significance.findings import ChangeRow, GroupFindings, Metric, Quantity
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable
 from posir_tasks.base.progress import track
@@ -38,8 +37,9 @@ from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.mteb.result_saving import process_saver
 from posir_tasks.results import NAN_PREFIX, read_all_results
 from posir_tasks.tasks.base import LayoutTask, PositionTask, build_task, register_task
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import average_vectors
-from posir_tasks.values.scores import ALL, Estimate
+from posir_tasks.values.scores import ALL
 
 if TYPE_CHECKING:
     from mteb.cache import ResultCache

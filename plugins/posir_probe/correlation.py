@@ -42,7 +42,8 @@ from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.untrusted import read_csv_rows, read_json
 from posir_tasks.display.numbers import format_estimate, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.values.scores import ALL, Estimate, Interval
+from posir_tasks.values.estimates import Estimate, Interval
+from posir_tasks.values.scores import ALL
 
 if TYPE_CHECKING:
     from posir_tasks.results import SubsetResult

@@ -29,7 +29,8 @@ from posir_tasks.display.charts import (
 )
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import FORMATS, format_interval
-from posir_tasks.values.scores import Estimate, Unit, flatten
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import Unit, flatten
 
 WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 190, 3
 #: Height of a line of a category.

@@ -19,7 +19,8 @@ from posir_tasks.base.arrays import Floats
 from posir_tasks.base.progress import Advance
 from posir_tasks.display.numbers import FORMATS, Format, format_estimate, format_number
 from posir_tasks.models.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
-from posir_tasks.values.scores import Estimate, Unit
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import Unit
 
 #: Below it, a difference of cosines in single precision is rounding error.
 ROUNDING = 1e-6

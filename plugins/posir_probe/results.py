@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
-from posir_significance.controlled import MIN_DOCUMENTS
+from posir_significance.findings import MIN_DOCUMENTS
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, ProfileError, summarize_error
 from posir_tasks.base.files import find_files
 from posir_tasks.base.untrusted import read_json
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import reading_json
-from posir_tasks.values.scores import Estimate
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

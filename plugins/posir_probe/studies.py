@@ -62,8 +62,8 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.embeddings.encoding import Encoder, unit_vectors
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import NDCG_AT_10, mean_gain, reading_json
-from posir_tasks.values.scores import Estimate
 
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519

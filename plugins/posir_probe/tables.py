@@ -21,7 +21,7 @@ from posir_probe.results import ProbeResult, read_probe_results
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
 from posir_significance import messages
-from posir_significance.controlled import MIN_DOCUMENTS
+from posir_significance.findings import MIN_DOCUMENTS
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
@@ -29,7 +29,7 @@ from posir_tasks.display.presentation import Deferred, Result
 from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.tasks.catalog import find_task
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure

@@ -12,8 +12,9 @@ from posir_report.summary import EQUAL_BINS, MERGED_BINS, TaskSummary, is_sparse
 from posir_significance.analysis import analyze, estimate_bins, estimate_chance_band
 from posir_significance.observations import Observations
 from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.estimates import Estimate, Interval
 from posir_tasks.values.schemes import ALL_LENGTHS
-from posir_tasks.values.scores import Estimate, Interval, ResultValues, flatten
+from posir_tasks.values.scores import ResultValues, flatten
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95% interval is wider than 0.16.
 FEW = 100

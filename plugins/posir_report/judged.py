@@ -15,11 +15,12 @@ from posir_tasks.data.repository import combine_revisions
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.results import JudgedResult, StoredResult
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.judgments import METRICS, JudgedScores
 from posir_tasks.values.profile import pool
 from posir_tasks.values.read_part import CountedWith, ReadKind
 from posir_tasks.values.result_schema import SubsetData, identify_data
-from posir_tasks.values.scores import ALL, Estimate
+from posir_tasks.values.scores import ALL
 from posir_tasks.values.tokens_read import CorpusRead
 
 #: The reason why results of mteb alone have a row for each split and subset.

@@ -121,7 +121,7 @@ def _build_task_table(summaries: Sequence[TaskSummary]) -> Table:
 
 
 def _name_length(row: ReportRow) -> str:
-    queries = messages.count_queries(row.queries or 0)
+    queries = messages.format_queries(row.queries or 0)
     return f"{row.length_title or row.length}, {queries}"
 
 

@@ -8,7 +8,8 @@ from posir_published import rows as data
 from posir_report.cells import build_cells
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, order_value
 from posir_tasks.base.errors import PosirError
-from posir_tasks.values.scores import ALL, Estimate, GroupScores, ScoreValue
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import ALL, GroupScores, ScoreValue
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:

@@ -35,13 +35,13 @@ from posir_tasks.plugin_api import score_result
 from posir_tasks.results import StoredResult, SubsetResult
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import PLACES
 from posir_tasks.values.profile import PositionProfile, pool
 from posir_tasks.values.result_schema import SubsetData, share_data
 from posir_tasks.values.schemes import Axes
 from posir_tasks.values.scores import (
     ALL,
-    Estimate,
     GroupScores,
     ResultScores,
     ResultValues,

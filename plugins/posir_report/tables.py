@@ -24,10 +24,11 @@ from posir_significance.findings import Quantity
 from posir_significance.intervals import LEVEL
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Table, build_columns
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
 from posir_tasks.values.profile import recall_gain
 from posir_tasks.values.read_part import ReadKind
-from posir_tasks.values.scores import ALL, Estimate, ScoreInfo, Unit
+from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
 #: The picture of the answer in a line, on an axis from 0 to 100.
 SKETCH = ScoreInfo("sketch", "Over position", messages.EXPLAINED_SKETCH, unit=Unit.TEXT)
@@ -189,7 +190,7 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Describe the queries with several places of evidence of each model and task."""
     for label, summary in zip(full_labels(summaries), summaries, strict=True):
         if places := describe_places(summary):
-            yield messages.describe_places(label, summary.task, places)
+            yield messages.describe_place_counts(label, summary.task, places)
 
 
 def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:

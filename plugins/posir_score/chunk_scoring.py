@@ -24,7 +24,8 @@ from posir_score.excerpts import (
     score_division,
     score_retrieved,
 )
-from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_gains
+from posir_significance.changes import compare_gains
+from posir_significance.findings import ChangeRow, ChangeSubject, Metric
 from posir_significance.messages import describe_change
 from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
@@ -38,7 +39,7 @@ from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.text.chunks import DividedText, TextSplitter
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 
 #: Most documents that have rows of their own.
 MAX_DOCUMENTS = 20

@@ -32,7 +32,7 @@ from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.search.scoring import select_relevant
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.values.document_keys import digest_documents, link_documents
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 
 logger = logging.getLogger(__name__)
 

@@ -45,9 +45,9 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence, ReadEvidence, Unread
 from posir_tasks.values.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.values.scores import Estimate
 
 if TYPE_CHECKING:
     from posir_score.alignment import AlignedRun

@@ -15,10 +15,14 @@ from typing import Annotated
 
 from scipy.special import ndtri, stdtrit
 
-from posir_significance.changes import CHANGE_LEVEL, JUDGED_LEVEL
-from posir_significance.controlled import MIN_DOCUMENTS
 from posir_significance.decision import DEFAULT_MARGINS
-from posir_significance.findings import ChangeState, State
+from posir_significance.findings import (
+    CHANGE_LEVEL,
+    JUDGED_LEVEL,
+    MIN_DOCUMENTS,
+    ChangeState,
+    State,
+)
 from posir_significance.intervals import LEVEL
 from posir_significance.messages import describe_plan, name_planned_state
 from posir_tasks.base.public import Option, public, to_list

@@ -20,13 +20,11 @@ from posir_significance.intervals import LEVEL
 from posir_significance.observations import Floats, Integers
 from posir_significance.regression import Contrast, Regression
 from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.profile import NDCG_AT_10
 from posir_tasks.values.rotation_ranks import RotationRanks
-from posir_tasks.values.scores import Estimate
 
-#: Independent documents that a state needs with evidence in the first third, and in the last.
-MIN_DOCUMENTS = 10
 THIRDS = 3
 #: Weights of the columns of `ControlledTest.design`: first third, rotated, last third.
 FIRST_MINUS_LAST = (1.0, 0.0, -1.0)

@@ -14,8 +14,9 @@ from math import ceil
 from scipy.special import ndtri
 
 from posir_significance.analysis import Analysis, GroupAnalysis, analyze, analyze_places
-from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
+from posir_significance.controlled import ControlledTest
 from posir_significance.findings import (
+    MIN_DOCUMENTS,
     Finding,
     GroupFindings,
     Needed,
@@ -27,8 +28,9 @@ from posir_significance.findings import (
 from posir_significance.intervals import LEVEL
 from posir_significance.regression import Contrast
 from posir_tasks.base.errors import UsageError
+from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.read_part import ReadKind
-from posir_tasks.values.scores import Difference, Estimate, ResultValues
+from posir_tasks.values.scores import ResultValues
 
 #: Quantile of the normal distribution for a power of 0.9: so likely a bias of the margin is found
 #: where equivalence has 0.8.

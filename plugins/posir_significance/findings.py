@@ -9,12 +9,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from posir_tasks.values.judgments import DOCUMENT
-from posir_tasks.values.read_part import ReadPart
-from posir_tasks.values.scores import ALL, Estimate
+from posir_tasks.values.estimates import Difference, Estimate
+from posir_tasks.values.judgments import DOCUMENT, METRICS
+from posir_tasks.values.read_part import UNKNOWN, ReadPart
+from posir_tasks.values.scores import ALL
 
 #: Level of an interval that is read alone.
 LEVEL = 0.95
+#: Fewest documents with evidence at both ends, and fewest documents of a change.
+MIN_DOCUMENTS = 10
 
 
 class Quantity(StrEnum):
@@ -256,3 +259,99 @@ class GroupFindings:
         for finding in self.findings.values():
             values |= finding.to_json()
         return values
+
+
+#: Level of each interval of a change: of three metrics together 95%.
+CHANGE_LEVEL = 1 - (1 - LEVEL) / 3
+#: The same of the metrics of judged queries.
+JUDGED_LEVEL = 1 - (1 - LEVEL) / len(METRICS)
+
+
+class Metric(StrEnum):
+    """A score that is compared."""
+
+    NDCG_AT_10 = "nDCG@10"
+    POSITION_EFFECT = "position effect"
+    POSITION_EFFECT_IN_WINDOW = "position effect within the window"
+    MRR_AT_10 = "MRR@10"
+    RECALL_AT_10 = "Recall@10"
+    RECALL_AT_100 = "Recall@100"
+    MAP_AT_100 = "MAP@100"
+    RECALL = "recall"
+    IOU = "IoU"
+    NDCG_AT_10_BEGIN = "nDCG@10, begin"
+    NDCG_AT_10_MIDDLE = "nDCG@10, middle"
+    NDCG_AT_10_END = "nDCG@10, end"
+    UNRELATED_COSINE = "cosine of unrelated texts"
+    """Mean cosine of documents of different articles; near 1, all texts are alike."""
+
+    @property
+    def key(self) -> str:
+        """Key of the score in result files, `ndcg_at_10` for example."""
+        return self.name.lower()
+
+
+#: Effects of position, of which the best is 0.
+EFFECTS = (Metric.POSITION_EFFECT, Metric.POSITION_EFFECT_IN_WINDOW)
+#: The metrics of queries whose evidence has one position.
+POSITION_METRICS = (Metric.NDCG_AT_10, *EFFECTS)
+#: The metrics of all judged queries, whose evidence may have no position.
+JUDGED_METRICS = tuple(metric for metric in Metric if metric.key in METRICS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeSubject:
+    """Two systems, and the questions that both answered."""
+
+    baseline: str = ""
+    model: str = ""
+    task: str = ""
+    subsets: int = 1
+    length: str = ALL
+    """`all`, or the length bucket."""
+    length_title: str = ""
+    """The length bucket with its bounds, without colon and unit: `Q2 513 to 1,024`."""
+    queries: int = 0
+    documents: int = 0
+    """Independent documents (articles, where known), or what else is counted; of unpaired results
+    the fewer.
+    """
+    counted: str = DOCUMENT
+    """The noun of `documents`."""
+    method: str = ""
+    """The pairing of the ranks of the two systems, in words."""
+    has_places: bool = False
+    """Whether each question has several places of evidence."""
+    is_judged: bool = False
+    """Whether these are all judged queries, whose evidence may have no position."""
+    reads: tuple[ReadPart, ReadPart] = (UNKNOWN, UNKNOWN)
+    """The part of a text that the baseline and the model read."""
+
+
+@dataclass(frozen=True)
+class ChangeRow:
+    """The change of one metric from a baseline (a) to a model (b) on the same questions."""
+
+    metric: Metric
+    state: ChangeState | None
+    """None for a description: the cosine, and scores of different questions."""
+    margin: float = 0.0
+    """Smallest difference that matters, in the unit of the metric; 0 for a description."""
+    estimate: Difference | None = None
+    """b - a, with its interval at `level`; None if undefined."""
+    reason: Reason | None = None
+    """Given if and only if the state is inconclusive or not tested."""
+    needed: Needed | None = None
+    """About as much data would decide."""
+    level: float = CHANGE_LEVEL
+    """Level of the interval. The intervals of all metrics hold at the same time, and of all
+    lengths.
+    """
+    a: Estimate | None = None
+    """The score of the baseline, with the interval that a report prints."""
+    b: Estimate | None = None
+    subject: ChangeSubject = field(default_factory=ChangeSubject)
+
+
+#: The changes of several metrics on the same questions.
+Changes = dict[Metric, ChangeRow]

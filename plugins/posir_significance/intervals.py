@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.values.estimates import Difference, Interval
 from posir_tasks.values.judgments import JudgedScores
 from posir_tasks.values.means import ALPHA as ALPHA
 from posir_tasks.values.means import LEVEL as LEVEL
@@ -17,7 +18,6 @@ from posir_tasks.values.means import Z as Z
 from posir_tasks.values.means import estimate_mean as estimate_mean
 from posir_tasks.values.means import linearize
 from posir_tasks.values.means import wilson_interval as wilson_interval
-from posir_tasks.values.scores import Difference, Interval
 
 
 def estimate_judged(scores: JudgedScores, metric: str) -> MeanEstimate | None:

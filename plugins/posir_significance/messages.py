@@ -17,15 +17,16 @@ from posir_significance.advice import (
     advise,
     find_larger_task,
 )
-from posir_significance.changes import ChangeRow, ChangeSubject, Metric
-from posir_significance.controlled import MIN_DOCUMENTS
-from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import (
     LEVEL,
+    MIN_DOCUMENTS,
+    ChangeRow,
     ChangeState,
+    ChangeSubject,
     Finding,
     GroupFindings,
     LimitReason,
+    Metric,
     Needed,
     Prediction,
     Quantity,
@@ -35,9 +36,9 @@ from posir_significance.findings import (
 from posir_tasks.base.wording import NO_BREAK, pluralize
 from posir_tasks.display import numbers, strip
 from posir_tasks.display.labels import Label, Tone
+from posir_tasks.values.estimates import Estimate, Interval
 from posir_tasks.values.place_ranks import MAX_PLACES
 from posir_tasks.values.read_part import CountedWith, ReadKind, ReadPart
-from posir_tasks.values.scores import Estimate, Interval
 
 #: States in a few words, for a cell or a title. {margin} is `5 points`.
 STATES = {
@@ -1149,7 +1150,13 @@ def describe_best(
 
 
 def describe_lead(
-    best: str, second: str, lead: Estimate, state: ChangeState | None, *, published: bool
+    best: str,
+    second: str,
+    lead: Estimate,
+    state: ChangeState | None,
+    *,
+    published: bool,
+    margin: float = 0.0,
 ) -> str:
     """Return how far the best model is ahead of the second; `state` is None if they are not
     paired.
@@ -1159,7 +1166,7 @@ def describe_lead(
         low, high = (numbers.format_points(min(max(end, -1), 1)) for end in lead.interval)
         interval = f" [{low},{NO_BREAK}{high}]"
     if state is ChangeState.EQUIVALENT:
-        interval += f" ({name_change(state, DEFAULT_MARGINS.ndcg_at_10)})"
+        interval += f" ({name_change(state, margin)})"
     points = numbers.format_percent(lead.value)
     return BOARD["ahead"].format(best=best, second=second, points=points, interval=interval)
 
@@ -1196,7 +1203,7 @@ def count_task_states(states: Sequence[State], margin: float) -> str:
 
 
 def describe_several_places(places: Mapping[str, Any]) -> str:
-    """Describe the queries with several places of evidence, as `describe_places` counts them."""
+    """Describe the queries with several places of evidence."""
     left_out = places["left_out"]
     return SEVERAL_PLACES.format(
         queries=pluralize(places["queries"], "query", "queries"),
@@ -1262,7 +1269,7 @@ PLACES = (
 POSITION_EFFECT, BY_LENGTH = "Position effect", "by length of the document"
 
 
-def count_queries(queries: int) -> str:
+def format_queries(queries: int) -> str:
     """Format a number of queries with its noun."""
     return pluralize(queries, "query", "queries")
 
@@ -1296,7 +1303,7 @@ def describe_levels(levels: Sequence[float]) -> str:
     return LEVELS.format(levels=" or ".join(format_level(level) for level in levels))
 
 
-def describe_places(model: str, task: str, places: Mapping[str, Any]) -> str:
+def describe_place_counts(model: str, task: str, places: Mapping[str, Any]) -> str:
     """Describe the queries with several places of evidence, as `posir_report` summarizes them."""
     shares, gains = places["shares"] or [None], places["ndcg_at_10_by_third"] or [None]
     return PLACES.format(

@@ -14,7 +14,7 @@ import numpy as np
 
 from posir_significance.intervals import student_difference
 from posir_significance.observations import Floats, Integers
-from posir_tasks.values.scores import Difference
+from posir_tasks.values.estimates import Difference
 
 #: Largest share of a cluster in the information on an estimate that its residuals are corrected
 #: for.

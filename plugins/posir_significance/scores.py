@@ -13,9 +13,10 @@ from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import decide_result
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.observations import Integers
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import NDCG_AT_10, RECALL_COLUMNS, mean_gain, recall_gain
 from posir_tasks.values.schemes import bin_midpoints
-from posir_tasks.values.scores import Better, Estimate, QueryGroup, Score, ScoreValue, Unit
+from posir_tasks.values.scores import Better, QueryGroup, Score, ScoreValue, Unit
 
 #: Bins that a p-value of slope or correlation needs; SciPy's is 0 for a perfect correlation of
 #: three.

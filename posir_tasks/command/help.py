@@ -68,7 +68,7 @@ posir COMMAND -h                            # its usual options"""
 
 
 @dataclass(frozen=True)
-class Entry:
+class HelpEntry:
     """A row of the help: a command, an argument or an option."""
 
     name: str
@@ -79,7 +79,7 @@ class Entry:
 
 def render_overview(commands: Iterable[Command]) -> str:
     """Render the help of `posir`: every command in the panel of its purpose."""
-    sections: dict[str, list[Entry]] = {}
+    sections: dict[str, list[HelpEntry]] = {}
     names = set[str]()
     for command in commands:
         name, _, member = command.name.partition(" ")
@@ -87,14 +87,14 @@ def render_overview(commands: Iterable[Command]) -> str:
             continue
         names.add(name)
         text = GROUPS.get(name, command.summary) if member else command.summary
-        sections.setdefault(command.panel, []).append(Entry(name, text))
+        sections.setdefault(command.panel, []).append(HelpEntry(name, text))
     return _render("Usage: posir [--version] COMMAND [ARGS]...", OVERVIEW, sections)
 
 
 def render_group(group: str, commands: Iterable[Command]) -> str:
     """Render the help of a group of commands."""
     members = [command for command in commands if command.name.startswith(f"{group} ")]
-    entries = [Entry(command.name.split(" ")[1], command.summary) for command in members]
+    entries = [HelpEntry(command.name.split(" ")[1], command.summary) for command in members]
     usage = f"Usage: posir {group} COMMAND [ARGS]..."
     return _render(usage, GROUPS.get(group, ""), {"Commands": entries})
 
@@ -108,13 +108,13 @@ def render_command(name: str, function: Callable[..., Any], *, is_short: bool = 
         option: title for title, names in declaration.groups.items() for option in names.split()
     }
     own = list_own(function)
-    sections: dict[str, list[Entry]] = {"Arguments": [], "Options": []}
+    sections: dict[str, list[HelpEntry]] = {"Arguments": [], "Options": []}
     for parameter in own:
         title = "Arguments" if parameter.is_argument else titles.get(parameter.name, "Options")
         sections.setdefault(title, []).append(describe_parameter(parameter))
     shared = [item for item in list_shared(declaration) if item.name not in FOLDED]
     sections[OUTPUT] = [describe_parameter(parameter) for parameter in shared]
-    sections[OUTPUT].append(Entry("-h, --help", "Show the usual options, or all."))
+    sections[OUTPUT].append(HelpEntry("-h, --help", "Show the usual options, or all."))
     number = sum(len(entries) for title, entries in sections.items() if title != "Arguments")
     text = describe_function(function)
     if is_short:
@@ -135,7 +135,7 @@ def find_example(function: Callable[..., Any], name: str) -> str:
     return ""
 
 
-def describe_parameter(parameter: Parameter) -> Entry:
+def describe_parameter(parameter: Parameter) -> HelpEntry:
     """Describe an argument or option: name and placeholder, text, default and range."""
     text = parameter.help
     facts = []
@@ -154,7 +154,7 @@ def describe_parameter(parameter: Parameter) -> Entry:
         facts.append("required")
     several = "..." if parameter.repeats else ""
     name = f"{_name_parameter(parameter)}{several}"
-    return Entry(name, text, "; ".join(facts))
+    return HelpEntry(name, text, "; ".join(facts))
 
 
 def _has_default(parameter: Parameter) -> bool:
@@ -208,7 +208,7 @@ def _write_usage(name: str, parameters: Iterable[Parameter]) -> str:
     return " ".join(pieces)
 
 
-def _render(usage: str, text: str, sections: dict[str, list[Entry]]) -> str:
+def _render(usage: str, text: str, sections: dict[str, list[HelpEntry]]) -> str:
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     lines = [Text(usage), Text(), *_render_text(text, width)]
     shown = {title: entries for title, entries in sections.items() if entries}
@@ -246,7 +246,7 @@ def _color_example(line: str) -> Text:
     return rendered
 
 
-def _render_entry(entry: Entry, column: int, width: int) -> Iterator[Text]:
+def _render_entry(entry: HelpEntry, column: int, width: int) -> Iterator[Text]:
     parts = textwrap.wrap(entry.text, width - column)
     if entry.facts:
         facts = textwrap.wrap(f"[{entry.facts}]", width - column)

@@ -105,7 +105,7 @@ def list_shared(declaration: Declaration) -> list[Parameter]:
 
 
 @dataclass(frozen=True)
-class Call:
+class CommandCall:
     """One call of a command: its function, and the values that were given."""
 
     function: Callable[..., Presentable]
@@ -156,7 +156,7 @@ class Call:
         return arguments
 
     def run(self) -> int:
-        """Call the function, print and write its result, and return the exit status."""
+        """CommandCall the function, print and write its result, and return the exit status."""
         chosen = self.choose_format()
         style = self.choose_style()
         arguments = self.read_arguments()
@@ -194,7 +194,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., int]:
     def command(*args: Any, **kwargs: Any) -> int:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
-        return Call(function, declaration, given.arguments).run()
+        return CommandCall(function, declaration, given.arguments).run()
 
     signature = inspect.Signature(
         [build_parameter(parameter, several=not has_arguments) for parameter in parameters]

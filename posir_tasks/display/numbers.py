@@ -5,7 +5,8 @@ from functools import partial
 from math import isnan
 from typing import Any
 
-from posir_tasks.values.scores import Estimate, ScoreValue, Unit
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import ScoreValue, Unit
 
 #: Text for a value that is undefined or that no plugin computed.
 MISSING = "–"

@@ -23,7 +23,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.wording import shorten_names
 from posir_tasks.display.numbers import draw_sparkline, format_percent
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 
 #: Widths of a picture, in pixels: of a page, and of a telephone, where the words are above the
 #: drawing.

@@ -29,7 +29,8 @@ from posir_tasks.base.wording import (
 from posir_tasks.display.labels import Tone, change_text, find_tone
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
-from posir_tasks.values.scores import Estimate, estimate_to_json, flatten
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import estimate_to_json, flatten
 
 if TYPE_CHECKING:
     import polars as pl

@@ -4,7 +4,6 @@ by name.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from bisect import bisect_left
@@ -12,15 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.files import atomic_write, cache_folder
 from posir_tasks.base.progress import format_seconds, track
-from posir_tasks.base.untrusted import read_json
 from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
+from posir_tasks.models.measured_windows import keep_measured, read_measured
 from posir_tasks.models.reading_length import (
     CLAIM_FACTOR,
     MAX_TOKENS,
@@ -37,13 +33,12 @@ from posir_tasks.models.reading_probe import (
     TokenCounter,
 )
 from posir_tasks.models.references import (
-    MISSING_REVISIONS,
     RERANKER,
     Endpoint,
     ModelReference,
     find_endpoint,
 )
-from posir_tasks.models.run_settings import find_request_fields
+from posir_tasks.models.request_fields import find_request_fields
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.values.read_part import ReadPart
@@ -239,40 +234,3 @@ def find_special_tokens(
     tried = range(limit + 1, cuts[-1], -1)
     place = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
     return place - 1 if 0 < place < len(tried) else None
-
-
-def read_measured(model: str, revision: str | None) -> ReadPart | None:
-    """Return the part that `posir window` measured for this revision of a model, or None."""
-    file = _find_file(model, revision)
-    try:
-        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
-    except PosirError as error:
-        logger.warning("%s; measure the window again", error)
-        return None
-
-
-def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
-    """Keep what was measured of a model for the results of later runs, if its revision is known.
-
-    A shorter text that was read as a whole says nothing new, and what is kept then stays.
-    """
-    earlier = read_measured(model, revision)
-    known_tokens = (earlier.tokens or earlier.least_tokens) if earlier else None
-    if (
-        part.least_tokens is not None
-        and known_tokens is not None
-        and part.least_tokens <= known_tokens
-    ):
-        return
-    if file := _find_file(model, revision):
-        with atomic_write(file) as partial:
-            partial.write_text(json.dumps(part.to_json()), "utf-8")
-
-
-def _find_file(model: str, revision: str | None) -> Path | None:
-    """Return the file of a measurement; None without a revision, whose weights may be others
-    tomorrow.
-    """
-    if revision in MISSING_REVISIONS:
-        return None
-    return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

@@ -50,7 +50,8 @@ from posir_tasks.models.references import (
     resolve_bare_name,
     unknown_model,
 )
-from posir_tasks.models.run_settings import find_request_fields, own_settings, with_run_settings
+from posir_tasks.models.request_fields import find_request_fields
+from posir_tasks.models.run_settings import own_settings, with_run_settings
 from posir_tasks.plugin_api import Resolver, collect_items
 
 if TYPE_CHECKING:

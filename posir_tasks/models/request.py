@@ -33,9 +33,9 @@ class SearchRequest:
     @cached_property
     def query_texts(self) -> dict[str, str]:
         """Texts of the queries by id."""
-        return read_texts(self.queries)
+        return list_texts(self.queries)
 
 
-def read_texts(rows: Dataset) -> dict[str, str]:
+def list_texts(rows: Dataset) -> dict[str, str]:
     """Return the texts of queries or documents by id."""
     return dict(zip(rows["id"][:], rows["text"][:], strict=True))

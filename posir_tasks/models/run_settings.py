@@ -20,14 +20,17 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.secrets import collect_secrets, redact_collected
-from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.models.protocols import Protocol, find_protocol
 from posir_tasks.models.references import (
     BM25_BASELINE,
     CROSS_ENCODER,
     ENDPOINT,
-    RequestFields,
     model_origin,
+)
+from posir_tasks.models.request_fields import (
+    PASSAGE_FIELD_VARIABLE,
+    QUERY_FIELD_VARIABLE,
+    REQUEST_FIELDS,
 )
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
 
@@ -45,9 +48,6 @@ DOCUMENT_PROMPT_VARIABLE = "POSIR_DOCUMENT_PROMPT"
 WINDOW_VARIABLE = "POSIR_WINDOW"
 #: The paper whose protocol models are run with; without it mteb's settings.
 PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
-#: Fields of the requests to an endpoint for queries and for documents, `KEY=VALUE`, one a line.
-QUERY_FIELD_VARIABLE = "POSIR_QUERY_FIELD"
-PASSAGE_FIELD_VARIABLE = "POSIR_PASSAGE_FIELD"
 #: The tokenizer that counts the tokens of an endpoint's window; without it the server's count, or
 #: an estimate.
 TOKENIZER_VARIABLE = "POSIR_TOKENIZER"
@@ -68,7 +68,6 @@ DIGEST_BYTES = 4
 #: keeps a digest alone.
 KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
 MAX_EXPERIMENT = 100
-FIELDS = {"query_field": QUERY_FIELD_VARIABLE, "passage_field": PASSAGE_FIELD_VARIABLE}
 #: The variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
     FIRST_STAGE: FIRST_STAGE_VARIABLE,
@@ -78,7 +77,7 @@ SETTING_VARIABLES: Mapping[str, str] = {
     PROTOCOL: PROTOCOL_VARIABLE,
     TOKENIZER: TOKENIZER_VARIABLE,
     SKIP_FAILED: SKIP_FAILED_VARIABLE,
-    **FIELDS,
+    **REQUEST_FIELDS,
 }
 SETTINGS = (*SETTING_VARIABLES, DIGEST)
 #: All of these variables.
@@ -200,17 +199,6 @@ def _reads_skip_failed() -> bool:
     return text == "1"
 
 
-def find_request_fields() -> RequestFields:
-    """Return the fields of the run for requests to an endpoint; raise PosirError if one is not
-    `KEY=VALUE`.
-    """
-    fields = []
-    for name, variable in FIELDS.items():
-        lines = filter(str.strip, os.environ.get(variable, "").splitlines())
-        fields.append(read_overrides(lines, f"--{name.replace('_', '-')}"))
-    return RequestFields(*fields)
-
-
 def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
     """Return the settings of the run for requests to an endpoint; raise PosirError if the model is
     behind none.
@@ -228,7 +216,7 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
                 "it."
             )
         settings[SKIP_FAILED] = 1
-    for name, variable in FIELDS.items():
+    for name, variable in REQUEST_FIELDS.items():
         fields = os.environ.get(variable, "").strip()
         if not fields:
             continue

@@ -44,7 +44,7 @@ from posir_tasks.text.rotations import (
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
-from posir_tasks.values.evidence import TWELFTHS, Evidence, find_third
+from posir_tasks.values.evidence import TWELFTHS, Evidence, read_third
 from posir_tasks.values.profile import rank_columns
 from posir_tasks.values.ranks import Results
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
@@ -310,7 +310,7 @@ class SubsetRotation:
         """Third of each question's evidence, None if a label names several; empty if the evidence
         has spans.
         """
-        return [find_third(label) for label in self.evidence.labels]
+        return [read_third(label) for label in self.evidence.labels]
 
     @cached_property
     def spans(self) -> list[Span]:

@@ -23,7 +23,7 @@ from mteb.types import PromptType
 from posir_tasks.base.errors import ScoreError
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
 from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
-from posir_tasks.models.request import SearchRequest, read_texts
+from posir_tasks.models.request import SearchRequest, list_texts
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.values.ranks import Results
 
@@ -230,4 +230,4 @@ def _count_above(others: Mapping[str, float], owner: str, score: float) -> int:
 def _read_texts(corpus: Dataset, names: set[str]) -> dict[str, str]:
     """Return the texts of documents of a corpus by id."""
     rows = [row for row, name in enumerate(corpus["id"][:]) if name in names]
-    return read_texts(corpus.select(rows))
+    return list_texts(corpus.select(rows))

@@ -44,7 +44,7 @@ class Place:
     grade: float = 1
 
 
-def find_third(label: str) -> int | None:
+def read_third(label: str) -> int | None:
     """Return the third that a label names, from 0; None if it names several, or none."""
     thirds = [third for third, name in enumerate(POSITIONS) if name in label]
     return thirds[0] if len(thirds) == 1 else None
@@ -114,7 +114,7 @@ class Evidence:
         lengths are unknown.
         """
         if self.labels:
-            thirds = [find_third(label) for label in self.labels]
+            thirds = [read_third(label) for label in self.labels]
             return 4 * np.array([1 if third is None else third for third in thirds], np.int64) + 1
         if not (len(self.starts) and len(self.characters)):
             return empty_integers()

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from posir_tasks.base.arrays import Floats, Integers
-from posir_tasks.values.scores import Estimate, Interval
+from posir_tasks.values.estimates import Estimate, Interval
 
 #: Quantiles that bound a central 95% interval.
 TAILS = (0.025, 0.975)

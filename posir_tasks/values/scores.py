@@ -21,6 +21,7 @@ import numpy as np
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import places_from_json, places_to_json
 from posir_tasks.values.profile import Addable, PositionProfile, pool
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
@@ -31,36 +32,6 @@ from posir_tasks.values.tokens_read import CorpusRead, TokensRead
 logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
-Interval = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An estimate and its 95% interval, which contains it."""
-
-    value: float
-    interval: Interval | None = None
-    """None where there are too few clusters or documents for one."""
-
-    @property
-    def low(self) -> float | None:
-        """Low end of the interval."""
-        return self.interval[0] if self.interval else None
-
-    @property
-    def high(self) -> float | None:
-        """High end of the interval."""
-        return self.interval[1] if self.interval else None
-
-
-@dataclass(frozen=True)
-class Difference(Estimate):
-    """A difference, b - a, and the p-value of no difference."""
-
-    p_value: float | None = None
-    """Two-sided, not corrected, in (0, 1]; None with too few clusters of documents for a test."""
-    interval_at: Callable[[float], Interval] | None = field(default=None, repr=False, compare=False)
-    """Returns the interval of a level in (0, 1), such as 0.99; None where there is no interval."""
 
 
 #: Value of a score; None where it is undefined.

@@ -22,7 +22,8 @@ from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
 from posir_report.columns import known_columns
-from posir_tasks.values.scores import Estimate, ScoreInfo, Unit
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import ScoreInfo, Unit
 from tests.support.board import (
     GROUPS,
     contents,

@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 
 from posir_leaderboard.board.averages import average_detail
-from posir_leaderboard.board.published import add_query_counts, count_queries, read_statistics
+from posir_leaderboard.board.published import (
+    add_query_counts,
+    collect_query_counts,
+    read_statistics,
+)
 from posir_leaderboard.board.views import build_task_view
 from posir_significance.findings import State
 from posir_tasks.base.errors import PosirError
@@ -47,7 +51,7 @@ def test_query_counts_come_from_complete_results():
     local = replace(result, detail={**result.detail, "data_revision": "local-1"})
     english = [record for record in published() if record.task == "PosIR-English"]
     (before, *_), (after, *_) = (
-        add_query_counts(english, count_queries([value])) for value in (local, result)
+        add_query_counts(english, collect_query_counts([value])) for value in (local, result)
     )
     assert before.rows[1].ndcg_at_10_as_published.interval is None
     assert after.rows[1].queries == 10_500

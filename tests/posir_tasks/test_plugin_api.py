@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from posir_tasks.plugin_api import HOOKS, hookimpl, load_plugins, loaded_plugins, score_result
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.schemes import RelativePositions
-from posir_tasks.values.scores import Estimate, ResultValues, Score
+from posir_tasks.values.scores import ResultValues, Score
 from tests.support.simulation import separate_documents
 
 

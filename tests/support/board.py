@@ -16,8 +16,8 @@ from posir_significance.decision import DEFAULT_MARGINS, decide_state
 from posir_significance.findings import Finding, GroupFindings, Quantity, Reason, State
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.text.languages import DOMAINS
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import KnownBy, ReadPart
-from posir_tasks.values.scores import Estimate
 
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
 POSITIONS = [f"({place / 20:.2f}, {(place + 1) / 20:.2f}]" for place in range(20)]

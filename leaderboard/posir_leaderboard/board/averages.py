@@ -11,7 +11,8 @@ import numpy as np
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns, board_columns
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
-from posir_tasks.values.scores import ALL, Estimate, Unit
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import ALL, Unit
 
 #: Units of the scores that have a mean over tasks.
 AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)

@@ -17,7 +17,7 @@ from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.groups import add_data_tables, builtin_groups
 from posir_leaderboard.board.published import (
     add_query_counts,
-    count_queries,
+    collect_query_counts,
     published_records,
     read_statistics,
 )
@@ -120,7 +120,7 @@ def build_site(
     separated = separate_data([*records, *published_records()], pins, submitted=submitted)
     records = [record for record in separated if not record.model.published]
     published = [record for record in separated if record.model.published]
-    everything = [*records, *add_query_counts(published, count_queries(records) | counts)]
+    everything = [*records, *add_query_counts(published, collect_query_counts(records) | counts)]
     libraries = {
         "datatables": bundle_table_library(),
         "vega": cached_chart_library(cache / "libraries"),

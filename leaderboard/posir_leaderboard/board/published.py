@@ -26,6 +26,7 @@ from posir_report.published import row_from_published
 from posir_significance.intervals import Z, wilson_interval
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import rounded
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
@@ -34,7 +35,7 @@ from posir_tasks.values.schemes import (
     assign_thirds,
     contrast_thirds,
 )
-from posir_tasks.values.scores import ALL, Estimate
+from posir_tasks.values.scores import ALL
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -221,7 +222,7 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
     return counts
 
 
-def count_queries(results: Iterable[BoardRecord]) -> dict[str, QueryCounts]:
+def collect_query_counts(results: Iterable[BoardRecord]) -> dict[str, QueryCounts]:
     """Return the counts of each task of which there is a complete result on the published data."""
     counts = {}
     for record in results:

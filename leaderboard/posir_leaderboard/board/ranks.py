@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
-from posir_significance.changes import CHANGE_LEVEL
-from posir_significance.controlled import MIN_DOCUMENTS
 from posir_significance.decision import DEFAULT_MARGINS
-from posir_significance.findings import ChangeState
+from posir_significance.findings import CHANGE_LEVEL, MIN_DOCUMENTS, ChangeState
 from posir_significance.intervals import ALPHA
 from posir_significance.observations import Observations
 from posir_tasks.values.document_ranks import DocumentRanks
-from posir_tasks.values.scores import Estimate
+from posir_tasks.values.estimates import Estimate
 
 Range = tuple[int, int]
 Floats = NDArray[np.float64]

@@ -50,9 +50,10 @@ from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
 from posir_tasks.results import SubsetResult
 from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import average_vectors, identify_data, rounded
 from posir_tasks.values.schemes import ALL_LENGTHS, Axes
-from posir_tasks.values.scores import Estimate, ScoreInfo, flatten, prefix_scores
+from posir_tasks.values.scores import ScoreInfo, flatten, prefix_scores
 
 #: Columns of the cells of a curve.
 CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")

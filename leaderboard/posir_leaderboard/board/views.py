@@ -25,14 +25,16 @@ from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns, row_
 from posir_psi.scores import none_if_nan
 from posir_published.rows import find_query_count
 from posir_significance import messages
+from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
 from posir_tasks.base.digests import digest
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.strip import Strip, draw_glyph
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import rounded
 from posir_tasks.values.schemes import RelativePositions
-from posir_tasks.values.scores import ALL, Estimate
+from posir_tasks.values.scores import ALL
 
 #: Models whose paired differences a site contains: they are of every two.
 MAX_PAIRED = 40
@@ -289,7 +291,9 @@ class View:
             state = ChangeState(differences.states()[first, second])
         published = best.published or other.published
         names = (_mark(best.short_name), _mark(other.short_name))
-        return messages.describe_lead(*names, lead, state, published=published)
+        return messages.describe_lead(
+            *names, lead, state, published=published, margin=DEFAULT_MARGINS.ndcg_at_10
+        )
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""

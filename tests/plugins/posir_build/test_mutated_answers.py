@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from posir_build.ask import ask_questions
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
-from posir_build.records import Reason, StageResult
+from posir_build.records import DiscardReason, StageResult
 from posir_build.settings import (
     FalseNegativeSettings,
     LocateSettings,
@@ -171,7 +171,7 @@ def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     )
     for located in result.questions:
         assert TEXT[located.evidence.start : located.evidence.end].strip()
-    assert all(discard.reason in [*Reason, *AnswerFault] for discard in result.discarded)
+    assert all(discard.reason in [*DiscardReason, *AnswerFault] for discard in result.discarded)
     yield result, len(result.questions) + len(result.discarded) - 1
 
 

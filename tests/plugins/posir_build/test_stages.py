@@ -17,7 +17,7 @@ from posir_build.balance import CELLS, balance_questions, find_needed_questions
 from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
-from posir_build.records import Check, Discarded, QuestionVerdict, Reason, StageResult
+from posir_build.records import Check, Discarded, DiscardReason, QuestionVerdict, StageResult
 from posir_build.sample import check_source, draw_documents, open_source, share_out
 from posir_build.settings import (
     BalanceSettings,
@@ -313,7 +313,7 @@ def test_chunks_and_personas():
     assert all("chunk" in question.details for question in result.questions)
     result, model = ask(write, documents=(ADA, MILL), method="persona")
     assert [question.position for question in result.questions] == ["beginning", "middle", "end"]
-    assert result.reasons() == {Reason.NO_SUCH_PERSONA: 1}
+    assert result.reasons() == {DiscardReason.NO_SUCH_PERSONA: 1}
     assert {values["query_length"] for name, values in model.asked if name == "ask_persona"} == {
         "under 10 words"
     }
@@ -442,8 +442,8 @@ def test_passages_beside_the_span_of_the_data_are_counted_with_an_interval_for_d
     reasons = (
         "1 passage besides it",
         "2 passages besides it",
-        Reason.OTHER_PASSAGE,
-        Reason.NO_EVIDENCE,
+        DiscardReason.OTHER_PASSAGE,
+        DiscardReason.NO_EVIDENCE,
     )
     assert row.reasons == dict.fromkeys(reasons, 20)
     assert row.rate_interval == pytest.approx(
@@ -494,8 +494,8 @@ def grade(prompt, values):
     return json.dumps({"relevance": 4 if has else 1} if prompt == "relevance" else verdict)
 
 
-ALIKE = Reason.RELEVANT_WITHOUT
-IRRELEVANT = Reason.IRRELEVANT
+ALIKE = DiscardReason.RELEVANT_WITHOUT
+IRRELEVANT = DiscardReason.IRRELEVANT
 
 
 @pytest.mark.parametrize(
@@ -571,12 +571,12 @@ def test_documents_that_lose_every_question_for_one_reason_are_named():
     ("rule", "scores", "reason"),
     [
         ("segments", [(0.9, 0.1, 0.2), (0.5, 0.4, 0.49)], None),
-        ("segments", [(0.9, 0.1, 0.2), (0.5, 0.4, 0.6)], Reason.OTHER_SEGMENT),
-        ("segments", [(0.9, 0.9, 0.2)], Reason.OTHER_SEGMENT),
+        ("segments", [(0.9, 0.1, 0.2), (0.5, 0.4, 0.6)], DiscardReason.OTHER_SEGMENT),
+        ("segments", [(0.9, 0.9, 0.2)], DiscardReason.OTHER_SEGMENT),
         ("span", [(0.9, 0.8), (0.5, 0.4)], None),
-        ("span", [(0.9, 0.8), (0.5, 0.5)], Reason.SPAN_NOT_NEEDED),
+        ("span", [(0.9, 0.8), (0.5, 0.5)], DiscardReason.SPAN_NOT_NEEDED),
         ("margin", [(0.9, 0.5, 0.1), (0.7, 0.4, 0.1)], None),
-        ("margin", [(0.9, 0.5, 0.1), (0.7, 0.41, 0.1)], Reason.SMALL_MARGIN),
+        ("margin", [(0.9, 0.5, 0.1), (0.7, 0.41, 0.1)], DiscardReason.SMALL_MARGIN),
     ],
 )
 def test_every_reranker_must_put_the_evidence_first_and_a_tie_fails(rule, scores, reason):

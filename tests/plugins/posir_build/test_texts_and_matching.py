@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from posir_build.locate import number_sentences, remove_span, split_thirds
 from posir_build.quotes import QuoteError, find_quote
-from posir_build.records import Reason
+from posir_build.records import DiscardReason
 from posir_tasks.text.interventions import find_part
 from posir_tasks.text.languages import detect_other_language, two_letter_code
 from posir_tasks.text.sentences import MAX_SENTENCE, find_sentences
@@ -52,12 +52,12 @@ def test_a_quote_with_small_differences_is_found(quote, expected):
 @pytest.mark.parametrize(
     ("quote", "reason"),
     [
-        ("burned down in 1903", Reason.CHANGED_NUMBER),
-        ("It burned down in 1901, and 1902", Reason.CHANGED_NEGATION),
-        ("The mill was rebuilt, but “opened” again", Reason.CHANGED_NEGATION),
-        ("The mill", Reason.QUOTE_REPEATED),
-        ("a windmill on a hill", Reason.QUOTE_NOT_FOUND),
-        ("x" * 500, Reason.QUOTE_NOT_FOUND),
+        ("burned down in 1903", DiscardReason.CHANGED_NUMBER),
+        ("It burned down in 1901, and 1902", DiscardReason.CHANGED_NEGATION),
+        ("The mill was rebuilt, but “opened” again", DiscardReason.CHANGED_NEGATION),
+        ("The mill", DiscardReason.QUOTE_REPEATED),
+        ("a windmill on a hill", DiscardReason.QUOTE_NOT_FOUND),
+        ("x" * 500, DiscardReason.QUOTE_NOT_FOUND),
     ],
 )
 def test_a_quote_without_a_certain_place_is_refused(quote, reason):
@@ -66,7 +66,7 @@ def test_a_quote_without_a_certain_place_is_refused(quote, reason):
 
 def test_a_similar_passage_elsewhere_makes_a_quote_ambiguous():
     text = "Ada keeps a dozen bees. Today Ada keeps a dozen bees there."
-    assert find_fault("Ada keeps a dozen of bees", text) is Reason.QUOTE_AMBIGUOUS
+    assert find_fault("Ada keeps a dozen of bees", text) is DiscardReason.QUOTE_AMBIGUOUS
 
 
 def test_digits_of_any_script_are_the_same():
@@ -88,7 +88,7 @@ def test_digits_of_any_script_are_the_same():
     ],
 )
 def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
-    assert find_fault(quote, text) is Reason.CHANGED_NUMBER
+    assert find_fault(quote, text) is DiscardReason.CHANGED_NUMBER
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
     ],
 )
 def test_a_match_neither_changes_nor_cuts_a_negation(quote, text):
-    assert find_fault(quote, text) is Reason.CHANGED_NEGATION
+    assert find_fault(quote, text) is DiscardReason.CHANGED_NEGATION
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import pytest
 
 from posir_compare.comparison import compare_pair, compare_pairs
 from posir_compare.pairing import find_common_results
-from posir_significance.changes import Metric
-from posir_significance.findings import ChangeState, Reason
+from posir_significance.findings import ChangeState, Metric, Reason
 from posir_tasks.plugin_api import score_result
 from posir_tasks.values.scores import scores_to_json
 from tests.support.comparison import draw_evidence, only_pair, pair_runs, write_run

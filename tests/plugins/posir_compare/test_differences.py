@@ -7,7 +7,8 @@ import pytest
 
 from posir_compare.pairing import find_common_results
 from posir_significance.analysis import analyze
-from posir_significance.changes import Metric, compare_groups
+from posir_significance.changes import compare_groups
+from posir_significance.findings import Metric
 from posir_tasks.values.scores import ResultValues
 from tests.support.comparison import only_pair, write_run
 from tests.support.simulation import separate_documents

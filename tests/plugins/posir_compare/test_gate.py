@@ -15,12 +15,11 @@ import posir
 from posir_compare import gate as gates
 from posir_compare.comparison import ModelComparison, compare_pairs
 from posir_compare.gate import LIMITED_METRICS, GateVerdict, LimitedValue, parse_limit
-from posir_significance.changes import Metric
-from posir_significance.findings import Quantity
+from posir_significance.findings import Metric, Quantity
 from posir_significance.scores import SCORES
 from posir_tasks.base.errors import PosirError
+from posir_tasks.values.estimates import Difference
 from posir_tasks.values.judgments import METRICS
-from posir_tasks.values.scores import Difference
 from tests.support.cli import call_posir
 from tests.support.comparison import DOMAINS, draw_evidence, pair_runs, write_run
 from tests.support.results import describe_run

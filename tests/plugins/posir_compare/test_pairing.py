@@ -8,8 +8,7 @@ import pytest
 import posir
 from posir_compare.comparison import compare_pairs
 from posir_compare.pairing import find_common_results
-from posir_significance.changes import Metric
-from posir_significance.findings import Reason
+from posir_significance.findings import Metric, Reason
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.place_ranks import (

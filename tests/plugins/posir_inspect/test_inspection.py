@@ -13,7 +13,7 @@ from rich.console import Console
 import posir
 from posir_inspect.inspection import InspectionInput, InspectionRun, evaluate, inspect_model
 from posir_inspect.questions import Wording, ask_questions, build_question_task
-from posir_inspect.sections import Inspection, complete
+from posir_inspect.sections import Inspection, complete_inspection
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
 from posir_significance.findings import ChangeState, Quantity, State
@@ -139,7 +139,10 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     assert max(map(len, printed.splitlines())) <= 80
     assert describe_verdict(findings) in " ".join(printed.split())
     assert f" {inspection.chunks.row.cost:.1f} " in printed
-    assert ("PSI" in printed, "PSI" in str(complete(replace(inspection, full=True)))) == (
+    assert (
+        "PSI" in printed,
+        "PSI" in str(complete_inspection(replace(inspection, full=True))),
+    ) == (
         False,
         True,
     )
@@ -150,7 +153,7 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     )
     assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
     skipped = (SkippedText("<script>alert(1)</script>", "empty"),)
-    page = complete(replace(inspection, skipped=skipped)).to_html()
+    page = complete_inspection(replace(inspection, skipped=skipped)).to_html()
     assert "<script>alert(1)" not in page
     assert not re.search(
         r'(src|href)="', re.sub(r"<script.*?</script>|<a [^>]*>", "", page, flags=re.DOTALL)

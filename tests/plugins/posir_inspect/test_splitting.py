@@ -14,8 +14,8 @@ from posir_inspect.splitting import (
     advise_chunks,
 )
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.changes import Metric, compare_groups
-from posir_significance.findings import ChangeState, Reason
+from posir_significance.changes import compare_groups
+from posir_significance.findings import ChangeState, Metric, Reason
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.embeddings.encoding import ModelEncoder

@@ -12,12 +12,19 @@ import pytest
 
 from posir_mitigate.api import build_table, format_ratio, present_trials
 from posir_mitigate.trials import Trial, measure_seconds, open_task
-from posir_significance.changes import CHANGE_LEVEL, ChangeRow, Metric
 from posir_significance.decision import decide
-from posir_significance.findings import ChangeState, Quantity, Reason, State
+from posir_significance.findings import (
+    CHANGE_LEVEL,
+    ChangeRow,
+    ChangeState,
+    Metric,
+    Quantity,
+    Reason,
+    State,
+)
 from posir_significance.messages import format_change
 from posir_tasks.base.errors import PosirError
-from posir_tasks.values.scores import Difference, Estimate
+from posir_tasks.values.estimates import Difference, Estimate
 from tests.support.cli import call_posir, invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model

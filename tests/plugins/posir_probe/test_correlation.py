@@ -25,7 +25,8 @@ from posir_report.summary import TaskSummary
 from posir_significance.findings import Prediction
 from posir_significance.messages import label_needed, label_prediction
 from posir_tasks.base.errors import PosirError
-from posir_tasks.values.scores import Estimate, ResultScores, ResultValues
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import ResultScores, ResultValues
 from tests.plugins.posir_probe.test_studies import profile_of
 from tests.support.simulation import separate_documents
 

@@ -18,9 +18,10 @@ from posir_report.summary import TaskSummary
 from posir_significance.messages import describe_sample_difference
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.display.tables import to_markdown
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import RANKS, PositionProfile
 from posir_tasks.values.schemes import AbsolutePositions, RelativePositions
-from posir_tasks.values.scores import Estimate, ResultScores, ResultValues
+from posir_tasks.values.scores import ResultScores, ResultValues
 from tests.support.simulation import separate_documents
 
 SCHEME = RelativePositions(bins=6, token_bounds=())

@@ -12,10 +12,11 @@ from posir_report.cells import find_beyond, pool_lengths
 from posir_significance.decision import decide
 from posir_significance.findings import Reason, State
 from posir_significance.messages import CURVE_TITLE, title_curve, title_lengths
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.values.schemes import RelativePositions
-from posir_tasks.values.scores import Estimate, ResultValues
+from posir_tasks.values.scores import ResultValues
 from tests.support.rotations import build_group, build_test
 from tests.support.simulation import separate_documents
 

@@ -36,12 +36,13 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.results import read_results
 from posir_tasks.text.languages import LANGUAGES
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.read_part import KnownBy, ReadPart
 from posir_tasks.values.result_schema import DataVersion
 from posir_tasks.values.schemes import RelativePositions
-from posir_tasks.values.scores import Estimate, ResultScores, ResultValues, ScoreInfo
+from posir_tasks.values.scores import ResultScores, ResultValues, ScoreInfo
 from tests.support.cli import call_posir
 from tests.support.results import describe_run, write_result
 from tests.support.simulation import build_profile, separate_documents

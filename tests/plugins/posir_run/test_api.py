@@ -7,45 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_run import worker as warning_log
-from posir_run.api import report_outcomes
+from posir_run.api import report_outcomes, run
 from posir_run.jobs import EvaluationJob, JobOutcome
 from posir_run.worker import show_warnings
 from posir_tasks.base.progress import report_progress
-from posir_tasks.command.options import expand_values
+from posir_tasks.command.commands import build_app, parse_call
 from posir_tasks.models.references import ModelReference
 from posir_tasks.plugin_api import Plugin, Plugins
 
-OPTIONS = {"-t", "--task", "-m"}
 VALUES = st.lists(st.sampled_from(["A", "B c", "d/e"]), min_size=1, max_size=3)
+APP = build_app(run, "run")
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["-t", "--task", "-m", "--engine", "-v"]), VALUES), max_size=5
-    )
-)
-def test_several_values_are_read_as_argparse_reads_them(given_):
-    args = [
-        arg
-        for option, values in given_
-        for arg in (option, *values[: {"-v": 0, "--engine": 1}.get(option)])
-    ]
-    mteb, ours = argparse.ArgumentParser(), argparse.ArgumentParser()
-    for parser, how in ((mteb, {"nargs": "+", "action": "extend"}), (ours, {"action": "append"})):
-        parser.add_argument("-t", "--task", **how)
-        parser.add_argument("-m", **how)
-        parser.add_argument("--engine")
-        parser.add_argument("-v", action="store_true")
-    assert ours.parse_args(expand_values(args, OPTIONS)) == mteb.parse_args(args)
-    # A value without an option is unchanged.
-    assert expand_values(["A", "--engine", "ray", "B", "-t", "C"], OPTIONS) == [
-        "A",
-        "--engine",
-        "ray",
-        "B",
-        "-t",
-        "C",
-    ]
+@given(st.lists(st.tuples(st.sampled_from(["-t", "--task", "-m"]), VALUES), max_size=5))
+def test_several_values_are_read_as_argparse_reads_them(options):
+    words = ["-m", "X", *(word for option, values in options for word in (option, *values))]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-t", "--task", nargs="+", action="extend")
+    parser.add_argument("-m", nargs="+", action="extend")
+    expected = parser.parse_args(words)
+    _, bound = parse_call(APP, "run", run, words)
+    given_options = bound.kwargs
+    assert (given_options.get("task"), given_options.get("model")) == (expected.task, expected.m)
 
 
 def test_a_warning_is_shown_once_and_those_about_plugins_not_again(monkeypatch):

@@ -23,8 +23,7 @@ from posir_score.excerpts import (
     score_division,
     score_retrieved,
 )
-from posir_significance.changes import Metric
-from posir_significance.findings import ChangeState, Reason
+from posir_significance.findings import ChangeState, Metric, Reason
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.embeddings.encoding import ModelEncoder

@@ -6,21 +6,29 @@ import numpy as np
 import pytest
 
 from posir_significance.advice import NextStep, advise, build_commands, find_larger_task
-from posir_significance.changes import Metric, compare_groups, decide_change
+from posir_significance.changes import compare_groups, decide_change
 from posir_significance.decision import (
     Margins,
     decide,
     decide_state,
     need_number,
 )
-from posir_significance.findings import ChangeState, NeededUnit, Quantity, Reason, State, Subject
+from posir_significance.findings import (
+    ChangeState,
+    Metric,
+    NeededUnit,
+    Quantity,
+    Reason,
+    State,
+    Subject,
+)
 from posir_significance.intervals import student_difference
 from posir_significance.messages import describe_verdict
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import UsageError
 from posir_tasks.models.command_reference import CommandReference
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import UNKNOWN
-from posir_tasks.values.scores import Estimate
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
 #: The fields of a test that have a value for each row.

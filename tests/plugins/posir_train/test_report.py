@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from posir_significance.analysis import analyze
-from posir_significance.changes import EFFECTS, POSITION_METRICS, Metric, compare_groups
-from posir_significance.findings import ChangeState, Reason
+from posir_significance.changes import compare_groups
+from posir_significance.findings import EFFECTS, POSITION_METRICS, ChangeState, Metric, Reason
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart

@@ -16,7 +16,8 @@ from posir_tasks.display.numbers import (
     format_psi,
     format_score,
 )
-from posir_tasks.values.scores import Estimate, Unit
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.scores import Unit
 
 #: Units of real numbers.
 SIGNED = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.P_VALUE, Unit.NUMBER)

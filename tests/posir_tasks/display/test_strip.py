@@ -24,9 +24,9 @@ from posir_tasks.display.strip import (
     render_png,
     sketch_strip,
 )
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS, Unread
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
-from posir_tasks.values.scores import Estimate
 
 FOUND = tuple(Estimate(value, (value - 0.1, value + 0.1)) for value in (0.8, 0.6, 0.4))
 STRIP = Strip(

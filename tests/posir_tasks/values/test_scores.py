@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.schemes import AbsolutePositions
 from posir_tasks.values.scores import (
-    Estimate,
     QueryGroup,
     ResultScores,
     ResultValues,
