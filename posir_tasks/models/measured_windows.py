@@ -10,6 +10,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write, cache_folder
 from posir_tasks.base.untrusted import read_json
+from posir_tasks.models.references import MISSING_REVISIONS
 from posir_tasks.values.read_part import ReadPart
 
 logger = logging.getLogger(__name__)
