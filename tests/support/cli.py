@@ -12,6 +12,7 @@ from unittest import mock
 
 from posir_tasks.base.errors import UsageError
 from posir_tasks.base.public import DECLARATION, Declaration, Parameter
+from posir_tasks.command.app import INTERRUPTED
 from posir_tasks.command.commands import declared_commands, load_command, run_command
 from posir_tasks.command.options import list_own, list_shared
 
@@ -67,6 +68,10 @@ def call_posir(
         except SystemExit as ended:
             exception = ended
             status = ended.code
+        except KeyboardInterrupt as interruption:
+            exception = interruption
+            status = INTERRUPTED
+            print(interruption, file=sys.stderr)
         except UsageError as error:
             exception = error
             status = 2

@@ -268,7 +268,7 @@ class View:
         if findings:
             results = [group for _, group in findings]
             truncating = sum(bool(group.value(Quantity.UNREAD_SHARE)) for group in results)
-            states: Counter[str] = Counter(map(messages.label_state, results))
+            states = Counter(map(messages.label_state, results))
             lead += f"{messages.count_truncating(truncating, len(results))}. "
             lead += messages.count_states(states)
         return heading, lead

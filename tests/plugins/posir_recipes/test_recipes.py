@@ -128,7 +128,7 @@ def test_wrong_calls_of_recipes_are_named():
         "KEY=1 posir report b --no-such-option",
         "mteb run --modle x",
     ]
-    assert "No such option" in checked.records()[0]["problem"]
+    assert "Unknown option" in checked.records()[0]["problem"]
     assert "--modle" in checked.records()[2]["problem"]
     assert check_call(("posir", "recipe", "--help")) is None
     assert "'rm' is none of the programs" in str(check_call(("rm", "-r")))
