@@ -359,6 +359,7 @@ def _build_report(
     notes += describe_usage(tools)
     pools = count_pools(checked, results["sample"].documents, margins)
     ranges = audit_ranges(checked, margins)
+    stages, *others = stage_report.build_stage_tables(rows)
     return BuildReport(
         title=f"Build of {tools.settings.domain}",
         rows=rows,
@@ -369,9 +370,9 @@ def _build_report(
         sentences=stage_report.describe_kept(rows),
         tables=[
             *stage_report.build_margin_tables(pools, ranges),
-            *stage_report.build_stage_tables(rows),
+            replace(stages, notes=tuple(notes)),
+            *others,
         ],
-        notes=notes,
         values={
             "stages": [row.to_record() for row in rows],
             "margins": pools,

@@ -432,7 +432,7 @@ def present_training(
         group = _analyze(measurement)
         strips.append(build_strip(decide(group), group, name))
     rows = [record_change(change) for change in changes]
-    table = build_table(changes, title)
+    table = replace(build_table(changes, title), notes=tuple(notes))
     return TrainingReport(
         title=title,
         rows=rows,
@@ -442,7 +442,7 @@ def present_training(
             DisplaySection(tables=(table,), strips=tuple(strips)),
             DisplaySection(sentences=(DEPLOYMENT,)),
         ],
-        notes=[*notes, BRIEF],
+        notes=[BRIEF],
         details=[LEGEND],
         footer=[footer],
         commands=commands,
