@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from posir_published.rows import BUCKET_QUERIES, PublishedRow, published_rows, published_tasks
 from posir_significance.api import DISPERSION
 from posir_significance.correction import holm
-from posir_significance.intervals import ALPHA
+from posir_tasks.values.means import ALPHA
 
 LANGUAGE, BINS = 42_000, 20
 DESIGN_EFFECTS = (1, 2, 8)

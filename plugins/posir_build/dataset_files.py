@@ -20,7 +20,6 @@ from pydantic import TypeAdapter
 from posir_build.balance import BalanceCell, CellScheme
 from posir_build.records import Check, Document, Question, StageResult, by_id, seeded_order
 from posir_build.settings import NO_LICENSE
-from posir_significance.intervals import wilson_interval
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, write_text
 from posir_tasks.base.untrusted import parse_json, read_csv_rows, read_json
@@ -30,6 +29,7 @@ from posir_tasks.data.posir import Target, write_domain
 from posir_tasks.display.numbers import format_count, format_interval, format_percent
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.means import wilson_interval
 
 #: Files next to the tables of a domain.
 PROVENANCE_FILE = "provenance.jsonl"

@@ -19,11 +19,11 @@ from posir_build.records import (
 )
 from posir_build.settings import STAGE_NAMES
 from posir_build.verify import MarginPool, MarginRange
-from posir_significance.intervals import estimate_mean
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.evidence import POSITIONS
+from posir_tasks.values.means import estimate_mean
 
 
 @dataclass(frozen=True)

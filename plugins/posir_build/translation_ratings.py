@@ -27,7 +27,6 @@ from pydantic import Field, field_validator
 
 from posir_build.dataset_files import read_sheet, write_sheet_rows
 from posir_build.records import seeded_order
-from posir_significance.intervals import estimate_mean
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.settings_file import Section
@@ -47,6 +46,7 @@ from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.text.languages import english_name
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.means import estimate_mean
 
 Rating = Literal[1, 2, 3, 4, 5]
 

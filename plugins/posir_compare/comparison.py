@@ -19,12 +19,13 @@ from posir_significance.findings import (
     Metric,
     Quantity,
 )
-from posir_significance.intervals import LEVEL, estimate_judged
+from posir_significance.intervals import estimate_judged
 from posir_significance.messages import describe_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import PLACES
 from posir_tasks.values.scores import ALL
 

@@ -35,7 +35,6 @@ from posir_significance.findings import (
     Metric,
     Reason,
 )
-from posir_significance.intervals import ALPHA, LEVEL, MeanEstimate
 from posir_significance.messages import describe_change, describe_limit, format_change
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
@@ -53,6 +52,7 @@ from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.estimates import Difference, Estimate, Interval
 from posir_tasks.values.judgments import JudgedScores
+from posir_tasks.values.means import ALPHA, LEVEL, MeanEstimate
 from posir_tasks.values.scores import ALL
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")

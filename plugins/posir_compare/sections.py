@@ -14,13 +14,13 @@ from posir_significance.advice import NextStep, advise, build_commands, write_co
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeRow, ChangeState, GroupFindings, Metric
-from posir_significance.intervals import ALPHA
 from posir_significance.strips import build_strip
 from posir_tasks.base.wording import drop_organizations, pluralize, shorten_names
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
 from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Table, build_columns
+from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL
 
 #: Maximum number of comparisons of two models on a task with a sentence each.

@@ -31,7 +31,6 @@ from posir_significance import messages
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeRow, ChangeSubject, Metric
-from posir_significance.intervals import LEVEL, estimate_mean
 from posir_significance.observations import Floats, Integers
 from posir_significance.regression import Regression
 from posir_tasks.base.digests import digest
@@ -45,6 +44,7 @@ from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.means import LEVEL, estimate_mean
 from posir_tasks.values.read_part import ReadKind, ReadPart
 
 #: First characters of a document, about 40 words, by which it is asked for.

@@ -15,7 +15,6 @@ from datasets import disable_progress_bars
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
-from posir_significance.intervals import TAILS
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.models.embeddings.context import build_texts
 from posir_tasks.models.embeddings.encoding import ModelEncoder
@@ -30,6 +29,7 @@ from posir_tasks.models.window import NO_LIMIT, find_cut
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.means import TAILS
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

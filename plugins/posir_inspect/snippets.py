@@ -61,7 +61,7 @@ def write_snippet(
     if not size or not model:
         if not chunks.decided:
             return Snippet(
-                kind, "No code: that chunks serve better than whole texts cannot be said."
+                kind, "No code: whether chunks serve better than whole texts is inconclusive."
             )
         own = f"Your splitter {chunks.row.chunker} serves best: keep its settings."
         return Snippet(

@@ -18,7 +18,6 @@ from posir_significance import messages
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.changes import compare_groups
 from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric, Reason
-from posir_significance.intervals import MeanEstimate
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize
@@ -28,6 +27,7 @@ from posir_tasks.models.embeddings.encoding import EmbeddingMemory
 from posir_tasks.search.chunked import Chunker, MaximumSearch, find_room, vectorize_chunks
 from posir_tasks.text.chunks import Chunking, TextSplitter
 from posir_tasks.text.rotations import VERSIONS
+from posir_tasks.values.means import MeanEstimate
 from posir_tasks.values.rotation_ranks import read_sample_size
 from posir_tasks.values.schemes import RelativePositions
 

@@ -35,7 +35,6 @@ from posir_published.rows import published_rows, published_tasks, read_mmteb_sco
 from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.findings import Prediction
-from posir_significance.intervals import ALPHA
 from posir_significance.messages import describe_predictions, label_needed, label_prediction
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
@@ -43,6 +42,7 @@ from posir_tasks.base.untrusted import read_csv_rows, read_json
 from posir_tasks.display.numbers import format_estimate, format_number, format_p_value
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.estimates import Estimate, Interval
+from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from functools import cached_property
 from typing import Any
 
 from posir_report.summary import full_labels, identify_run, list_subsets
-from posir_significance.intervals import MeanEstimate, estimate_judged
+from posir_significance.intervals import estimate_judged
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.results import JudgedResult, StoredResult
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.judgments import METRICS, JudgedScores
+from posir_tasks.values.means import MeanEstimate
 from posir_tasks.values.profile import pool
 from posir_tasks.values.read_part import CountedWith, ReadKind
 from posir_tasks.values.result_schema import SubsetData, identify_data

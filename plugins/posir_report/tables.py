@@ -21,10 +21,10 @@ from posir_report.summary import (
 )
 from posir_significance import messages
 from posir_significance.findings import Quantity
-from posir_significance.intervals import LEVEL
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
 from posir_tasks.values.profile import recall_gain
 from posir_tasks.values.read_part import ReadKind

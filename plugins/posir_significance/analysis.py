@@ -14,12 +14,12 @@ from scipy.special import stdtrit
 from posir_psi.scores import compute_psi
 from posir_significance.controlled import THIRDS, ControlledTest
 from posir_significance.findings import Reason
-from posir_significance.intervals import LEVEL, MeanEstimate, Z, estimate_mean
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.regression import symmetric_root
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.judgments import CLUSTER, DOCUMENT
+from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_mean
 from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 

@@ -23,12 +23,12 @@ from posir_significance.findings import (
     ChangeState,
     State,
 )
-from posir_significance.intervals import LEVEL
 from posir_significance.messages import describe_plan, name_planned_state
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.display.numbers import MISSING, format_count, format_points
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.values.means import LEVEL
 
 #: Probability of a state that studies are usually planned for.
 POWER = 0.8

@@ -16,12 +16,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_significance.intervals import LEVEL
 from posir_significance.observations import Floats, Integers
 from posir_significance.regression import Contrast, Regression
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.means import LEVEL
 from posir_tasks.values.profile import NDCG_AT_10
 from posir_tasks.values.rotation_ranks import RotationRanks
 

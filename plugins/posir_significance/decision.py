@@ -25,10 +25,10 @@ from posir_significance.findings import (
     Reason,
     State,
 )
-from posir_significance.intervals import LEVEL
 from posir_significance.regression import Contrast
 from posir_tasks.base.errors import UsageError
 from posir_tasks.values.estimates import Difference, Estimate
+from posir_tasks.values.means import LEVEL
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ResultValues
 

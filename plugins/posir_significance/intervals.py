@@ -10,14 +10,7 @@ from scipy.special import stdtr, stdtrit
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.values.estimates import Difference, Interval
 from posir_tasks.values.judgments import JudgedScores
-from posir_tasks.values.means import ALPHA as ALPHA
-from posir_tasks.values.means import LEVEL as LEVEL
-from posir_tasks.values.means import TAILS as TAILS
-from posir_tasks.values.means import MeanEstimate as MeanEstimate
-from posir_tasks.values.means import Z as Z
-from posir_tasks.values.means import estimate_mean as estimate_mean
-from posir_tasks.values.means import linearize
-from posir_tasks.values.means import wilson_interval as wilson_interval
+from posir_tasks.values.means import LEVEL, MeanEstimate, estimate_mean, linearize
 
 
 def estimate_judged(scores: JudgedScores, metric: str) -> MeanEstimate | None:

@@ -8,10 +8,10 @@ from functools import partial
 
 from posir_significance.analysis import GroupAnalysis, estimate_parts
 from posir_significance.findings import GroupFindings, Quantity
-from posir_significance.intervals import MeanEstimate, estimate_mean
 from posir_significance.messages import describe_group, format_finding, list_facts, phrase_finding
 from posir_tasks.display.strip import Strip
 from posir_tasks.values.evidence import TWELFTHS
+from posir_tasks.values.means import MeanEstimate, estimate_mean
 from posir_tasks.values.read_part import Part, ReadKind
 
 

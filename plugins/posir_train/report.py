@@ -25,7 +25,7 @@ from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.changes import compare_gains
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric
-from posir_significance.intervals import estimate_difference, estimate_mean
+from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Observations, subtract_observations
 from posir_significance.strips import build_strip
 from posir_tasks.base.errors import PosirError
@@ -53,6 +53,7 @@ from posir_tasks.results import SubsetResult
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.retrieval_task import find_retrieval_task
 from posir_tasks.values.estimates import Difference, Estimate
+from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.ranks import score_each_query
 from posir_tasks.values.scores import ALL
 from posir_train.evaluation import Measurement, measure, select_third

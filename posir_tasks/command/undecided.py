@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def undecided_on_error() -> Iterator[None]:
-    """Exit with the status of what cannot be said if anything fails: status 1 says that the check
+    """Exit with the status of an undecided check if anything fails: status 1 says that the check
     fails.
     """
     try:

@@ -50,13 +50,14 @@ from posir_significance.analysis import MIN_QUERIES
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Metric, Reason, State
-from posir_significance.intervals import estimate_mean, student_difference
+from posir_significance.intervals import student_difference
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.results import read_results
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.profile import NDCG_AT_10, PositionProfile, mean_gain
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import Better, ScoreInfo, Unit

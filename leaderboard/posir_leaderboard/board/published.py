@@ -23,10 +23,10 @@ from posir_published.rows import (
     read_posq_systems,
 )
 from posir_report.published import row_from_published
-from posir_significance.intervals import Z, wilson_interval
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.means import Z, wilson_interval
 from posir_tasks.values.result_schema import rounded
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,

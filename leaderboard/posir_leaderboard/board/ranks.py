@@ -14,10 +14,10 @@ from scipy.special import stdtrit
 
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import CHANGE_LEVEL, MIN_DOCUMENTS, ChangeState
-from posir_significance.intervals import ALPHA
 from posir_significance.observations import Observations
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.means import ALPHA
 
 Range = tuple[int, int]
 Floats = NDArray[np.float64]

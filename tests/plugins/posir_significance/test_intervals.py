@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from posir_significance.intervals import (
-    Z,
-    estimate_difference,
-    estimate_mean,
-    subtract_means,
-    wilson_interval,
-)
+from posir_significance.intervals import estimate_difference, subtract_means
+from posir_tasks.values.means import Z, estimate_mean, wilson_interval
 
 
 def test_ends_of_the_wilson_interval_are_z_standard_errors_from_the_mean():
