@@ -44,13 +44,11 @@ ACTIONS = {
     "sort by name": "document.querySelector('th.label').click()",
     "sort by nDCG@10": "document.querySelector('th.score').click()",
     "search by name": "Object.assign(search, { value: 'model-1' }).dispatchEvent(new "
-    "Event('input', { bubbles: "
-    "true }))",
+    "Event('input', { bubbles: true }))",
     "search for all": "Object.assign(search, { value: '' }).dispatchEvent(new Event('input', { "
     "bubbles: true }))",
-    "filter by kind": "Object.assign(kind, { value: 'Sparse' }).dispatchEvent(new Event('change', "
-    "{ bubbles: "
-    "true }))",
+    "filter by kind": "Object.assign(kind, { value: 'Sparse' }).dispatchEvent(new "
+    "Event('change', { bubbles: true }))",
     "reset filters": "reset.click()",
     "another length": "document.querySelector('[name=length][value=Q1]').click()",
     "long documents": "document.querySelector('[name=length][value=Q4]').click()",

@@ -73,9 +73,8 @@ def main() -> None:
         seconds = float(raw.output)
         print(
             f"{documents:9,d} {queries:9,d} | {ours.wall_s:6.1f} {inside:14.1f} "
-            f"{ours.peak_mb:8,.0f} | "
-            f"{raw.wall_s:5.1f} {seconds:14.1f}  | {ours.wall_s / raw.wall_s:6.2f} "
-            f"{inside / seconds:14.2f}",
+            f"{ours.peak_mb:8,.0f} | {raw.wall_s:5.1f} {seconds:14.1f}  | "
+            f"{ours.wall_s / raw.wall_s:6.2f} {inside / seconds:14.2f}",
             flush=True,
         )
 

@@ -194,8 +194,7 @@ def read_results(folder: Path) -> list[SubsetResult]:
     if not results:
         raise PosirError(
             f"{folder}: no result with a position profile below it, only of queries without "
-            "positions, which `posir report` "
-            "and `posir compare` take."
+            "positions, which `posir report` and `posir compare` take."
         )
     return results
 
@@ -216,11 +215,10 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
     if not results:
         _refuse_old_results(folder)
         raise PosirError(
-            f"{folder}: no result with a position profile below it. Create results with `mteb run "
-            "-t PosIR-Mini -m MODEL "
-            f"--output-folder {shlex.quote(str(folder))}`; `posir tasks` lists the tasks. `posir "
-            "score RUN --data DATA` makes "
-            "results of data without positions."
+            f"{folder}: no result with a position profile below it. Create results with `mteb "
+            f"run -t PosIR-Mini -m MODEL --output-folder {shlex.quote(str(folder))}`; `posir "
+            "tasks` lists the tasks. `posir score RUN --data DATA` makes results of data without "
+            "positions."
         )
     for problem in left_out:
         logger.warning("skipped: %s", problem)

@@ -29,11 +29,9 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
         },
         description=(
             "A sample of PosIR's English queries, balanced over domains and the position of the "
-            "evidence, with its document "
-            "lengths, and distractors from the full corpus. Beside the usual scores it reports "
-            "nDCG@10 for evidence in the "
-            "first, middle and last third of a document, and how far the last third lies behind "
-            "the first."
+            "evidence, with its document lengths, and distractors from the full corpus. Beside "
+            "the usual scores it reports nDCG@10 for evidence in the first, middle and last "
+            "third of a document, and how far the last third lies behind the first."
         ),
         reference="https://arxiv.org/abs/2601.08363",
         type="Retrieval",

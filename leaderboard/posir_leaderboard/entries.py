@@ -82,9 +82,8 @@ class ModelMeta(JsonShape):
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9 ._+=,()-]*$",
         max_length=MAX_NAME,
-        description="<org>/<model> of letters, digits and ._- (after the slash also space, +=, and "
-        "parentheses), "
-        f"at most {MAX_NAME} characters",
+        description="<org>/<model> of letters, digits and ._- (after the slash also space, +=, "
+        f"and parentheses), at most {MAX_NAME} characters",
     )
     revision: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",

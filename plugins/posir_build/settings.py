@@ -109,8 +109,7 @@ class SampleSettings(Section):
             if other.minimum <= bucket.maximum:
                 raise ValueError(
                     f"lengths: {bucket.minimum} to {bucket.maximum} and {other.minimum} to "
-                    f"{other.maximum} {self.measured} "
-                    "overlap; the maximum is included"
+                    f"{other.maximum} {self.measured} overlap; the maximum is included"
                 )
         return self
 

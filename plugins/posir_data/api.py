@@ -48,9 +48,8 @@ QUOTED, NUMBER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""), re.com
 #: What is said of data without positions.
 ADVICE = (
     "Where the evidence is becomes known by the columns `start` and `end` of BEIR's qrels, or by "
-    "an `answer` in the "
-    "queries (docs/data.md). Without it, `posir score RUN --data DATA` and `posir compare` say "
-    "which differences are real."
+    "an `answer` in the queries (docs/data.md). Without it, `posir score RUN --data DATA` and "
+    "`posir compare` say which differences are real."
 )
 
 
@@ -232,9 +231,8 @@ def _refuse_repeats(data: PositionData) -> None:
         return
     raise PosirError(
         f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within "
-        "each document "
-        "(`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or give --scope "
-        "corpus if each stands alone."
+        "each document (`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or "
+        "give --scope corpus if each stands alone."
     )
 
 

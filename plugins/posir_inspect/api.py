@@ -56,8 +56,7 @@ GROUPS = {
     "passage_field tokenizer",
     "Questions in other words": "question_writer llm",
     "Retriever": "embedder k max_requests max_time concurrency timeout chunk_separator "
-    "document_field "
-    "write_questions",
+    "document_field write_questions",
 }
 
 
@@ -186,10 +185,9 @@ def inspect(
             or tokenizer
         ):
             raise PosirError(
-                "A retriever needs the texts of its index and no model: posir inspect --retriever "
-                "module:function TEXTS. What "
-                "is of a model (--revision, --protocol, --tokenizer, --chunker) has no meaning "
-                "for it."
+                "A retriever needs the texts of its index and no model: posir inspect "
+                "--retriever module:function TEXTS. What is of a model (--revision, --protocol, "
+                "--tokenizer, --chunker) has no meaning for it."
             )
         # The readers and mteb take seconds to import.
         from posir_inspect.live_index import inspect_index

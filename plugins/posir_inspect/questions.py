@@ -263,8 +263,7 @@ def build_question_task(
         revision=f"{LOCAL}-{digest(*questions.documents.values(), *asked).hex()}",
         languages=[next(iter(suggest_codes(language)), PIVOT.code)],
         description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. "
-        "2019, "
-        "arXiv 1906.00300).",
+        "2019, arXiv 1906.00300).",
     )
     attributes: dict[str, Any] = {
         "metadata": metadata,

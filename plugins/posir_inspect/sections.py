@@ -47,19 +47,16 @@ LEGEND = (
     f"changes: {messages.format_level(CHANGE_LEVEL)})."
 )
 EXPLANATION = (
-    "At most ten sentences of each text are asked about, so that long texts count less, and fewer "
-    "of the sentences than of the "
-    "words are never read.",
+    "At most ten sentences of each text are asked about, so that long texts count less, and "
+    "fewer of the sentences than of the words are never read.",
     "How far the model reads was found from its embeddings alone: the ends of texts were changed, "
     "and a change that alters no "
     "embedding is not read. The model's own limits were not asked for.",
     "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that "
-    "text among the others (inverse "
-    "cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence stays in the text, as its "
-    "position is what is compared. "
-    "People ask in other words, so the scores are higher than those of their questions; compare "
-    "positions and sizes, not "
-    "models by these numbers. `posir report`, with a task's questions, can say otherwise.",
+    "text among the others (inverse cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence "
+    "stays in the text, as its position is what is compared. People ask in other words, so the "
+    "scores are higher than those of their questions; compare positions and sizes, not models by "
+    "these numbers. `posir report`, with a task's questions, can say otherwise.",
 )
 #: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Findings
 #: keep their names; `change` is nDCG@10 of chunks minus that of whole texts, at 98.33%.

@@ -42,9 +42,8 @@ def require_tokenizer(kind: SnippetKind, model: str, tokenizer: ModelTokenizer |
     if tokenizer is None and kind not in UNCOUNTED:
         raise PosirError(
             f"--snippet {kind}: the chunks of {model} are cut at estimated tokens, since its "
-            "tokenizer is not here; no "
-            "splitter counts these. Compare splitters of your own with --chunker, or write a "
-            "snippet for qdrant."
+            "tokenizer is not here; no splitter counts these. Compare splitters of your own with "
+            "--chunker, or write a snippet for qdrant."
         )
 
 

@@ -55,8 +55,7 @@ class ChunkFit:
         least = "" if self.complete else "at least "
         return (
             f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
-            "what is read. The longest "
-            f"begins '{sanitized(self.longest, 60)}'."
+            f"what is read. The longest begins '{sanitized(self.longest, 60)}'."
         )
 
 

@@ -61,9 +61,8 @@ class SegmentSimilarity(Probe):
 
     notes = (
         "A text and each of its parts are embedded alone, and their cosine is taken. A higher "
-        "cosine means that more of the "
-        "part is in the embedding of the text. It isn't 0 for a truncated part, as any two parts "
-        "of a text are similar.",
+        "cosine means that more of the part is in the embedding of the text. It isn't 0 for a "
+        "truncated part, as any two parts of a text are similar.",
         "Models with last-token pooling usually have their highest value in the last part.",
     )
     headline = ENDS

@@ -50,9 +50,8 @@ DIFFERENCES_BRIEF = (
 )
 ROWS_BRIEF = (
     "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals: "
-    "chance adds to PSI, most with few "
-    "queries. Whether a model is biased: not published, as no intervals follow from these. –: not "
-    "given."
+    "chance adds to PSI, most with few queries. Whether a model is biased: not published, as no "
+    "intervals follow from these. –: not given."
 )
 CURVES_BRIEF = (
     "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Thirds: means of "
@@ -61,56 +60,45 @@ CURVES_BRIEF = (
 )
 ROWS_NOTE = (
     "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers give no "
-    "intervals and no counts per "
-    "model; the queries are those of the datasets. PSI by chance cannot be computed from that, "
-    "but bounded from above "
-    "where the number of queries of each position bucket is known (PosQ): at most the mean and "
-    "the 95th percentile shown "
-    "here. A published PSI below that bound may be chance. In PosIR's 20 bins chance alone gives "
-    "about 0.07 with 42,000 "
-    "queries and 0.14 with 10,000 at an nDCG@10 near 50, and 0.01 and 0.03 near 94; a length "
-    "bucket has fewer queries than all "
-    "lengths together, so more of its PSI is chance."
+    "intervals and no counts per model; the queries are those of the datasets. PSI by chance "
+    "cannot be computed from that, but bounded from above where the number of queries of each "
+    "position bucket is known (PosQ): at most the mean and the 95th percentile shown here. A "
+    "published PSI below that bound may be chance. In PosIR's 20 bins chance alone gives about "
+    "0.07 with 42,000 queries and 0.14 with 10,000 at an nDCG@10 near 50, and 0.01 and 0.03 near "
+    "94; a length bucket has fewer queries than all lengths together, so more of its PSI is "
+    "chance."
 )
 POSQ_NOTE = (
     "For PosQ the paper prints position buckets; nDCG@10 is their mean, weighted by queries. Its "
-    "late-interaction models and "
-    f"rerankers were run on the Tiny samples. {data.NOTABLE_BIAS.title}: "
-    f"{data.NOTABLE_BIAS.description} The PSI of "
-    "FineWeb-PosQ-Raw are computed from its buckets, as its paper prints none."
+    "late-interaction models and rerankers were run on the Tiny samples. "
+    f"{data.NOTABLE_BIAS.title}: {data.NOTABLE_BIAS.description} The PSI of FineWeb-PosQ-Raw are "
+    "computed from its buckets, as its paper prints none."
 )
 TRAINING_BRIEF = "As published, without intervals; each model was trained once. nDCG@10 x 100."
 TRAINING_NOTE = (
     "PSI reduction: 1 - PSI after training on uniform evidence / worst PSI after training on "
-    "evidence at one position, "
-    "computed here. Cosines: between a document and the document with text inserted or removed at "
-    "a place, mean over "
-    "both kinds."
+    "evidence at one position, computed here. Cosines: between a document and the document with "
+    "text inserted or removed at a place, mean over both kinds."
 )
 BINS_NOTE = (
     "nDCG@10 x 100 as published, without intervals. The queries are those of the dataset; the "
     "paper gives none per model."
 )
 CURVES_NOTE = (
-    "nDCG@10 x 100 in 20 position bins, read from the authors' figures: only curves whose mean is "
-    "within 0.05 points of the "
-    "published one and whose PSI, which the reading did not use, within 0.01. Over position: from "
-    "the start to the end of "
-    "documents, on an axis from 0 to 100. First, middle and last third: means of their bins, not "
-    "weighted by queries, whose "
+    "nDCG@10 x 100 in 20 position bins, read from the authors' figures: only curves whose mean "
+    "is within 0.05 points of the published one and whose PSI, which the reading did not use, "
+    "within 0.01. Over position: from the start to the end of documents, on an axis from 0 to "
+    "100. First, middle and last third: means of their bins, not weighted by queries, whose "
     "numbers are not published, and so without intervals. Start to end: first minus last third. "
-    "An average is over the tasks "
-    "whose curves are known, and tasks are their number."
+    "An average is over the tasks whose curves are known, and tasks are their number."
 )
 MMTEB_BRIEF = (
     "Spearman's rho over models between the MMTEB retrieval score and PosIR's average nDCG@10 "
-    "over its ten languages; p is "
-    "two-sided and not corrected."
+    "over its ten languages; p is two-sided and not corrected."
 )
 MMTEB_NOTE = (
     "There are five tests, which are not independent. The paper truncates its p-values to one "
-    "digit; here they are rounded to "
-    "three decimals."
+    "digit; here they are rounded to three decimals."
 )
 
 

@@ -85,9 +85,8 @@ NOTABLE_BIAS = ScoreInfo(
     "notable_bias",
     "Notable bias",
     f"Yes if the observed PSI is at least {THRESHOLD} on both {FIRST} and {SECOND}, as the paper "
-    "marks models; missing "
-    "without a result on both. It ignores chance: with few queries, PSI exceeds this without any "
-    "bias.",
+    "marks models; missing without a result on both. It ignores chance: with few queries, PSI "
+    "exceeds this without any bias.",
     unit=Unit.TEXT,
     citation="Zeng et al. 2025, arXiv 2505.13950",
     column=False,

@@ -49,9 +49,8 @@ BRIEF = (
 NOTE = "nDCG@10 and differences of it x 100. 95% intervals are for new documents."
 JUDGED_NOTE = (
     "Judged queries: means over all of them x 100, whether or not the position of their evidence "
-    "is known, with 95% intervals "
-    "for new clusters: documents, topics, or what `posir score --clusters` named. How positions "
-    "are added: docs/data.md."
+    "is known, with 95% intervals for new clusters: documents, topics, or what `posir score "
+    "--clusters` named. How positions are added: docs/data.md."
 )
 
 

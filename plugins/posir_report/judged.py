@@ -27,8 +27,7 @@ from posir_tasks.values.tokens_read import CorpusRead
 #: The reason why results of mteb alone have a row for each split and subset.
 PLAIN_NOTE = (
     "Results that mteb alone wrote have a row for each split and subset: mteb stores no queries, "
-    "so these cannot be pooled, "
-    "and there are no intervals."
+    "so these cannot be pooled, and there are no intervals."
 )
 
 

@@ -38,10 +38,9 @@ if TYPE_CHECKING:
 
 LATEX_NOTE = (
     "In brackets 95% intervals. Position effect: nDCG@10 (x 100) with the evidence in the first "
-    "third of its document minus "
-    "the same evidence in the last, moved by rotating the document; within the window: the same "
-    "in excerpts that are read "
-    "whole, from whose interval the state follows. PSI by chance: mean and central 90%."
+    "third of its document minus the same evidence in the last, moved by rotating the document; "
+    "within the window: the same in excerpts that are read whole, from whose interval the state "
+    "follows. PSI by chance: mean and central 90%."
 )
 #: Titles of the figures of a model, by their kind.
 FIGURES = {"curves": "Figures of {model}", "heat-map": "{model} by length and position"}

@@ -341,9 +341,8 @@ def list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tupl
         files = sorted({str(result.file) for result in results if result.subset in duplicates})
         raise PosirError(
             f"{model} on {task}: the subset '{duplicates[0]}' has several results, which would "
-            "count twice: "
-            f"{', '.join(files)}. Report one of the folders at a time, or remove one of the "
-            "results."
+            f"count twice: {', '.join(files)}. Report one of the folders at a time, or remove "
+            "one of the results."
         )
     return subsets
 

@@ -428,8 +428,8 @@ def _evaluate_missing(
         if failures:
             raise PosirError(
                 f"{len(failures):,} of {pluralize(len(jobs), 'job')} failed; the other results "
-                f"are in {output_folder}. Run "
-                "the same command again to retry:\n" + "\n".join(failures)
+                f"are in {output_folder}. Run the same command again to retry:\n"
+                + "\n".join(failures)
             )
     return len(jobs)
 

@@ -114,8 +114,7 @@ class Journal:
         except Timeout:
             raise PosirError(
                 f"{file}: another process asks the same retriever at this moment. Wait for its "
-                "end, or give this run another "
-                "--name or --output."
+                "end, or give this run another --name or --output."
             ) from None
         except OSError as error:
             logger.warning(
@@ -388,8 +387,7 @@ class QueryAnswers:
             raise PosirError(
                 f"{first}{f' ({failed} queries failed)' if failed > 1 else ''}. {answered} "
                 f"{'is' if len(answers) == 1 else 'are'} {kept}; the same command goes on from "
-                "there. --missing zero scores "
-                "queries that fail as 0."
+                "there. --missing zero scores queries that fail as 0."
             )
         if answers and not any(answer.hits for answer in answers.values()):
             # A later run asks anew, since these answers are of no use.
@@ -420,8 +418,7 @@ def collect_run(
     if len(subsets) > 1 and not takes_subset:
         raise PosirError(
             f"the data has {len(subsets)} subsets, each with documents of its own. Give the "
-            "retriever a parameter `subset` "
-            "that selects them, or score one subset."
+            "retriever a parameter `subset` that selects them, or score one subset."
         )
     queries = [
         AskedQuery(subset.name, query, text)

@@ -145,11 +145,9 @@ class DocumentNames:
         if not first.is_end_of(given):
             other = next(known for known, of in self.matched.items() if of == document)
             raise PosirError(
-                f"The ids {sanitized(other)} and {sanitized(name)} of the index both fit document "
-                f"{sanitized(document)} of the "
-                "data by their file names. Name the field with the data's id by --document-field, "
-                "or give the texts of the "
-                "whole index."
+                f"The ids {sanitized(other)} and {sanitized(name)} of the index both fit "
+                f"document {sanitized(document)} of the data by their file names. Name the field "
+                "with the data's id by --document-field, or give the texts of the whole index."
             )
         self.matched[name] = document
         return document

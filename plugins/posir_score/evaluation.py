@@ -274,8 +274,7 @@ def open_scored_data(
     if clusters not in (None, DOCUMENT) and data.is_plain:
         raise PosirError(
             f"--clusters {clusters}: the evidence of each query of {opened.location} has one "
-            "position, and queries about one "
-            "document are one cluster. Omit it."
+            "position, and queries about one document are one cluster. Omit it."
         )
     return data
 
@@ -347,8 +346,7 @@ def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
     if rules.main_score not in list_score_names(k_values):
         raise PosirError(
             f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. `mteb "
-            "run -m MODEL -t "
-            f"{opened.name}` computes it for a model."
+            f"run -m MODEL -t {opened.name}` computes it for a model."
         )
     return depth, k_values
 
@@ -475,8 +473,7 @@ def prepare_run(
         # Queries of different splits may have the same ids.
         raise PosirError(
             f"{run.name}: has the rankings of split {sanitized(min(others))}, and split "
-            f"{data.rules.split} of {data.name} "
-            f"is scored. Give --split {sanitized(min(others))}."
+            f"{data.rules.split} of {data.name} is scored. Give --split {sanitized(min(others))}."
         )
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None

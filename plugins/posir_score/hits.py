@@ -251,24 +251,21 @@ class OrderCheck:
             problem = (
                 f"in {len(self.contradicting):,} of "
                 f"{pluralize(self.queries, 'query', 'queries')}, first "
-                f"{sanitized(self.contradicting[0])}, the scores contradict the ranks: a document "
-                "with a higher score comes "
-                "later"
+                f"{sanitized(self.contradicting[0])}, the scores contradict the ranks: a "
+                "document with a higher score comes later"
             )
         elif self.rising >= RISING_SHARE * max(self.unranked, 1) and self.log_chance < math.log(
             RISING_CHANCE
         ):
             problem = (
-                f"in {self.rising:,} of {pluralize(self.unranked, 'query', 'queries')} the scores "
-                "rise from the first document "
-                "to the last, as distances do"
+                f"in {self.rising:,} of {pluralize(self.unranked, 'query', 'queries')} the "
+                "scores rise from the first document to the last, as distances do"
             )
         else:
             return ""
         return (
             f"{problem}. Say what decides: --order distance (the lowest score is best), --order "
-            "rank (the order as it is "
-            "stated), or --order score (the highest score is best)."
+            "rank (the order as it is stated), or --order score (the highest score is best)."
         )
 
     def _describe_gap(self) -> str:
@@ -652,8 +649,7 @@ def _read_all(
         others = f"; {number:,} of {len(hits):,} lack one" if number > 1 else ""
         raise AnswerError(
             f"hit {stated[gap].place}, {_abbreviate(hits[gap].document)}, has no "
-            f"{'distance' if by_distance else 'score'}"
-            f"{called}{others}. {GIVE_EACH}"
+            f"{'distance' if by_distance else 'score'}{called}{others}. {GIVE_EACH}"
         )
     return hits
 
@@ -791,8 +787,7 @@ def _read_stated_rank(hit: StatedHit, document: str) -> int:
     if (rank := read_rank(value)) is None:
         raise AnswerError(
             f"hit {hit.place}, {_abbreviate(document)}, has the rank {_abbreviate(value)}; it "
-            "must be a whole number from 0, "
-            "as others of the query have"
+            "must be a whole number from 0, as others of the query have"
         )
     return rank
 

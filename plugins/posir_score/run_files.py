@@ -289,10 +289,8 @@ def _check_comparable(file: Path, query: str, ranked_by: Collection[Order]) -> N
     if "rank" in ranked_by or len(ranked_by) > 1:
         raise DataError(
             f"{file}: query {sanitized(query)} is in another file of the folder, too, and the "
-            "files are ranked by "
-            f"{' and '.join(sorted(ranked_by))}, which cannot be compared. Give the scores of "
-            "all, or all documents of a "
-            "query in one file."
+            f"files are ranked by {' and '.join(sorted(ranked_by))}, which cannot be compared. "
+            "Give the scores of all, or all documents of a query in one file."
         )
 
 
@@ -482,8 +480,7 @@ def _name_third_column(file: Path | str, rows: Iterable[Sequence[Any]], order: O
     except ValueError as error:
         raise DataError(
             f"{file}: the third column {error}. Say what it has: --order rank (the lowest is "
-            "best) or --order score (the "
-            "highest)."
+            "best) or --order score (the highest)."
         ) from None
     if third.reason:
         other = "score" if third.heading == "rank" else "rank"
@@ -516,10 +513,9 @@ def label_columns(
         if len(joined) not in headings:
             raise DataError(
                 f"{file}: {place}: has {len(cells)} columns; a TREC run has {len(TREC_COLUMNS)}: "
-                "query, Q0, document, rank, "
-                "score and tag; others have query, document and score or rank, or query, "
-                "document, rank and score. Write "
-                "tabs between columns if ids have blanks."
+                "query, Q0, document, rank, score and tag; others have query, document and score "
+                "or rank, or query, document, rank and score. Write tabs between columns if ids "
+                "have blanks."
             )
         yield place, dict(zip(headings[len(joined)], joined, strict=True))
 

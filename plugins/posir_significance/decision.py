@@ -72,8 +72,7 @@ class Margins:
             if (key or "position_effect") not in values or not 0 < points < 100:
                 raise UsageError(
                     f"Invalid margin '{text}'. Write points between 0 and 100, such as 5 for the "
-                    "position effect, or "
-                    f"KEY=POINTS, where KEY is {', '.join(values)}."
+                    f"position effect, or KEY=POINTS, where KEY is {', '.join(values)}."
                 )
             values[key or "position_effect"] = points / 100
         return cls(**values)

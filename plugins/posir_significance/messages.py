@@ -68,13 +68,11 @@ CHANGE_STATES = {
 VERDICTS: dict[tuple[State, Reason | None], str] = {
     (State.FAVORS_START, None): (
         "Favors the start (primacy bias): the same evidence scores {size} points higher in the "
-        "first third of the {place} than "
-        "in the last {ends}."
+        "first third of the {place} than in the last {ends}."
     ),
     (State.FAVORS_END, None): (
-        "Favors the end (recency bias): the same evidence scores {size} points lower in the first "
-        "third of the {place} than in "
-        "the last {ends}."
+        "Favors the end (recency bias): the same evidence scores {size} points lower in the "
+        "first third of the {place} than in the last {ends}."
     ),
     (State.NO_BIAS, None): "Within the {place}: no bias above {margin}{small}, {points}.",
     (
@@ -122,8 +120,7 @@ VERDICTS: dict[tuple[State, Reason | None], str] = {
 #: What is needed, by unit.
 NEEDED = {
     "questions": "About {number} such questions are needed to decide; {tested} of the {all} "
-    "questions were "
-    "tested.",
+    "questions were tested.",
     "documents": "At least {number} are needed.",
 }
 #: The same without a number, and where more data of the same kind would not decide.
@@ -144,13 +141,11 @@ TRUNCATED = "The same evidence scores {size} points {lower} where it is truncate
 TRUNCATION_OPEN = "Whether truncated evidence scores lower is inconclusive: {points}."
 OBSERVED = (
     "Observed: evidence at the start scores {size} points {higher} {ends}. These are different "
-    "questions; their difficulty is "
-    "part of it."
+    "questions; their difficulty is part of it."
 )
 OBSERVED_ALONE = (
     "Observed: evidence at the start scores {size} points {higher}. These are different "
-    "questions; their difficulty is part of "
-    "it."
+    "questions; their difficulty is part of it."
 )
 MIDDLE = "The middle third of the {place} scores {size} points {higher} than its ends {ends}."
 #: Changes in a sentence. {b} and {a} are names of systems, {metric} of the metric.
@@ -175,8 +170,7 @@ CHANGES: dict[tuple[ChangeState, Reason | None], str] = {
     ),
     (ChangeState.NOT_TESTED, Reason.WINDOW_DIFFERS): (
         "{metric} of {b} and {a}: not tested, since their windows differ. nDCG@10 and the effect "
-        "in whole documents compare "
-        "them."
+        "in whole documents compare them."
     ),
     (
         ChangeState.NOT_TESTED,

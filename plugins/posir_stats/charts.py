@@ -25,8 +25,7 @@ WIDTH, HEIGHT, GAP = 340, 140, 90
 LABELS = 40
 SPREAD = (
     "Bars: queries in each twentieth of the relevant document, by the middle of the evidence "
-    "span. Dashed: where all bars "
-    "would end if the evidence were spread evenly."
+    "span. Dashed: where all bars would end if the evidence were spread evenly."
 )
 BUCKETS = (
     "Bars: queries in each of the dataset's own position buckets; a query in several is counted "

@@ -125,8 +125,7 @@ def describe_spread(total: Statistics) -> str:
     first, middle, last = (format_percent(share) for share in shares)
     return (
         f"Evidence is {'not ' if uneven else ''}spread evenly: {first}% in the first third of "
-        f"documents, {middle}% in the "
-        f"middle, {last}% in the last"
+        f"documents, {middle}% in the middle, {last}% in the last"
     )
 
 
@@ -261,10 +260,9 @@ def describe_tables(statistics: DatasetStatistics) -> str:
     unit = statistics.subsets[0].length_unit
     return (
         "Lengths: of the distinct relevant documents, in "
-        f"{unit}{' as stated in the data' if unit == 'tokens' else ''}. Types, "
-        "by a rule of posir: question, if it ends in a question mark; keywords, if it does not "
-        "and has at most "
-        f"{KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without "
+        f"{unit}{' as stated in the data' if unit == 'tokens' else ''}. Types, by a rule of "
+        "posir: question, if it ends in a question mark; keywords, if it does not and has at "
+        f"most {KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without "
         "spaces); otherwise statement."
     )
 

@@ -153,11 +153,10 @@ class ModelReader:
                 "train another model"
             )
         raise PosirError(
-            f"{name}: the evidence of {len(beyond):,} of {pluralize(len(sources), 'question')} is "
-            "beyond the model's window of "
-            f"{self.window:,} tokens, where it cannot learn to find it. {advice}, leave these "
-            "questions out with "
-            "--set drop_beyond=true, or cut windows with `posir compose`."
+            f"{name}: the evidence of {len(beyond):,} of {pluralize(len(sources), 'question')} "
+            f"is beyond the model's window of {self.window:,} tokens, where it cannot learn to "
+            f"find it. {advice}, leave these questions out with --set drop_beyond=true, or cut "
+            "windows with `posir compose`."
         )
 
 

@@ -241,9 +241,8 @@ def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
         return open_dataset(name)
     if (task := find_retrieval_task(name)) is None:
         raise PosirError(
-            f"--guard {name}: no file or folder, and mteb has no such retrieval task. Choose one, "
-            "such as SciFact; "
-            "`posir tasks` lists some."
+            f"--guard {name}: no file or folder, and mteb has no such retrieval task. Choose "
+            "one, such as SciFact; `posir tasks` lists some."
         )
     return open_dataset(name) if isinstance(task, PositionTask) else task
 

@@ -156,8 +156,7 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
             reason = (
                 "the GPU has not enough memory. Lower mini_batch_size (for steps, with the loss "
                 "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or "
-                "choose a lower batch_size or "
-                "window, and another --output."
+                "choose a lower batch_size or window, and another --output."
             )
         elif _is_disk_full(error, checkpoints):
             reason = (

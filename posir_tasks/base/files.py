@@ -347,8 +347,7 @@ def explain_disk_full(path: Path) -> Iterator[None]:
         if error.errno in DISK_FULL:
             raise PosirError(
                 f"{path}: not enough disk space ({os.strerror(error.errno)}). Finished results "
-                "are safe. Free some space and "
-                "run the same command again."
+                "are safe. Free some space and run the same command again."
             ) from error
         raise
 

@@ -128,10 +128,9 @@ def record_failure(patch: str, error: Exception) -> None:
     if not failures:
         print(
             f"posir: {patch} failed for mteb {installed_mteb()} ({type(error).__name__}: "
-            f"{error}). mteb works without it. "
-            "Run `posir doctor`, install versions that fit (`pip install 'mteb>=2.26.24,<3'` and "
-            "the newest posir), or silence "
-            "this with POSIR_AUTOLOAD=0.",
+            f"{error}). mteb works without it. Run `posir doctor`, install versions that fit "
+            "(`pip install 'mteb>=2.26.24,<3'` and the newest posir), or silence this with "
+            "POSIR_AUTOLOAD=0.",
             file=sys.stderr,
         )
     if (failure := f"{patch}: {type(error).__name__}: {error}") not in failures:

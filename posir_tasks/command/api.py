@@ -53,10 +53,9 @@ AUTOLOAD_FILE = "posir.start" if sys.version_info >= (3, 15) else "posir.pth"
 #: When Python does not run this file; the documentation of the module `site` has the rules.
 SKIPPED_WHEN = (
     "Python skips autoload when it runs with -S, when the package is in a folder that is only on "
-    "PYTHONPATH or was installed "
-    "with `pip install --target`, when it is in the user site and Python runs with -s, -I or in a "
-    "virtual environment, and "
-    "in zip applications. In these cases, add `import posir_tasks` before mteb is used."
+    "PYTHONPATH or was installed with `pip install --target`, when it is in the user site and "
+    "Python runs with -s, -I or in a virtual environment, and in zip applications. In these "
+    "cases, add `import posir_tasks` before mteb is used."
 )
 
 

@@ -122,8 +122,7 @@ class JudgmentAudit:
         if self.unanswerable:
             yield (
                 f"{self.unanswerable.count:,} of {queries} can only be scored 0, since none of "
-                "their relevant documents is "
-                f"in the corpus ({self.unanswerable.example})."
+                f"their relevant documents is in the corpus ({self.unanswerable.example})."
             )
         if self.contradictions:
             pairs = pluralize(
@@ -139,15 +138,13 @@ class JudgmentAudit:
             lacking = "has no" if self.without_relevant.count == 1 else "have no"
             yield (
                 f"{self.without_relevant.count:,} of {queries} {lacking} relevant document "
-                f"({self.without_relevant.example}): "
-                "scored 0 for every system."
+                f"({self.without_relevant.example}): scored 0 for every system."
             )
         if self.without_text:
             lacking = "has no" if self.without_text.count == 1 else "have no"
             yield (
                 f"{self.without_text.count:,} of {queries} {lacking} text in the data "
-                f"({self.without_text.example}), so that "
-                "no retriever can be asked."
+                f"({self.without_text.example}), so that no retriever can be asked."
             )
         if self.left_out:
             omitted = pluralize(self.left_out.count, "query has", "queries have")

@@ -190,10 +190,9 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
         if counting is not CHARACTERS:
             countings[file] = counting
             notes.append(
-                f"{file}: offsets are {counting.title}, converted to code points: so {exact:,} of "
-                f"{pluralize(len(stated), 'answer')} are where the file says, else "
-                f"{characters:,}. --no-repair takes offsets "
-                "as they are."
+                f"{file}: offsets are {counting.title}, converted to code points: so {exact:,} "
+                f"of {pluralize(len(stated), 'answer')} are where the file says, else "
+                f"{characters:,}. --no-repair takes offsets as they are."
             )
     if not countings:
         return [*items], notes
@@ -241,7 +240,6 @@ def describe_unchecked(items: Iterable[Item]) -> str:
         return ""
     return (
         f"{unchecked:,} of {pluralize(len(answers), 'span')} {'is' if unchecked == 1 else 'are'} "
-        "stated without the text "
-        "of the answer and cannot be verified: they are read as Unicode code points from 0, with "
-        "an exclusive end."
+        "stated without the text of the answer and cannot be verified: they are read as Unicode "
+        "code points from 0, with an exclusive end."
     )

@@ -39,9 +39,8 @@ SHARED_TOKEN = re.compile(rf"\d+|(?<![{_LATIN}])[A-Za-z]{{3,}}(?![{_LATIN}])")
 
 ADVICE = (
     "A cross-lingual task needs the same id for a document in both languages: import both again "
-    "from files whose questions have"
-    " the same ids (`posir import`), or name the documents (`document` in JSON Lines, `_id` in "
-    "BEIR folders)"
+    "from files whose questions have the same ids (`posir import`), or name the documents "
+    "(`document` in JSON Lines, `_id` in BEIR folders)"
 )
 
 

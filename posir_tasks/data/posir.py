@@ -378,9 +378,8 @@ def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
     if layout is None:
         raise PosirError(
             f"{path}: no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. "
-            "Give the folder that holds the "
-            "folders of the languages, or the folder of a language or a domain; `posir import` "
-            "converts other formats."
+            "Give the folder that holds the folders of the languages, or the folder of a "
+            "language or a domain; `posir import` converts other formats."
         )
     return layout
 

@@ -183,10 +183,9 @@ class HubRepository:
         folder = folder_name(self.repo_id)
         return DataError(
             f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, "
-            "for a private repository, "
-            f"`hf auth login`; or set {DATA_VARIABLE} to a folder that holds `{folder}/` in the "
-            "layout of the Hub, to read "
-            f"${DATA_VARIABLE}/{folder} instead."
+            f"for a private repository, `hf auth login`; or set {DATA_VARIABLE} to a folder that "
+            f"holds `{folder}/` in the layout of the Hub, to read ${DATA_VARIABLE}/{folder} "
+            "instead."
         )
 
 

@@ -78,8 +78,7 @@ def build_metadata(
     """
     defaults = {
         "description": f"Position-aware retrieval: {name}. Every query has one relevant document "
-        "and the "
-        "span of its evidence.",
+        "and the span of its evidence.",
         "type": "Retrieval",
         "category": "t2t",
         "modalities": ["text"],
@@ -130,9 +129,8 @@ MINI_METADATA = build_metadata(
     **MINI.fields(),
     description=(
         "A small position-aware retrieval set that ships inside the package `posir`: 72 "
-        "documents about invented things "
-        "of six kinds, easy to confuse, and 720 questions with exact spans, spread evenly "
-        "over positions and lengths."
+        "documents about invented things of six kinds, easy to confuse, and 720 questions with "
+        "exact spans, spread evenly over positions and lengths."
     ),
     reference="https://pypi.org/project/posir/",
     date=("2026-11-20", "2026-11-20"),

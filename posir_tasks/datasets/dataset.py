@@ -159,10 +159,9 @@ class Dataset(Result):
             shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
                 f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within "
-                "each document: `posir score "
-                f"--model MODEL --chunker MODULE:FUNCTION --data {shlex.quote(self.location)}`. "
-                "If each stands alone, --scope "
-                "corpus of import, score and stats asks it of the whole corpus."
+                "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
+                f"{shlex.quote(self.location)}`. If each stands alone, --scope corpus of import, "
+                "score and stats asks it of the whole corpus."
             )
 
     def __post_init__(self) -> None:

@@ -109,8 +109,7 @@ class CallLog:
         with self._lock, self._explain():
             self._database.execute(
                 "INSERT OR IGNORE INTO calls (key, model, prompt, text, finish_reason, "
-                "input_tokens, output_tokens, served)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "input_tokens, output_tokens, served) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (key, model, prompt, *astuple(completion)),
             )
 
@@ -118,9 +117,8 @@ class CallLog:
         """Add up the usage by model and prompt."""
         with self._lock, self._explain():
             rows = self._database.execute(
-                "SELECT model, prompt, COUNT(*), SUM(input_tokens), SUM(output_tokens) FROM calls "
-                "GROUP BY model, prompt"
-                " ORDER BY model, prompt"
+                "SELECT model, prompt, COUNT(*), SUM(input_tokens), SUM(output_tokens) FROM "
+                "calls GROUP BY model, prompt ORDER BY model, prompt"
             ).fetchall()
         return {(model, prompt): Usage(*counts) for model, prompt, *counts in rows}
 

@@ -108,10 +108,9 @@ def search_bm25(
             ):
                 raise
             logger.warning(
-                "subset %r: BM25 finds no word in any document, only punctuation or "
-                "stop words: "
-                "every document has the score 0 "
-                "for every query. Check the texts and their language.",
+                "subset %r: BM25 finds no word in any document, only punctuation or stop words: "
+                "every document has the score 0 for every query. Check the texts and their "
+                "language.",
                 task_arguments["hf_subset"],
             )
             shape = len(queries), min(top_k, len(ids))

@@ -258,10 +258,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                 return together
             logger.warning(
                 f"{self.reference}: the vector of a text depends on the texts that it is sent "
-                f"with (cosine {cosine:.3f} with "
-                f"that of the text alone, {MIN_SAME_IN_BATCH} is tolerated). Texts are sent one "
-                "at a time, which is slower. "
-                "Check how the server pads and pools batches."
+                f"with (cosine {cosine:.3f} with that of the text alone, {MIN_SAME_IN_BATCH} is "
+                "tolerated). Texts are sent one at a time, which is slower. Check how the server "
+                "pads and pools batches."
             )
             self._sends_alone = True
             return self.embed(batch, query=query)
@@ -332,8 +331,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             kind = "queries" if query else "documents"
             raise PosirError(
                 f"{failure} So do others: {len(reasons):,} of {sent:,} {kind} would be left out, "
-                "and at most "
-                f"{MAX_FAILED:.0%} may be."
+                f"and at most {MAX_FAILED:.0%} may be."
             )
         return np.zeros((len(chunks), self._dimensions or 0), np.float32)
 
@@ -344,9 +342,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             text, reason = next(iter(reasons.items()))
             logger.warning(
                 f"{self.reference}: the server cannot embed {len(reasons):,} of "
-                f"{self._left_out.sent[query]:,} {kind}, which "
-                f"are left out and not found. The first begins {sanitized(text[:SHOWN])!r}: "
-                f"{reason}"
+                f"{self._left_out.sent[query]:,} {kind}, which are left out and not found. The "
+                f"first begins {sanitized(text[:SHOWN])!r}: {reason}"
             )
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
@@ -445,8 +442,7 @@ class RerankEndpoint(EndpointModel):
         if left < 1:
             raise PosirError(
                 f"window {self.max_length}: the query that begins {query[:SHOWN]!r} leaves no "
-                "token for a text. Give a "
-                "larger one."
+                "token for a text. Give a larger one."
             )
         return cut_all(texts, left, tokenizer)
 

@@ -97,9 +97,8 @@ MAX_LAYERS = 10_000
 MAX_NAMED = 3
 #: Why a folder is refused, and what to do.
 NO_CODE = (
-    "A model in a folder never runs code here. Save it without, or, if you trust it, load it with "
-    "sentence-transformers and "
-    "pass the object to mteb."
+    "A model in a folder never runs code here. Save it without, or, if you trust it, load it "
+    "with sentence-transformers and pass the object to mteb."
 )
 #: A folder with a name that says nothing without the folder it is in.
 CHECKPOINT = re.compile(r"checkpoint-\d+|final|best|model")
@@ -325,8 +324,7 @@ def require_weights(folder: Path) -> Iterator[None]:
             more = f" and {len(lacking) - MAX_NAMED:,} more" if len(lacking) > MAX_NAMED else ""
             raise PosirError(
                 f"the weights do not fit {CONFIG_FILE}: {', '.join(lacking[:MAX_NAMED])}{more} "
-                "are missing or have another "
-                "shape, and would be random. Save the model again."
+                "are missing or have another shape, and would be random. Save the model again."
             )
         return (model, info) if output_loading_info else model
 

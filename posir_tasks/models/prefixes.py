@@ -101,8 +101,7 @@ def describe_family(name: str, family: PrefixFamily) -> str:
     options = " ".join(f"--{kind}-prompt {shlex.quote(text)}" for kind, text in texts.items())
     return (
         f"{name}: models of this family were trained with {expected}, and no prompt is "
-        f"configured. Set {variables}, or give "
-        f"{options}; set an empty one to run without."
+        f"configured. Set {variables}, or give {options}; set an empty one to run without."
     )
 
 

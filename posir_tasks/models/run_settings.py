@@ -344,8 +344,7 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta | None = None) ->
         if not replace_prompts(model, settings.get(QUERY_PROMPT), settings.get(DOCUMENT_PROMPT)):
             raise PosirError(
                 f"{variable}: {meta.name} is of the class {type(model).__name__}, which chooses "
-                "its own prompts. Unset the "
-                "variable."
+                "its own prompts. Unset the variable."
             )
     vars(model)["mteb_model_meta"] = with_run_settings(meta)
     return model

@@ -116,8 +116,7 @@ def set_window(model: MTEBModels, tokens: int) -> None:
     if cut is None or cut.tokens != tokens:
         raise PosirError(
             f"window {tokens}: the input window of {meta.name} cannot be set, since its class "
-            f"{type(model).__name__} does not "
-            "say where it cuts texts. Run it without."
+            f"{type(model).__name__} does not say where it cuts texts. Run it without."
         )
     vars(model)[WINDOW] = tokens
 

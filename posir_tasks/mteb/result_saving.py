@@ -77,8 +77,7 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 #: Why a run on local data is refused.
 ORIGIN_ADVICE = (
     "holds results of the Hub's data, which those of local data neither replace nor join. Give "
-    "another --output-folder for "
-    f"this data, or unset {DATA_VARIABLE}."
+    f"another --output-folder for this data, or unset {DATA_VARIABLE}."
 )
 #: How the data of each saved subset relates to the present data.
 States = Mapping[str, DataState]
@@ -270,8 +269,7 @@ def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., Tas
                 raise
             logger.warning(
                 "%s, %s: the result cannot be read (%s); a run may have been killed while it "
-                "wrote. It is evaluated again "
-                "and the file is replaced.",
+                "wrote. It is evaluated again and the file is replaced.",
                 cache.cache_path,
                 task_name,
                 summarize_error(error),

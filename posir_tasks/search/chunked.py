@@ -289,8 +289,7 @@ class Chunker:
         if room is not None and self.chunking.size > room:
             raise PosirError(
                 f"{model.mteb_model_meta.name}: chunks of {self.chunking.size} tokens exceed the "
-                "model's window; the size is "
-                f"at most {room}."
+                f"model's window; the size is at most {room}."
             )
 
 

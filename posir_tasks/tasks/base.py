@@ -89,8 +89,7 @@ class BenchmarkTasks:
         if len(missing) == known:
             raise DataError(
                 f"benchmark {self.name}: no data of any of its tasks, {listed}. Check "
-                f"{DATA_VARIABLE}, or unset it to read "
-                "from the Hub."
+                f"{DATA_VARIABLE}, or unset it to read from the Hub."
             )
         if missing and not self.is_warned:
             self.is_warned = True
@@ -294,8 +293,7 @@ class PositionTask(RetrievalTask):
             ]:
                 raise DataError(
                     f"{self.metadata.name}: the statistics are of all subsets; this task lacks "
-                    f"{', '.join(absent)}. Create it "
-                    "without a filter, or complete the data."
+                    f"{', '.join(absent)}. Create it without a filter, or complete the data."
                 )
         return super().calculate_descriptive_statistics(overwrite_results, num_proc)
 

@@ -174,9 +174,8 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
         **declare_posir(language, corpus_language).fields(),
         description=(
             f"Position-aware retrieval, {language.name} queries{where}: every query has one "
-            "relevant document and the exact "
-            "span of its evidence there. nDCG@10 by position and length, and the Position "
-            "Sensitivity Index."
+            "relevant document and the exact span of its evidence there. nDCG@10 by position and "
+            "length, and the Position Sensitivity Index."
         ),
         reference="https://arxiv.org/abs/2601.08363",
         date=("2026-01-13", "2026-01-13"),

@@ -136,9 +136,7 @@ class SQuADPosQ(PosqTask):
     metadata = build_metadata(
         **SQUAD.fields(),
         description="Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all "
-        "20,233 "
-        "contexts as corpus, in "
-        "six buckets of the answer's first character.",
+        "20,233 contexts as corpus, in six buckets of the answer's first character.",
         date=("2016-01-01", "2018-12-31"),
         domains=["Encyclopaedic", "Written"],
         license="cc-by-sa-4.0",
@@ -168,9 +166,7 @@ class FineWebPosQ(PosqTask):
     metadata = build_metadata(
         **FINEWEB.fields(),
         description="Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: "
-        "25,775 "
-        "questions about the "
-        "beginning, the middle or the end.",
+        "25,775 questions about the beginning, the middle or the end.",
         date=("2025-05-20", "2025-05-20"),
         domains=["Web", "Written", "Academic"],
         license="mit",

@@ -146,8 +146,7 @@ PUBLISHED_TASKS = (
         "tydiqa-v1.0-dev.jsonl.gz",
         "tydiqa",
         description="TyDi QA's primary task: real questions in 11 languages, asked before "
-        "reading, and "
-        "Wikipedia articles.",
+        "reading, and Wikipedia articles.",
         license="apache-2.0",
         annotations_creators="human-annotated",
         domains=["Encyclopaedic", "Written"],
@@ -189,8 +188,7 @@ PUBLISHED_TASKS = (
         "documents",
         "repliqa_0-*.parquet",
         description="RepLiQA: questions on invented documents of about 1,000 words, whose "
-        "paragraph is "
-        "found once; by split.",
+        "paragraph is found once; by split.",
         license="cc-by-4.0",
         annotations_creators="human-annotated",
         domains=["Fiction", "Written"],
@@ -209,8 +207,7 @@ PUBLISHED_TASKS = (
         "GB",
         "FOLDER --split paragraph",
         description="Natural Questions: real searches and whole Wikipedia pages; apart, long "
-        "answers that "
-        "are no paragraphs.",
+        "answers that are no paragraphs.",
         license="cc-by-sa-3.0",
         annotations_creators="human-annotated",
         domains=["Encyclopaedic", "Written"],

@@ -113,8 +113,7 @@ class PositionProfile:
             if array.shape != shape:
                 raise ValueError(
                     f"an array has the shape {array.shape}; {lengths} length buckets and "
-                    f"{positions} position bins need "
-                    f"{shape}."
+                    f"{positions} position bins need {shape}."
                 )
             if array.min(initial=0) < 0 or array.max(initial=0) > MAX_COUNT:
                 raise ValueError(

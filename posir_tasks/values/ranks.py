@@ -141,9 +141,8 @@ def _rank(
     if with_nan.size:
         raise ScoreError(
             f"The model returned NaN scores for {with_nan.size} of {len(sizes)} queries. NaN "
-            "cannot be ranked, so "
-            "nothing was scored. Common causes: overflow in half precision (try another dtype), a "
-            "damaged checkpoint."
+            "cannot be ranked, so nothing was scored. Common causes: overflow in half precision "
+            "(try another dtype), a damaged checkpoint."
         )
     single = scores.astype(np.float32)
     per_score = np.repeat(relevant_scores.astype(np.float32), sizes)

@@ -160,8 +160,7 @@ class ReadPart:
         if replace(self, known_by=other.known_by) != other:
             raise ProfileError(
                 f"Results of a model that reads {self.phrase} and of one that reads "
-                f"{other.phrase} do not add. Give both the "
-                "same window, or show them apart."
+                f"{other.phrase} do not add. Give both the same window, or show them apart."
             )
         return replace(self, known_by=max(self.known_by, other.known_by, key=list(KnownBy).index))
 

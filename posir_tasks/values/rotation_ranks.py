@@ -476,8 +476,7 @@ def read_sample_size() -> int:
     if text and not (text.isdecimal() and len(text) < 10):
         raise PosirError(
             f"{ROTATED_VARIABLE}={text}: must be a number of documents of each length, or 0 for "
-            "none. Unset it for "
-            f"{DEFAULT_SAMPLE}."
+            f"none. Unset it for {DEFAULT_SAMPLE}."
         )
     return int(text) if text else DEFAULT_SAMPLE
 

@@ -37,8 +37,7 @@ LANGUAGES = ("eng-Latn", "deu-Latn")
 #: Documents without questions in the reader's data, for probes that join three of them.
 LETTERS = {
     f"letter-{place}": f"The {place} burned down in a dry summer. It was built anew of gray "
-    "brick. Nobody "
-    "remembers who paid."
+    "brick. Nobody remembers who paid."
     for place in ("mill", "weir", "ferry", "lighthouse")
 }
 

@@ -25,16 +25,13 @@ WRITTEN = re.compile(r"^cat > posir-letters/(\S+) <<'END'\n(.*?)^END$", re.MULTI
 #: What is reported about the three.
 SAID = (
     "plugin broken (posir-broken 0.1.0: posir_broken): loading it raised ModuleNotFoundError: No "
-    "module named "
-    "'a_module_that_is_not_installed'",
+    "module named 'a_module_that_is_not_installed'",
     "plugin misspelled (posir-misspelled 0.1.0: posir_misspelled): unknown hook 'posir_score' in "
     "plugin",
     "The hooks are: posir_answers, posir_commands, posir_languages, posir_model_resolvers, "
-    "posir_probes, posir_scores, "
-    "posir_task_classes",
+    "posir_probes, posir_scores, posir_task_classes",
     "plugin 'letters_again': task posir_letters_again.BellsHarbourLetters: the name "
-    "'HarbourLetters' is taken by plugin "
-    "'letters'; choose another",
+    "'HarbourLetters' is taken by plugin 'letters'; choose another",
     "task posir_letters_again.BellsPosIR-Mini: the name 'PosIR-Mini' is taken by "
     "posir_tasks.tasks.posir; choose another",
     "task posir_letters_again.BellsNFCorpus: the name 'NFCorpus' is taken by mteb.tasks.retrieval.",

@@ -990,8 +990,7 @@ def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, published):
     page = visit(viewport={"width": 1024, "height": 900})
     page.add_init_script(
         "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => "
-        "(window.shift += one.value)))"
-        ".observe({ type: 'layout-shift', buffered: true });"
+        "(window.shift += one.value))).observe({ type: 'layout-shift', buffered: true });"
     )
     page.go(published)
     for tab in ("chart", "models", "table"):

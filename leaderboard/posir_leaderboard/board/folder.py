@@ -111,8 +111,7 @@ def _check_paths(site: Site, folder: Path, earlier: Manifest) -> None:
         more = ", ..." if len(foreign) > MAX_NAMES else ""
         raise PosirError(
             f"{', '.join(foreign[:MAX_NAMES])}{more}: not written by `posir leaderboard build`, "
-            "or a link. "
-            "Move it elsewhere, or give another folder as --output."
+            "or a link. Move it elsewhere, or give another folder as --output."
         )
 
 

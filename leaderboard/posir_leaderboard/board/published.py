@@ -50,14 +50,12 @@ TINY = "-Tiny"
 #: Why a published result has no state.
 UNTESTED = (
     "Published results are not tested for bias within the window: the papers publish neither "
-    "windows nor texts with "
-    "their scores, so no evidence can be moved."
+    "windows nor texts with their scores, so no evidence can be moved."
 )
 ASSUMPTIONS = (
     "Intervals of published results assume independent queries, and the largest variance that "
-    "scores in [0, 1] can have. "
-    "Queries on the same document are not independent, so the intervals may still be too narrow "
-    "for new documents. " + UNTESTED
+    "scores in [0, 1] can have. Queries on the same document are not independent, so the "
+    "intervals may still be too narrow for new documents. " + UNTESTED
 )
 #: mteb's names of the architectures in the papers.
 ARCHITECTURES = {"reranker": "cross-encoder"}
@@ -212,8 +210,7 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
         if statistics.dataset not in published_tasks():
             raise PosirError(
                 f"{file}: statistics of {statistics.dataset}, a name without published results. "
-                "These have some: "
-                f"{', '.join(published_tasks())}."
+                f"These have some: {', '.join(published_tasks())}."
             )
         # A query of PosIR is in one bin of one length.
         total = statistics.rows[-1]

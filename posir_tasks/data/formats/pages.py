@@ -102,8 +102,7 @@ def extract_text(page: str) -> str:
             )
         raise DataError(
             "its end is in a comment, a tag or an element such as <script> that is left open or "
-            "hidden; close it, or convert "
-            "the page to text"
+            "hidden; close it, or convert the page to text"
         )
     lines = text.replace(END, "").splitlines()
     return "\n".join(line.strip() for line in lines).rstrip()

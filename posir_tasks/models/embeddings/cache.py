@@ -292,10 +292,9 @@ class EmbeddingCache:
         known_format = self.format = self.format or other
         if (other.dtype, other.dimensions) != (known_format.dtype, known_format.dimensions):
             raise PosirError(
-                f"{self.folder}: contains embeddings with {known_format.dimensions} dimensions in "
-                f"{known_format.dtype} and with "
-                f"{other.dimensions} in {other.dtype}: two different models under one name and "
-                "revision. Delete the folder."
+                f"{self.folder}: contains embeddings with {known_format.dimensions} dimensions "
+                f"in {known_format.dtype} and with {other.dimensions} in {other.dtype}: two "
+                "different models under one name and revision. Delete the folder."
             )
 
     def _open(self, name: str) -> FileContents | None:
@@ -336,9 +335,8 @@ class EmbeddingCache:
                 == contents.checksums
             )
             logger.warning(
-                "%s is damaged: %d of its %d embeddings are intact, the others are "
-                "encoded again; "
-                "the file is renamed to *%s",
+                "%s is damaged: %d of its %d embeddings are intact, the others are encoded "
+                "again; the file is renamed to *%s",
                 self.folder / name,
                 whole.sum(),
                 len(whole),

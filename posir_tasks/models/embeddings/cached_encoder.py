@@ -274,8 +274,7 @@ class CachedEncoder(WrappedEncoder):
         if key is None:
             _warn_once(
                 f"Embeddings of {name} are not cached: the model cannot be identified, as it has "
-                "neither a revision nor "
-                "accessible weights, or wraps another encoder."
+                "neither a revision nor accessible weights, or wraps another encoder."
             )
             return self.base.encode(inputs, prompt_type=prompt_type, **arguments)
         if not key.shared:

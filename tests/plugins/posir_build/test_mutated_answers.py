@@ -36,8 +36,7 @@ from tests.support.construction import (
 
 TEXT = (
     "The mill stood by the river for many years. It burned down in 1901, not in 1902. Ada never "
-    "kept bees in the village. "
-    "The miller moved to Harrow and sold the wheel."
+    "kept bees in the village. The miller moved to Harrow and sold the wheel."
 )
 MILL = document("mill", TEXT)
 BARN = document(

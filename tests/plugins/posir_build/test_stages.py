@@ -53,9 +53,8 @@ from tests.support.datasets import posir_tables, write_domain
 MILL = document(
     "mill",
     "The old mill stood by the river for many years. Nobody in the village remembers who built "
-    "its heavy wheel. "
-    "In 1901 the mill burned down within one night. The miller moved to Harrow and kept bees "
-    "there.",
+    "its heavy wheel. In 1901 the mill burned down within one night. The miller moved to Harrow "
+    "and kept bees there.",
 )
 ADA = document(
     "ada",
@@ -905,10 +904,8 @@ def test_prefixes_are_removed():
         "الترجمة:\n",
         "Sure! Here's the translated text:\n",
         "Übersetzung ins Deutsche:\n",
-        "The following is the German translation of the text, keeping all numbers and "
-        "names "
-        "exactly "
-        "as they are:\n",
+        "The following is the German translation of the text, keeping all numbers and names "
+        "exactly as they are:\n",
     ],
 )
 def test_what_precedes_a_translation_is_removed(prefix):

@@ -233,9 +233,8 @@ def test_few_of_the_chunks_that_a_server_refuses_are_asked_about():
 def test_an_endpoint_needs_neither_mteb_nor_pytorch_nor_a_second_of_processor_time():
     code = (
         "import resource, sys, posir; reading = posir.window(sys.argv[1]); used = "
-        "resource.getrusage(resource.RUSAGE_SELF);"
-        "print(reading.tokens.low, {'torch', 'mteb', 'transformers', 'datasets', 'scipy'} & "
-        "set(sys.modules), used.ru_utime)"
+        "resource.getrusage(resource.RUSAGE_SELF);print(reading.tokens.low, {'torch', 'mteb', "
+        "'transformers', 'datasets', 'scipy'} & set(sys.modules), used.ru_utime)"
     )
     with serve_embeddings(window=512, special=2) as server:
         run = subprocess.run(

@@ -161,8 +161,7 @@ def test_texts_with_too_few_or_too_many_sentences_are_counted():
 #: Seven sentences in each script; of Thai, clauses divided by spaces.
 SCRIPTS = {
     "eng-Latn": "The mill burned down. Nobody saw Dr. Ash. It rained! Was it late? He left. She "
-    "came. "
-    "They met again.",
+    "came. They met again.",
     "zho-Hans": "磨坊烧毁了。没有人看见他。下雨了！很晚了吗？他离开了。她来了。他们又见面了。",
     "hin-Deva": "चक्की जल गई। किसी ने नहीं देखा। बारिश हुई! क्या देर हो गई? वह चला गया। वह आई। वे फिर मिले।",
     "tha-Thai": " ".join(["โรงสีแห่งนี้ถูกไฟไหม้เมื่อหลายปีก่อนและไม่มีใครเห็นเหตุการณ์"] * 7),

@@ -11,17 +11,13 @@ from posir_tasks.values.schemes import RelativePositions
 REVISION = "1"
 LETTERS = {
     "bell": "The bell was cast in copper by a smith from the hills. It rings twice at noon. At "
-    "night "
-    "a heron sleeps on it.",
+    "night a heron sleeps on it.",
     "crane": "Our crane lifts nine barrels at once. Its driver came from Ostrand by sledge. He "
-    "keeps "
-    "plums in the cabin.",
-    "ferry": "The ferry leaves when the baker waves. It carries sheep on Mondays only. Its rudder "
-    "was "
-    "carved out of pear wood.",
+    "keeps plums in the cabin.",
+    "ferry": "The ferry leaves when the baker waves. It carries sheep on Mondays only. Its "
+    "rudder was carved out of pear wood.",
     "light": "The lighthouse burns whale oil no longer. A clock from the old school turns its "
-    "lamp. "
-    "Nobody climbs it in fog.",
+    "lamp. Nobody climbs it in fog.",
 }
 QUESTIONS = [
     ("What metal was the bell made of?", "bell", "cast in copper"),
