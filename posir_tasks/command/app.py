@@ -6,10 +6,12 @@ is imported.
 
 from __future__ import annotations
 
+import os
 import sys
 
-#: Exit status after Ctrl-C, by convention of the shell.
+#: Exit status after Ctrl-C, and after a reader such as `head` left, by convention of the shell.
 INTERRUPTED = 130
+READER_ENDED = 141
 
 
 def main() -> None:
@@ -19,6 +21,10 @@ def main() -> None:
     except KeyboardInterrupt as interruption:
         print(str(interruption) or "interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # What is still buffered has no reader either: Python would print a traceback at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(READER_ENDED)
 
 
 def run_app() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from posir_tasks.data.mini import read_mini
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.plugin_api import PANELS, Command
 from tests.support.cli import call_posir, function_commands, invoke
-from tests.support.commands import python, run
+from tests.support.commands import BIN, python, run
 from tests.support.results import write_result
 from tests.support.simulation import build_profile, draw_counts
 
@@ -233,3 +234,19 @@ def test_completion_has_commands_and_their_options(tmp_path):
     script = file.read_text()
     assert "agreement" in script
     assert "--fail-if" in script
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [(["score", "--help"], 141), (["published", "--format=csv"], 141), (["tasks"], 0)],
+)
+def test_a_closed_pipe_ends_a_command_quietly(command, status):
+    process = subprocess.Popen(
+        [BIN / "posir", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    error = process.stderr.read()
+    assert process.wait() == status
+    assert error == b""
