@@ -137,6 +137,10 @@ class Question:
         """Add a verdict."""
         return replace(self, verdicts=(*self.verdicts, verdict))
 
+    def discard(self, reason: str, detail: str = "") -> Discarded:
+        """Discard the question."""
+        return Discarded(reason, self.id, detail, self)
+
     @property
     def evidence(self) -> Span:
         """Its span, which every stage after Locate relies on."""

@@ -415,7 +415,3 @@ class BuildSettings(Section):
         """List every language model that the build may ask, once."""
         stages = ("ask", "locate", "verify", "false-negatives", "translate", "refusals")
         return list(dict.fromkeys(model for stage in stages for model in self.choose_llms(stage)))
-
-    def outputs(self) -> list[Path]:
-        """List the folders in the PosIR layout that the build writes."""
-        return [self.output, self.held_out_folder] if self.balance.held_out else [self.output]

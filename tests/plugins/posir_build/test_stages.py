@@ -30,10 +30,9 @@ from posir_build.settings import (
 from posir_build.stage_report import (
     build_margin_tables,
     build_stage_rows,
-    describe_audit,
     describe_lost_documents,
 )
-from posir_build.translate import Translator, remove_prefix
+from posir_build.translate import Translator, clean
 from posir_build.verify import Verifier, audit_ranges, count_pools, summarize_audit
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import Passage, SkippedText
@@ -592,17 +591,12 @@ def test_the_audit_discards_nothing_and_sums_up_and_a_span_is_left_out():
     assert verify(grade, leave_out=True, questions=[FIRE, wrong]).reasons() == {
         "answered without the span": 1
     }
-    result = verify(grade, audit=True)
-    assert summarize_audit(result.questions) == {"TargetYes": 1, "DistractorNo": 1, "Exclusive": 1}
-    other = FIRE.with_verdict(
-        QuestionVerdict(Check.AUDIT, True, "m", {"answerable": [True, True, False]})
-    )
-    rates = summarize_audit([*result.questions, other])
+    (kept, *_) = audit_ranges(verify(grade, audit=True), [0.0])
+    assert (kept.low, kept.high, kept.audited) == (None, None, 1)
+    assert kept.rates == {"TargetYes": 1, "DistractorNo": 1, "Exclusive": 1}
+    rates = summarize_audit([[True, False, False], [True, True, False]])
     assert rates == {"TargetYes": 1, "DistractorNo": 0.75, "Exclusive": 0.5}
-    assert describe_audit({}) == []
-    (note,) = describe_audit(rates)
-    assert re.findall(r"[\d.]+%", note) == ["100.0%", "95.4%", "75.0%", "97.0%", "50.0%", "90.4%"]
-    assert summarize_audit([FIRE]) == {}
+    assert summarize_audit([]) == {}
 
 
 def test_pools_are_cumulative_and_the_audit_is_by_disjoint_ranges_of_margins():
@@ -635,7 +629,7 @@ def test_pools_are_cumulative_and_the_audit_is_by_disjoint_ranges_of_margins():
     result = verify(judge, [TableReranker(score)], asked, rerank_rule="margin", audit=True)
     checked = result.checked_questions()
     assert (len(result.questions), len(checked)) == (3, 15)
-    pools = count_pools(checked, [MILL], VerifySettings().margins)
+    pools = count_pools(result, VerifySettings().margins)
     assert [(pool.at_least, pool.positions, pool.share) for pool in pools] == [
         (None, (5, 5, 5), 1),
         (0, (4, 4, 4), 0.8),
@@ -643,8 +637,9 @@ def test_pools_are_cumulative_and_the_audit_is_by_disjoint_ranges_of_margins():
         (0.2, (2, 2, 2), 0.4),
         (0.3, (1, 1, 1), 0.2),
     ]
-    ranges = audit_ranges(checked, VerifySettings().margins)
+    ranges = audit_ranges(result, VerifySettings().margins)
     assert [(row.low, row.high, row.audited, *row.rates.values()) for row in ranges] == [
+        (None, None, 3, 1, 1, 1),
         (None, 0, 3, 0, 1, 0),
         (0, 0.1, 3, 1, 1, 1),
         (0.1, 0.2, 3, 1, 0, 0),
@@ -659,16 +654,14 @@ def test_pools_are_cumulative_and_the_audit_is_by_disjoint_ranges_of_margins():
         ("29.5", "62.1 / 17.1 / 20.8"),
         ("16.3", "69.7 / 13.1 / 17.2"),
     ]
-    assert audited.rows[0] == ("below 0", "3", "0.0", "100.0", "0.0", "87.7 / 73.8 / 51.4")
+    assert audited.rows[0] == ("kept", "3", "100.0", "100.0", "100.0", "–")
+    assert audited.rows[1] == ("below 0", "3", "0.0", "100.0", "0.0", "87.7 / 73.8 / 51.4")
     sampled = verify(
         judge, [TableReranker(score)], asked, rerank_rule="margin", audit=True, audit_sample=2
     )
-    assert [
-        row.audited for row in audit_ranges(sampled.checked_questions(), VerifySettings().margins)
-    ] == [2] * 5
-    assert (
-        build_margin_tables(count_pools([FIRE], [MILL], [0.0]), audit_ranges([FIRE], [0.0])) == []
-    )
+    assert [row.audited for row in audit_ranges(sampled, VerifySettings().margins)] == [2] * 6
+    plain = StageResult((MILL,), (FIRE,))
+    assert build_margin_tables(count_pools(plain, [0.0]), audit_ranges(plain, [0.0])) == []
 
 
 # False negatives
@@ -889,7 +882,6 @@ def test_prefixes_are_removed():
     )
     assert result.documents == translate().documents
     assert result.questions == translate().questions
-    assert result.counts == {"prefixes removed": 3}
 
 
 @pytest.mark.parametrize(
@@ -909,10 +901,7 @@ def test_prefixes_are_removed():
     ],
 )
 def test_what_precedes_a_translation_is_removed(prefix):
-    assert (
-        remove_prefix(f"{prefix}Die Mühle stand am Fluss.", FIRE.text)
-        == "Die Mühle stand am Fluss."
-    )
+    assert clean(f"{prefix}Die Mühle stand am Fluss.", FIRE.text) == "Die Mühle stand am Fluss."
 
 
 @pytest.mark.parametrize(
@@ -925,9 +914,9 @@ def test_what_precedes_a_translation_is_removed(prefix):
     ],
 )
 def test_a_translation_that_speaks_of_translations_or_whose_original_has_a_colon_stays(text):
-    assert remove_prefix(text, FIRE.text) == text
+    assert clean(text, FIRE.text) == text
     assert (
-        remove_prefix("Eine Übersetzung: der Anfang", "In German: the beginning")
+        clean("Eine Übersetzung: der Anfang", "In German: the beginning")
         == "Eine Übersetzung: der Anfang"
     )
 
