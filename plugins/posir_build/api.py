@@ -333,21 +333,21 @@ def describe_usage(tools: Tools) -> list[str]:
     prices = {llm.model: llm.prices for llm in tools.settings.list_llms()}
     usage = tools.log.usage()
     for name in prices:
-        parts = [used for (model, _), used in usage.items() if model == name]
+        parts = [tokens for (model, _), tokens in usage.items() if model == name]
         if len(parts) > 1:
             usage[name, "total"] = sum(parts, Usage())
-    described = []
-    for (model, prompt), used in usage.items():
+    lines = []
+    for (model, prompt), tokens in usage.items():
         line = (
-            f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input "
-            f"tokens, {used.output_tokens:,} output tokens"
+            f"{model}, {prompt}: {pluralize(tokens.calls, 'call')}, {tokens.input_tokens:,} input "
+            f"tokens, {tokens.output_tokens:,} output tokens"
         )
-        paid = prices.get(model)
-        if paid and paid.given:
-            cost = compute_cost(paid, used.input_tokens, used.output_tokens)
-            line += f", {format_cost(cost, paid.currency)}"
-        described.append(line)
-    return described
+        price_list = prices.get(model)
+        if price_list and price_list.given:
+            cost = compute_cost(price_list, tokens.input_tokens, tokens.output_tokens)
+            line += f", {format_cost(cost, price_list.currency)}"
+        lines.append(line)
+    return lines
 
 
 @public(settings="posir_build.settings:BuildSettings")
@@ -426,9 +426,9 @@ def build_agreement(
     if len({sheet.resolve() for sheet in files}) < len(files):
         raise PosirError("a sheet is named twice. Name one sheet per person.")
     judgments = [dataset_files.read_judgments(sheet) for sheet in files]
-    counted = dataset_files.count_agreement(judgments)
+    agreement = dataset_files.count_agreement(judgments)
     if data is not None:
         judged = {name for sheet in judgments for name, row in sheet.items() if row}
-        dataset_files.record_human_check(Path(data), counted, judged)
-    table = dataset_files.build_agreement_table(counted)
-    return Result(title="Agreement", tables=[table], rows=counted)
+        dataset_files.record_human_check(Path(data), agreement, judged)
+    table = dataset_files.build_agreement_table(agreement)
+    return Result(title="Agreement", tables=[table], rows=agreement)

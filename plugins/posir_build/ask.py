@@ -27,6 +27,7 @@ from posir_build.records import (
     Discarded,
     DiscardReason,
     Document,
+    PromptValues,
     Question,
     StageResult,
     by_id,
@@ -183,7 +184,7 @@ class QuestionRequest:
     """A part of a document to ask about, with the values of the prompt."""
 
     document: Document
-    values: dict[str, str]
+    values: PromptValues
     position: str
     details: dict[str, str] = field(default_factory=dict)
 
@@ -201,16 +202,16 @@ def ask_questions(
     Raises:
         PosirError: The model or the file of personas cannot be used.
     """
-    chosen = choose_documents(documents, settings.ask.documents, settings.seed)
+    selection = choose_documents(documents, settings.ask.documents, settings.seed)
     discarded: list[Discarded] = []
     match settings.ask.method:
         case "positional":
-            requests = _request_thirds(chosen, settings)
+            requests = _request_thirds(selection, settings)
         case "chunk":
-            requests = _request_chunks(chosen, settings, model, discarded)
+            requests = _request_chunks(selection, settings, model, discarded)
         case _:
-            offers = offer_personas(chosen, settings, recall)
-            requests = _request_segments(chosen, offers, settings, model, discarded)
+            offers = offer_personas(selection, settings, recall)
+            requests = _request_segments(selection, offers, settings, model, discarded)
     common = {
         "questions": str(settings.ask.questions),
         "language": english_name(settings.language),
@@ -269,21 +270,21 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
     """Take the questions that the data of the documents has, with their spans; raise DataError if
     it has none.
     """
-    known = by_id(documents)
+    by_name = by_id(documents)
     questions = []
     for subset in open_source(settings).with_questions("`ask.method: given`").subsets:
         data = subset.read()
         texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
         for query, text, name, span in data.list_questions():
             # Languages may share ids.
-            if span is None or name not in known or known[name].text != texts[name]:
+            if span is None or name not in by_name or by_name[name].text != texts[name]:
                 continue
             third = POSITIONS[find_third(span, len(texts[name]))]
             answer = span.of(texts[name])
             questions.append(Question(query, name, text, answer, third, GIVEN, GIVEN, span=span))
-    about = [known[name] for name in dict.fromkeys(question.document for question in questions)]
-    chosen = by_id(choose_documents(about, settings.ask.documents, settings.seed))
-    taken = tuple(question for question in questions if question.document in chosen)
+    about = [by_name[name] for name in dict.fromkeys(question.document for question in questions)]
+    selected = by_id(choose_documents(about, settings.ask.documents, settings.seed))
+    taken = tuple(question for question in questions if question.document in selected)
     return StageResult(tuple(documents), taken, (), (), {"questions": len(taken)})
 
 
@@ -320,7 +321,7 @@ def _request_chunks(
     documents without one are discarded.
     """
 
-    def build(document: Document) -> dict[str, str]:
+    def build(document: Document) -> PromptValues:
         return {"document": document.text, "language": english_name(settings.language)}
 
     requests = []
@@ -349,7 +350,7 @@ def _request_segments(
     """
     offered = list(zip(documents, offers, strict=True))
 
-    def build(row: tuple[Document, list[str]]) -> dict[str, str]:
+    def build(row: tuple[Document, list[str]]) -> PromptValues:
         document, personas = row
         lines = [f"{number}. {persona}" for number, persona in enumerate(personas, 1)]
         return {"document": document.text, "personas": "\n".join(lines)}

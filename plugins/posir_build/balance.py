@@ -59,8 +59,8 @@ class CellScheme:
         self, documents: Sequence[Document], questions: Sequence[Question]
     ) -> dict[BalanceCell, int]:
         """Count the questions in every cell, by length and third."""
-        known = by_id(documents)
-        counts = Counter(self.find(question, known[question.document]) for question in questions)
+        by_name = by_id(documents)
+        counts = Counter(self.find(question, by_name[question.document]) for question in questions)
         return {cell: counts[cell] for cell in product(range(len(self.titles)), range(3))}
 
 
@@ -71,7 +71,7 @@ CELLS: Mapping[CellLengths, CellScheme] = {
         SCHEME.axes.length_titles, tuple(SCHEME.token_bounds), lambda document: document.tokens
     ),
     "five": CellScheme(
-        tuple(f"{bucket.minimum:,} to {bucket.maximum:,} characters" for bucket in FIVE_LENGTHS),
+        tuple(f"{bucket} characters" for bucket in FIVE_LENGTHS),
         tuple(bucket.maximum for bucket in FIVE_LENGTHS[:-1]),
         lambda document: len(document.text),
     ),

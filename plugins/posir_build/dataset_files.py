@@ -95,10 +95,10 @@ def record_human_check(
             f"{folder}: has no {PROVENANCE_FILE}. Name the folder of a domain, such as "
             "data/NAME/eng-Latn/notes."
         )
-    known = {parse_json(line, file)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
+    ids = {parse_json(line, file)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
     # A sample of a build with a held-out part has questions of both parts, and says as much about
     # either.
-    if not known.intersection(judged):
+    if not ids.intersection(judged):
         raise PosirError(
             f"{folder}: has none of the {pluralize(len(judged), 'judged question')}. Name the "
             "domain they are of."
@@ -272,7 +272,7 @@ def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[s
             for name in sheet.keys() & other.keys():
                 columns = sheet[name].keys() & other[name].keys()
                 same += [(name, sheet[name][column] == other[name][column]) for column in columns]
-    counted = []
+    agreement = []
     for title, answers in judged.items():
         yes = sum(answer for _, answer in answers)
         rate = None
@@ -283,14 +283,14 @@ def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[s
             trials = len(answers) ** 2 / sum(size**2 for size in sizes)
             share = yes / len(answers)
             rate = Estimate(share, wilson_interval(share, trials))
-        counted.append({"judgment": title, "yes": yes, "judged": len(answers), "rate": rate})
-    return counted
+        agreement.append({"judgment": title, "yes": yes, "judged": len(answers), "rate": rate})
+    return agreement
 
 
-def build_agreement_table(counted: Sequence[Mapping[str, Any]]) -> Table:
+def build_agreement_table(agreement: Sequence[Mapping[str, Any]]) -> Table:
     """Build the table of `posir build agreement`."""
     rows = []
-    for row in counted:
+    for row in agreement:
         rate = format_estimate(row["rate"], format_percent)
         rows.append((row["judgment"], format_count(row["yes"]), format_count(row["judged"]), rate))
     numbers = ("Yes", "Judged", "Yes %")

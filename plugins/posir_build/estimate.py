@@ -77,7 +77,7 @@ def estimate_stages(
     documents = results["sample"].documents
     about = ask.choose_documents(documents, settings.ask.documents, settings.seed)
     mean = sum(document.tokens for document in about) / max(1, len(about))
-    asked, questions = _estimate_ask(settings, about)
+    usage, questions = _estimate_ask(settings, about)
     number = {}
     for stage in STAGE_NAMES[1:]:
         questions = len(results[stage].questions) if stage in results else questions
@@ -89,7 +89,7 @@ def estimate_stages(
     if search.rule == "document":
         judged = 0
     calls = {
-        "ask": asked,
+        "ask": usage,
         "locate": estimate_calls(locate.LOCATE, number["ask"], texts, QUOTE_TOKENS),
         "verify": _estimate_verify(settings.verify, number["locate"], mean),
         "false-negatives": estimate_calls(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS),
@@ -164,14 +164,14 @@ def _estimate_translate(
     settings: BuildSettings, documents: Sequence[Document], questions: int
 ) -> dict[str, Usage]:
     """Estimate the calls of translations and, with a judge, of refusals."""
-    wanted = settings.translate
-    languages = len(wanted.languages)
+    translation = settings.translate
+    languages = len(translation.languages)
     tokens = sum(document.tokens for document in documents) * NUMBERED
     parts = 0
     if languages:
         numbers = (len(find_sentences(row.text, settings.language)) for row in documents)
-        parts = sum(ceil(number / wanted.sentences) for number in numbers)
-    asked = languages * questions
+        parts = sum(ceil(number / translation.sentences) for number in numbers)
+    short = languages * questions
     calls = {
         "translate": estimate_calls(
             translate.TRANSLATE_SENTENCES,
@@ -180,10 +180,10 @@ def _estimate_translate(
             tokens / max(1, parts),
         )
         + estimate_calls(
-            translate.TRANSLATE_QUESTION, asked, asked * SENTENCE_TOKENS, SENTENCE_TOKENS
+            translate.TRANSLATE_QUESTION, short, short * SENTENCE_TOKENS, SENTENCE_TOKENS
         )
     }
-    if wanted.judge:
+    if translation.judge:
         suspects = languages * (len(documents) + questions) * SUSPECTED_REFUSALS
         read = suspects * translate.JUDGED_CHARACTERS / BYTES_PER_TOKEN
         calls["refusals"] = estimate_calls(

@@ -20,6 +20,7 @@ from posir_build.records import (
     Discarded,
     DiscardReason,
     Document,
+    PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
@@ -127,7 +128,7 @@ def _confirm(
     counts as no vote.
     """
 
-    def build(candidate: Candidate) -> dict[str, str]:
+    def build(candidate: Candidate) -> PromptValues:
         return {"question": candidate.question.text, "text": candidate.document.text}
 
     replies = [

@@ -16,6 +16,7 @@ from posir_build.quotes import QuoteError, find_quote
 from posir_build.records import (
     Check,
     DiscardReason,
+    PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
@@ -54,7 +55,7 @@ def locate_evidence(
     names = {question.document for question in before.questions}
     sentences = {name: find_sentences(texts[name], language) for name in names}
 
-    def build(question: Question) -> dict[str, str]:
+    def build(question: Question) -> PromptValues:
         name = question.document
         numbered = number_sentences(texts[name], sentences[name])
         return {"document": numbered, "question": question.text}

@@ -122,12 +122,12 @@ class Tools:
         """Counts the tokens of a text."""
         return load_tokenizer(self.settings.tokenizer).count
 
-    def rerankers(self, wanted: Sequence[RerankerSettings]) -> list[Reranker]:
+    def rerankers(self, rows: Sequence[RerankerSettings]) -> list[Reranker]:
         """Open rerankers; models are loaded when they first score."""
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
         language = self.settings.language
-        models = [ModelReranker(row.reference, language, row.scale == "logit") for row in wanted]
+        models = [ModelReranker(row.reference, language, row.scale == "logit") for row in rows]
         return [Reranker(model, self.log, self.start_engine) for model in models]
 
     def recall(self, model: str, revision: str | None = None) -> Recall:
@@ -157,11 +157,11 @@ def _depends_on(stage: str, settings: BuildSettings) -> object:
     if stage == "balance":
         return values
     prompts = PROMPTS.get(stage) or ask.PROMPTS.get(settings.ask.method, ())
-    asked = [values, _identify_models(settings, stage), *(prompt.id for prompt in prompts)]
+    inputs = [values, _identify_models(settings, stage), *(prompt.id for prompt in prompts)]
     if stage == "ask":
         is_persona = settings.ask.method == "persona"
-        asked.append(ask.load_personas(settings.ask.personas) if is_persona else [])
-    return asked
+        inputs.append(ask.load_personas(settings.ask.personas) if is_persona else [])
+    return inputs
 
 
 def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:

@@ -15,6 +15,8 @@ from posir_tasks.text.spans import Span
 
 #: The log of calls in a work folder.
 LOG_FILE = "calls.sqlite"
+#: Values of the placeholders of a prompt.
+PromptValues = dict[str, str]
 
 
 class Check(StrEnum):

@@ -23,6 +23,7 @@ from posir_build.records import (
     Discarded,
     DiscardReason,
     Document,
+    PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
@@ -162,7 +163,7 @@ class Translator:
         return StageResult(documents, tuple(questions), (*discarded, *failed))
 
     @property
-    def _languages(self) -> dict[str, str]:
+    def _languages(self) -> PromptValues:
         return {"source": english_name(self.source), "target": english_name(self.target)}
 
     def _translate_documents(
@@ -176,7 +177,7 @@ class Translator:
             for start in range(0, len(sentences[document.id]), size)
         ]
 
-        def build(part: DocumentPart) -> dict[str, str]:
+        def build(part: DocumentPart) -> PromptValues:
             numbered = number_sentences(part.document.text, part.sentences)
             return {"sentences": numbered, **self._languages}
 
@@ -242,7 +243,7 @@ class Translator:
         if self.judge is not None:
             suspects = [name for name, fault in found.items() if fault in SUSPECTED]
 
-            def build(name: str) -> dict[str, str]:
+            def build(name: str) -> PromptValues:
                 return {"text": pairs[name][1][:JUDGED_CHARACTERS], **self._languages}
 
             title = f"Judge translations into {self.target}"
@@ -257,7 +258,7 @@ class Translator:
     ) -> tuple[list[Question], list[Discarded]]:
         about = [question for question in questions if question.document in documents]
 
-        def build(question: Question) -> dict[str, str]:
+        def build(question: Question) -> PromptValues:
             return {"question": question.text, **self._languages}
 
         def check(question: Question, answer: TranslatedText) -> None:

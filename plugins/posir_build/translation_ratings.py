@@ -26,7 +26,8 @@ import polars as pl
 from pydantic import Field, field_validator
 
 from posir_build.dataset_files import read_sheet, refuse_overwrite, write_sheet_rows
-from posir_build.records import seeded_order
+from posir_build.records import PromptValues, seeded_order
+from posir_build.settings import Name
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.settings_file import Section
@@ -78,7 +79,7 @@ ALL = "all"
 class RatingSettings(Section):
     """Everything that a rating of translations is asked for."""
 
-    source: Annotated[str, Field(min_length=1)]
+    source: Name
     """Data with the originals: folder in the PosIR layout, or dataset on the Hub."""
     translations: Annotated[Mapping[str, str], Field(min_length=1)]
     """The data of each translation system by its name, such as {Qwen3-30B-A3B:
@@ -235,7 +236,7 @@ def ask_judge(
     PosirError is raised if it rates nothing.
     """
 
-    def build(row: Translation) -> dict[str, str]:
+    def build(row: Translation) -> PromptValues:
         return {
             "source": english_name(settings.language),
             "target": english_name(row.language),

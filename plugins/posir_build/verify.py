@@ -23,6 +23,7 @@ from posir_build.records import (
     Check,
     DiscardReason,
     Document,
+    PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
@@ -166,7 +167,7 @@ class Verifier:
     def _check_without_span(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
         """Ask whether the document answers the question without the span; it must not."""
 
-        def build(question: Question) -> dict[str, str]:
+        def build(question: Question) -> PromptValues:
             return {"question": question.text, "text": self._build_views("span", question)[1]}
 
         for reply in self.model.ask(ANSWERABLE, questions, build, "Leave span out"):
@@ -214,7 +215,7 @@ class Verifier:
         views = 2 if rule == "span" else 3
         pairs = list(product(questions, range(views)))
 
-        def build(pair: tuple[Question, int]) -> dict[str, str]:
+        def build(pair: tuple[Question, int]) -> PromptValues:
             question, view = pair
             return {"question": question.text, "text": self._build_views(rule, question)[view]}
 

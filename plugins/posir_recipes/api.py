@@ -13,7 +13,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
 from rich.console import Console
 
 from posir_tasks.base.errors import PosirError
@@ -63,17 +62,6 @@ class RecipeItem(Section):
     ours: str | None = None
     """Figures measured with these commands, and what on."""
     missing: str | None = None
-
-    @model_validator(mode="after")
-    def check_runs(self) -> RecipeItem:
-        """Raise ValueError unless it says what its commands need, and what is not released."""
-        if bool(self.commands) != (self.runs is not None):
-            raise ValueError(
-                f"{self.item}: `runs` is stated of an item with commands, and of no other"
-            )
-        if self.runs == "with what is not released" and not self.missing:
-            raise ValueError(f"{self.item}: `missing` must say what is not released")
-        return self
 
 
 class Recipe(Section):
@@ -125,8 +113,8 @@ def select_item(recipe: Recipe, name: str) -> Recipe:
     if not items:
         names = ", ".join(item.item for item in recipe.items)
         raise PosirError(f"{recipe.title} has no '{name}'. Items: {names}.")
-    used = VARIABLE.findall(" ".join(command for item in items for command in item.commands))
-    variables = {key: value for key, value in recipe.variables.items() if key in used}
+    names = VARIABLE.findall(" ".join(command for item in items for command in item.commands))
+    variables = {key: value for key, value in recipe.variables.items() if key in names}
     return recipe.model_copy(update={"items": items, "variables": variables})
 
 

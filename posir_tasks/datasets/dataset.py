@@ -138,8 +138,8 @@ class Dataset(Result):
     @cached_property
     def use(self) -> Use:
         """Texts of which its questions can be asked: as is known, or else as their texts show."""
-        stated = self.find_use()
-        return self.repeated.use if stated is Use.CORPUS and self.repeated else stated
+        use = self.find_use()
+        return self.repeated.use if use is Use.CORPUS and self.repeated else use
 
     @cached_property
     def repeated(self) -> RepeatedTexts | None:
@@ -156,9 +156,9 @@ class Dataset(Result):
     def require_corpus(self) -> None:
         """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
         if self.use is not Use.CORPUS:
-            shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
+            reason = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
-                f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within "
+                f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
                 "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
                 f"{shlex.quote(self.location)}`. If each stands alone, --scope corpus of import, "
                 "score and stats asks it of the whole corpus."
@@ -203,7 +203,7 @@ class Dataset(Result):
         yield Table(build_columns(("Subset", unit), [unit]), rows, notes=tuple(notes))
 
     def find_languages(self) -> dict[str, list[str]]:
-        """Return the codes of queries and corpus by the name of each subset in tasks; raise
+        """List the codes of queries and corpus by the name of each subset in tasks; raise
         PosirError if one is unknown.
         """
         if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
@@ -235,7 +235,7 @@ class Dataset(Result):
         return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
 
     def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
-        """Return the data with those questions that a `user`, such as `posir train`, can use;
+        """Select, in the data, those questions that a `user`, such as `posir train`, can use;
         reading warns of the others.
 
         `several_places`: whether questions with several places of evidence are among them.

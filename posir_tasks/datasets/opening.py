@@ -145,19 +145,19 @@ def open_data(
     name = str(data)
     reference = str(path.absolute()) if path.exists() else name
     if path.is_dir():
-        opened = _open_folder(path, options)
+        dataset = _open_folder(path, options)
     elif path.exists():
-        opened = _open_file(path, options)
+        dataset = _open_file(path, options)
     elif is_hub_name(name):
-        opened = _open_hub(name, options)
+        dataset = _open_hub(name, options)
     else:
         refuse_missing(name)
-        opened = _open_task_data(name, options)
-    opened = replace(opened, reference=reference)
+        dataset = _open_task_data(name, options)
+    dataset = replace(dataset, reference=reference)
     if scope is None:
-        return opened
+        return dataset
     use = Use.CORPUS if scope == "corpus" else Use.WITHIN
-    return replace(opened, find_use=lambda: use, count_repeated=None)
+    return replace(dataset, find_use=lambda: use, count_repeated=None)
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
@@ -227,8 +227,8 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
     layout = find_layout(path)
     if layout is not None:
         root, keys = layout
-        own = sorted(key for key in keys if key.language == key.corpus_language)
-        return _open_layout(path.resolve().name, LocalRepository(root), own)
+        monolingual = sorted(key for key in keys if key.language == key.corpus_language)
+        return _open_layout(path.resolve().name, LocalRepository(root), monolingual)
     files = list_files(path)
     format_ = find_format(path, options)
     if not files or format_ is None:
@@ -270,7 +270,7 @@ def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
     with error_context(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
-    opened = _open_items(
+    dataset = _open_items(
         split_suffix(path)[0],
         QRELS,
         str(path),
@@ -279,7 +279,7 @@ def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
         replace(options, language=options.language or UNKNOWN),
         read_judgments=lambda: judgments,
     )
-    return replace(opened, has_texts=False)
+    return replace(dataset, has_texts=False)
 
 
 def _name_revision(folder: Path, files: Iterable[Path]) -> str:
@@ -306,8 +306,8 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
         return _open_layout(name, repository, keys)
     read = partial(read_hub, reference, commit, options)
     location = f"{reference}@{commit}"
-    opened = _open_items(name, "a dataset on the Hub", location, read, lambda: commit, options)
-    return replace(opened, find_use=partial(find_hub_use, reference, commit))
+    dataset = _open_items(name, "a dataset on the Hub", location, read, lambda: commit, options)
+    return replace(dataset, find_use=partial(find_hub_use, reference, commit))
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
@@ -401,7 +401,7 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     subsets = []
     for subset in task.hf_subsets:
         language = metadata.hf_subsets_to_langscripts[subset][0]
-        opened = _open_items(
+        dataset = _open_items(
             subset,
             "",
             name,
@@ -412,7 +412,7 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
             read_judgments=partial(read_task_judgments, task, subset, split),
         )
         # Predictions of mteb have its names of the subsets.
-        subsets.append(replace(opened.subsets[0], domain=subset))
+        subsets.append(replace(dataset.subsets[0], domain=subset))
     return Dataset(
         name,
         JUDGED_TASK,

@@ -173,7 +173,7 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
         assert costs["ask"] == 0 < costs["verify"]
 
 
-def test_the_plan_of_the_documents_asked_about_is_exact_if_nothing_is_discarded(tmp_path):
+def test_the_plan_is_exact_if_nothing_is_discarded(tmp_path):
     write_documents(tmp_path / "texts", MADE[:6])
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
         tools = Tools(

@@ -39,7 +39,7 @@ def test_a_build_that_can_be_written_passes(settings):
 
 @pytest.mark.parametrize("language", ["eng-Latn", "deu-Latn"])
 @pytest.mark.parametrize("output", ["made", "made-held-out"])
-def test_a_dataset_in_the_way_is_refused_unless_its_settings_are_the_same(
+def test_a_dataset_of_other_settings_is_refused(
     settings, tmp_path, language, output
 ):
     wanted = ("translate.languages=[deu-Latn]", "balance.held_out=0.2")

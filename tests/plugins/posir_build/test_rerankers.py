@@ -67,7 +67,7 @@ def test_the_scores_are_those_of_encoding_every_pair(folders, kind):
     assert len(set(scores.round(4))) > 1
 
 
-def test_a_batch_has_all_pairs_of_a_text_and_texts_of_similar_length():
+def test_a_batch_has_all_pairs_of_texts_of_similar_length():
     pairs = {
         str(number).encode(): (f"q{number}", "x" * (1 + number % 7)) for number in range(3 * BATCH)
     }

@@ -68,7 +68,7 @@ def rated(ratings, *, system="a", language="deu-Latn", document="d"):
     return translation, dict(zip(SCALES, ratings, strict=False))
 
 
-def test_the_sample_has_the_same_documents_of_each_bucket_for_every_system_and_language(data):
+def test_every_system_and_language_has_the_same_documents(data):
     sample, _ = sample_translations(settings(data), estimate_tokens)
     drawn = {}
     for translation in sample:
@@ -102,7 +102,7 @@ def test_what_cannot_be_sampled_is_refused(data, fields, message):
         sample_translations(settings(data, **fields), estimate_tokens)
 
 
-def test_the_judge_reads_both_texts_and_what_it_leaves_out_is_counted(data):
+def test_the_judge_reads_both_texts_and_faults_are_counted(data):
     def write(_, values):
         ratings = dict.fromkeys(SCALES, 5) | {"reasoning": "none"}
         return "I can't." if "Kahn" in values["translation"] else json.dumps(ratings | {"style": 4})

@@ -246,7 +246,7 @@ def test_words_and_characters_are_those_of_python(texts):
 
 
 @given(st.lists(st.integers(0, 60), min_size=1), st.lists(st.integers(0, 60)))
-def test_statistics_of_lengths_are_those_of_numpy_also_when_added(first, second):
+def test_statistics_of_added_lengths_are_those_of_numpy(first, second):
     lengths = Counter(first) + Counter(second)
     everything = [*first, *second]
     expected = [
@@ -283,7 +283,7 @@ def test_each_query_has_the_one_type_of_its_form(texts, language):
     ]
 
 
-def test_question_marks_are_all_of_unicode_that_may_end_a_sentence():
+def test_question_marks_are_all_of_unicode_that_end_sentences():
     named = {
         mark: unicodedata.name(mark, "")
         for mark in map(chr, range(sys.maxunicode))
@@ -376,7 +376,7 @@ def test_a_task_is_read_as_its_folder_is(folder, described, monkeypatch):
     assert task == {key: row for key, row in rows_of(described).items() if key[0] == "eng-Latn"}
 
 
-def test_a_cross_lingual_task_has_the_queries_of_one_language_and_the_documents_of_the_other(
+def test_a_cross_lingual_task_has_queries_and_corpus_languages(
     folder, monkeypatch
 ):
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
