@@ -276,13 +276,14 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
         data = subset.read()
         texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
         for query, text, name, span in data.list_questions():
+            document = by_name.get(name)
             # Languages may share ids.
-            if span is None or name not in by_name or by_name[name].text != texts[name]:
+            if span is None or document is None or document.text != texts[name]:
                 continue
-            third = POSITIONS[find_third(span, len(texts[name]))]
-            answer = span.of(texts[name])
+            third = POSITIONS[find_third(span, len(document.text))]
+            answer = span.of(document.text)
             questions.append(Question(query, name, text, answer, third, GIVEN, GIVEN, span=span))
-    about = [by_name[name] for name in dict.fromkeys(question.document for question in questions)]
+    about = [by_name[name] for name in {question.document for question in questions}]
     selected = by_id(choose_documents(about, settings.ask.documents, settings.seed))
     taken = tuple(question for question in questions if question.document in selected)
     return StageResult(tuple(documents), taken, (), (), {"questions": len(taken)})

@@ -170,7 +170,7 @@ class Verifier:
         def build(question: Question) -> PromptValues:
             return {"question": question.text, "text": self._build_views("span", question)[1]}
 
-        for reply in self.model.ask(ANSWERABLE, questions, build, "Leave span out"):
+        for reply in self.model.ask(ANSWERABLE, questions, build, "Leave the span out"):
             answer = reply.answer and reply.answer.answer
             reason = DiscardReason.ANSWERED_WITHOUT if answer == "yes" else reply.fault
             yield _judge(Check.LEAVE_SPAN_OUT, reply, {"answerable": answer}, reason)
