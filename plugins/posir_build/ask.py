@@ -224,7 +224,7 @@ def ask_questions(
         if reply.answer is None:
             discarded.append(Discarded(reply.fault, request.document.id, reply.detail))
             continue
-        found = set()
+        found: set[str] = set()
         questions = _list_questions(request, reply)
         number += len(questions)
         for question in questions:
@@ -243,7 +243,7 @@ def ask_questions(
 
 def _list_questions(request: QuestionRequest, reply: Reply[Any]) -> list[Question]:
     """List the questions of an answer, with faults or without."""
-    answer = reply.answer
+    answer: Any = reply.answer
     if isinstance(answer, PersonaQuery):
         rows = [AskedQuestion(question=answer.query, answer=answer.answer, type="query")]
     else:

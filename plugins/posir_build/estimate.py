@@ -134,8 +134,8 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
             usage = estimate_calls(ask.ASK_CHUNK, chunks, texts, answer)
             return summaries + usage, chunks * asking.questions
         case "persona":
-            texts = tokens + number * asking.personas_offered * PERSONA_TOKENS
-            choices = estimate_calls(ask.CHOOSE_PERSONA, number, texts, GRADE_TOKENS)
+            personas = number * asking.personas_offered * PERSONA_TOKENS
+            choices = estimate_calls(ask.CHOOSE_PERSONA, number, tokens + personas, GRADE_TOKENS)
             usage = estimate_calls(ask.ASK_PERSONA, 3 * number, 4 * tokens, QUESTION_TOKENS)
             return choices + usage, 3 * number
         case "given":

@@ -243,13 +243,9 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
             save_stage(folder, stage, fingerprint, result, before)
         results[stage] = result
         before = result
-        left = {"document": result.documents}
-        if stage != "sample":
-            left["question"] = result.questions
-        for unit, rows in left.items():
-            if not rows:
-                reasons = "; ".join(f"{key} ({count:,})" for key, count in result.reasons().items())
-                raise PosirError(f"{stage}: no {unit} is left. Discarded: {reasons or 'nothing'}.")
+        if not (result.documents if stage == "sample" else result.questions):
+            reasons = "; ".join(f"{key} ({count:,})" for key, count in result.reasons().items())
+            raise PosirError(f"{stage}: nothing is left. Discarded: {reasons or 'nothing'}.")
         if stage == last:
             break
     return results

@@ -49,7 +49,9 @@ def build_rating_figures(
         for score in scores
         if score.rater == "judge" and score.scale == OVERALL and score.language != ALL
     ]
-    overall = _draw_cells(means, "language", "system", "Mean rating", "viridis", ".2f")
+    overall = _draw_cells(
+        means, "language", "system", "Mean rating", alt.Scale(scheme="viridis"), ".2f"
+    )
     colors = "Colors: the judge's mean over the four scales."
     marks = (
         "Points: mean ratings from 1, poor, to 5, excellent. Lines: 95% intervals for new "
@@ -66,7 +68,7 @@ def build_rating_figures(
                 for person, counts in zip(RATINGS, row.confusion, strict=True)
                 for judge, number in zip(RATINGS, counts, strict=True)
             ]
-            chart = _draw_cells(pairs, "judge", "person", "Pairs", "blues", ",d")
+            chart = _draw_cells(pairs, "judge", "person", "Pairs", alt.Scale(scheme="blues"), ",d")
             title = "Ratings by people and the judge"
             explanation = "Pairs of ratings of a translation on a scale."
             figures.append(frame("pairs", row.system, chart, title, explanation))
@@ -74,10 +76,10 @@ def build_rating_figures(
 
 
 def _draw_cells(
-    rows: Sequence[dict[str, Any]], x: str, y: str, title: str, scheme: str, spec: str
+    rows: Sequence[dict[str, Any]], x: str, y: str, title: str, scale: alt.Scale, spec: str
 ) -> Panels:
     """Draw a cell for each row with its value as color and as text."""
-    color = alt.Color("value:Q", title=title, scale=alt.Scale(scheme=scheme))
+    color = alt.Color("value:Q", title=title, scale=scale)
     base = build_chart(rows).encode(
         x=alt.X("x:O", title=x.capitalize()),
         y=alt.Y("y:O", title=y.capitalize(), sort="descending"),

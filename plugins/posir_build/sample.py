@@ -81,7 +81,7 @@ class NearDuplicates:
         self._index = RMinHashLSH(
             threshold=threshold, num_perm=PERMUTATIONS, num_bands=PERMUTATIONS // 4
         )
-        self._signatures: list[tuple[str, Any]] = []
+        self._signatures: dict[int, tuple[str, Any]] = {}
 
     def add(self, document: Document) -> str | None:
         """Accept a text, or return the id of an accepted one that is nearly the same."""
@@ -93,8 +93,9 @@ class NearDuplicates:
             original, other = self._signatures[row]
             if signature.jaccard(other) >= self._threshold:
                 return original
-        self._index.insert(len(self._signatures), signature)
-        self._signatures.append((document.id, signature))
+        row = len(self._signatures)
+        self._index.insert(row, signature)
+        self._signatures[row] = (document.id, signature)
         return None
 
 

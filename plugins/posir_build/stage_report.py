@@ -284,12 +284,17 @@ def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRang
         if row.high is not None:
             name = f"below {row.high:g}" if row.low is None else f"[{row.low:g}, {row.high:g})"
         rates = [format_percent(row.rates.get(rate)) for rate in AUDIT_NAMES]
-        published = AUDIT_RATES.get((row.low, row.high), ())
-        cells.append((name, format_count(row.audited), *rates, _join_percent(published)))
+        published_rates = _join_percent(AUDIT_RATES.get((row.low, row.high), ()))
+        cells.append((name, format_count(row.audited), *rates, published_rates))
     if cells:
-        headings = ("Margin", "Audited", *(f"{name} %" for name in AUDIT_NAMES), "Published %")
+        audit_headings = (
+            "Margin",
+            "Audited",
+            *(f"{name} %" for name in AUDIT_NAMES),
+            "Published %",
+        )
         note = f"Published: {MOVING}, table 7, for its ranges of margins."
-        tables.append(_build_table("Audit by margin", headings, cells, note))
+        tables.append(_build_table("Audit by margin", audit_headings, cells, note))
     return tables
 
 

@@ -113,8 +113,8 @@ def select_item(recipe: Recipe, name: str) -> Recipe:
     if not items:
         names = ", ".join(item.item for item in recipe.items)
         raise PosirError(f"{recipe.title} has no '{name}'. Items: {names}.")
-    names = VARIABLE.findall(" ".join(command for item in items for command in item.commands))
-    variables = {key: value for key, value in recipe.variables.items() if key in names}
+    mentioned = VARIABLE.findall(" ".join(command for item in items for command in item.commands))
+    variables = {key: value for key, value in recipe.variables.items() if key in mentioned}
     return recipe.model_copy(update={"items": items, "variables": variables})
 
 

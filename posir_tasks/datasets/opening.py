@@ -171,10 +171,10 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
     items: list[Item] = []
     for number, text in enumerate(texts, start=1):
         name = f"text {number}"
+        item: Item = SkippedText(name, "not a text", file=IN_MEMORY)
         if isinstance(text, str):
-            items.append(read_text(IN_MEMORY, name, text, str(number)))
-        else:
-            items.append(SkippedText(name, "not a text", file=IN_MEMORY))
+            item = read_text(IN_MEMORY, name, text, str(number))
+        items.append(item)
     content = digest(*(item.text for item in items if isinstance(item, Passage))).hex()
     names = (IN_MEMORY, IN_MEMORY, IN_MEMORY)
     revision = partial(str, f"{LOCAL}-{content}")
@@ -202,25 +202,26 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
             document = Passage(name, identifier, text, id=identifier)
             yield document if text.strip() else SkippedText(document.name, "empty", file=name)
 
-    def read_passages() -> Iterator[Item]:
-        return _list_passages(read(), f"{key.language}/{key.domain}")
-
-    languages = (key.language, key.corpus_language)
-    return Subset(lambda: languages, key.domain, read, read_texts, read_passages)
+    return Subset(
+        lambda: (key.language, key.corpus_language),
+        key.domain,
+        read,
+        read_texts,
+        lambda: _list_passages(read(), f"{key.language}/{key.domain}"),
+    )
 
 
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False))
-    questions: dict[str, list[PassageQuestion]] = defaultdict(list)
+    questions: defaultdict[str, list[PassageQuestion]] = defaultdict(list)
     for query, text, document, span in data.list_questions():
-        answer = None if span is None else StatedAnswer.from_span(span)
+        answer = StatedAnswer.from_span(span) if span else None
         place = data.places.get(query, Place(query))
         question = PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
         questions[document].append(question)
     for row in data.corpus:
         key = row["id"]
-        title = titles.get(key, "")
-        yield Passage(name, key, row["text"], questions.get(key, ()), key, title)
+        yield Passage(name, key, row["text"], questions[key], key, titles.get(key, ""))
 
 
 def _open_folder(path: Path, options: ReadOptions) -> Dataset:
@@ -289,8 +290,7 @@ def _name_revision(folder: Path, files: Iterable[Path]) -> str:
 def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     name, _, configuration = reference.partition(":")
     commit = options.revision or "main"
-    # Of a commit, there is nothing to ask: without network access, what is in the cache can be
-    # read.
+    # A commit needs no request: without network access, the cache can be read.
     if not COMMIT.fullmatch(commit):
         try:
             commit = HubRepository(name, commit).revision()
@@ -371,10 +371,13 @@ def _open_items(
 def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
     """Yield documents and skipped texts; a document without text is skipped, too."""
     for item in items:
-        if isinstance(item, Passage) and not item.text.strip():
-            yield SkippedText(item.name, "empty", file=item.file)
-        elif isinstance(item, Passage) or not item.is_question:
+        if isinstance(item, SkippedText):
+            if not item.is_question:
+                yield item
+        elif item.text.strip():
             yield item
+        else:
+            yield SkippedText(item.name, "empty", file=item.file)
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
