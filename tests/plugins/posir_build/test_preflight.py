@@ -39,9 +39,7 @@ def test_a_build_that_can_be_written_passes(settings):
 
 @pytest.mark.parametrize("language", ["eng-Latn", "deu-Latn"])
 @pytest.mark.parametrize("output", ["made", "made-held-out"])
-def test_a_dataset_of_other_settings_is_refused(
-    settings, tmp_path, language, output
-):
+def test_a_dataset_of_other_settings_is_refused(settings, tmp_path, language, output):
     wanted = ("translate.languages=[deu-Latn]", "balance.held_out=0.2")
     folder = tmp_path / "data" / output / language / "harbour"
     folder.mkdir(parents=True)

@@ -1,7 +1,6 @@
 """Each stage on small documents: what it keeps, and the reason for what it discards."""
 
 import json
-import re
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace

@@ -376,9 +376,7 @@ def test_a_task_is_read_as_its_folder_is(folder, described, monkeypatch):
     assert task == {key: row for key, row in rows_of(described).items() if key[0] == "eng-Latn"}
 
 
-def test_a_cross_lingual_task_has_queries_and_corpus_languages(
-    folder, monkeypatch
-):
+def test_a_cross_lingual_task_has_queries_and_corpus_languages(folder, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
     (subset,) = open_data("PosIR-Japanese-English").subsets
     assert (subset.query_language, subset.corpus_language, subset.domain) == (
