@@ -5,9 +5,8 @@ questions by people.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,38 +14,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 from posir_build import dataset_files, stage_report
 from posir_build import translation_ratings as ratings
 from posir_build.balance import CELLS, find_needed_questions
-from posir_build.cluster import StartEngine
 from posir_build.estimate import (
     REASON_TOKENS,
-    PromptCalls,
-    add_reranker_seconds,
-    add_up,
     describe_plan,
+    estimate_calls,
     estimate_stages,
+    price,
 )
 from posir_build.pipeline import (
     Tools,
-    WrittenDataset,
     locked,
     run_stages,
     settings_record,
     write_results,
 )
-from posir_build.records import LOG_FILE, Question, StageResult
+from posir_build.records import LOG_FILE, StageResult
 from posir_build.sample import check_source
 from posir_build.settings import STAGE_NAMES, BuildSettings
-from posir_build.verify import (
-    MarginPool,
-    MarginRange,
-    audit_ranges,
-    count_pools,
-    summarize_audit,
-)
+from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import write_text
-from posir_tasks.base.progress import track
+from posir_tasks.base.files import check_writable, write_text
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.settings_file import load_settings
 from posir_tasks.base.wording import pluralize
@@ -56,6 +45,7 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Usage
 from posir_tasks.language_models.settings import compute_cost, format_cost
 from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import find_model
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -111,36 +101,31 @@ def build(
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
     loaded = load_settings(BuildSettings, Path(config) if config else None, settings)
-    is_cluster = engine == "ray" or address is not None
     start_engine = choose_engine(engine, address, Settings({"batch_size": 32}))
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
-    if plan:
-        return _plan_build(loaded)
-    return _run_build(loaded, stage, start_engine if is_cluster else None)
+    check_build(loaded, complete=stage is None and not plan)
+    with locked(loaded.work_folder):
+        if plan:
+            return _plan_build(Tools(loaded))
+        tools = Tools(loaded, None if engine == "local" else start_engine)
+        results = run_stages(tools, stage or STAGE_NAMES[-1])
+        datasets, translations = write_results(tools, results) if stage is None else ({}, [])
+        report = _build_report(tools, results, datasets, translations)
+        write_text(report.folder / "report.md", report.to_markdown())
+        return report
 
 
-def _plan_build(settings: BuildSettings) -> Result:
+def _plan_build(tools: Tools) -> Result:
     """Estimate what the stages take at most; Sample is run for that, and answered calls are
     counted.
     """
-    check_build(settings, complete=False)
-    rerankers = {
-        "verify": settings.verify.rerankers,
-        "false-negatives": settings.false_negatives.rerankers,
-    }
-    with locked(settings.work_folder):
-        tools = Tools(settings)
-        last = "ask" if settings.ask.method == "given" else "sample"
-        results = run_stages(tools, last) | run_stages(tools, None)
-        estimates = estimate_stages(settings, results)
-        if any(rerankers.values()):
-            with track("Time the rerankers"):
-                opened = {stage: tools.rerankers(rows) for stage, rows in rerankers.items()}
-                estimates = add_reranker_seconds(estimates, opened, results["sample"].documents)
+    settings = tools.settings
+    last = "ask" if settings.ask.method == "given" else "sample"
+    results = run_stages(tools, last) | run_stages(tools, None)
     notes = [f"sample: {note}" for note in results["sample"].notes]
     notes += [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]
-    return describe_plan(estimates, settings.list_llms(), notes)
+    return describe_plan(estimate_stages(settings, results), settings.list_llms(), notes)
 
 
 @public(charts=True, settings="posir_build.translation_ratings:RatingSettings")
@@ -180,7 +165,7 @@ def rate_translations(
         >>> llm = {"model": "my-llm"}
         >>> posir.rate_translations(source="PosIR-Mini", translations=translations, llm=llm)
         Traceback (most recent call last):
-        posir_tasks.base.errors.DataError: translations: mine: have no language in common other ...
+        posir_tasks.base.errors.DataError: translations: mine: not all of them have a domain and ...
     """
     loaded = load_settings(ratings.RatingSettings, Path(config) if config else None, settings)
     count_tokens = load_tokenizer(loaded.tokenizer).count
@@ -191,9 +176,8 @@ def rate_translations(
         return Result(title="Sheets", rows=[{"file": name} for name in names], footer=names)
     if plan:
         tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
-        calls = PromptCalls(ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
-        estimate = add_up("rate translations", [loaded.llm], [calls])
-        return describe_plan([estimate], [loaded.llm], notes)
+        calls = estimate_calls(ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
+        return describe_plan([price("rate translations", [loaded.llm], calls)], [loaded.llm], notes)
     with locked(loaded.work):
         return _judge_sample(loaded, translations, notes, list(map(Path, to_list(people))))
 
@@ -204,21 +188,17 @@ def _judge_sample(
     notes: list[str],
     sheets: Sequence[Path],
 ) -> Result:
-    people: list[ratings.Rated] = []
-    unknown = {}
-    for sheet in sheets:
-        rated, unknown[sheet] = ratings.read_rating_sheet(sheet, translations)
-        people += rated
     model = LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
     judged, faults = ratings.ask_judge(translations, settings, model)
+    notes += [f"not rated: {fault}: {number:,}" for fault, number in faults.items()]
+    people: list[ratings.Rated] = []
+    for sheet in sheets:
+        rated, others = ratings.read_rating_sheet(sheet, translations)
+        people += rated
+        if others:
+            notes.append(f"{sheet}: rows of other translations: {others:,}")
     scores = [*ratings.score_ratings("judge", judged), *ratings.score_ratings("people", people)]
     agreement = ratings.compare_ratings(people, judged)
-    notes += [f"not rated: {fault}: {number:,}" for fault, number in faults.items()]
-    notes += [
-        f"{sheet}: rows of other translations: {number:,}"
-        for sheet, number in unknown.items()
-        if number
-    ]
 
     def draw() -> Sequence[Figure]:
         from posir_build.rating_charts import build_rating_figures
@@ -227,10 +207,7 @@ def _judge_sample(
 
     return Result(
         title="Ratings of translations",
-        rows=[
-            asdict(score) | {"mean": score.mean, "counts": json.dumps(score.counts)}
-            for score in scores
-        ],
+        rows=[vars(score) | {"counts": json.dumps(score.counts)} for score in scores],
         tables=ratings.build_rating_tables(scores, agreement, notes),
         values={
             "translations": len(translations),
@@ -250,48 +227,33 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
     documents.
     """
     documents = Path(settings.documents).expanduser().resolve()
-    folders = [("work", settings.work_folder)]
-    folders += [("output", output) for output in settings.outputs()]
-    for name, folder in folders:
+    outputs = [settings.output]
+    if settings.balance.held_out:
+        outputs.append(settings.held_out_folder)
+    for folder in (settings.work_folder, *outputs):
         if documents.is_dir() and folder.resolve().is_relative_to(documents):
             raise PosirError(
-                f"{name}: {folder}: is in the folder of the documents, {settings.documents}; its "
-                f"text files would be read as documents. Set `{name}` to a folder outside, or move "
-                "the documents to a folder of their own."
+                f"{folder}: is in the folder of the documents, {settings.documents}; its text "
+                "files would be read as documents. Set `work` and `output` to folders outside."
             )
     check_source(settings)
     if not complete:
         return
-    for output in settings.outputs():
+    for output in outputs:
+        check_writable(output)
         _check_output(settings, output)
     find_needed_questions(settings.balance)
-    models = _list_models(settings)
-    if models:
-        from posir_tasks.models.registry import find_model
-
-        for model in sorted(models, key=attrgetter("name")):
-            find_model(model)
-
-
-def _list_models(settings: BuildSettings) -> set[ModelReference]:
-    """List the rerankers and embedders of a build."""
     search = settings.false_negatives
-    models = {row.reference for row in settings.verify.rerankers}
+    models = {row.reference for row in (*settings.verify.rerankers, *search.rerankers)}
     if search.embedder:
         models.add(ModelReference(search.embedder, search.revision))
-        models |= {row.reference for row in search.rerankers}
     if settings.ask.persona_embedder:
         models.add(ModelReference(settings.ask.persona_embedder))
-    return models
+    for model in sorted(models, key=attrgetter("name")):
+        find_model(model)
 
 
 def _check_output(settings: BuildSettings, output: Path) -> None:
-    parent = next(folder for folder in (output, *output.absolute().parents) if folder.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise PosirError(
-            f"output: {output}: cannot be written, since {parent} is no writable folder. Set "
-            "another `output`."
-        )
     constructions = dataset_files.read_constructions(output)
     record = settings_record(settings)
     for language in (settings.language, *settings.translate.languages):
@@ -300,10 +262,8 @@ def _check_output(settings: BuildSettings, output: Path) -> None:
         before = construction["settings"] if construction else {}
         if not folder.exists() or before == record:
             continue
-        changed = [name for name, value in record.items() if before.get(name) != value]
-        reason = "is not of `posir build`"
-        if before:
-            reason = f"was built with other settings ({', '.join(changed)})"
+        changed = ", ".join(name for name in record if before.get(name) != record[name])
+        reason = f"was built with other settings ({changed})" if before else "has other data"
         raise PosirError(
             f"{folder}: already exists, and {reason}. Remove it, or set another `output` or "
             "`domain`; answered calls are saved, and are not paid again."
@@ -316,10 +276,6 @@ class BuildReport(Result):
 
     rows: Sequence[stage_report.StageRow]
     """A row for each stage, each check of Verify, and each translation."""
-    pools: Sequence[MarginPool]
-    """Questions with at least some margin of the rerankers."""
-    ranges: Sequence[MarginRange]
-    """Rates of the audit by range of margins."""
     datasets: Mapping[Path, int]
     """Number of questions in each folder that was written; empty unless all stages were run."""
     folder: Path
@@ -330,44 +286,28 @@ class BuildReport(Result):
         return [row.to_record() | {"reasons": json.dumps(row.reasons)} for row in self.rows]
 
 
-def _run_build(
-    settings: BuildSettings, stage: str | None, start_engine: StartEngine | None
-) -> BuildReport:
-    check_build(settings, complete=stage is None)
-    with locked(settings.work_folder):
-        tools = Tools(settings, start_engine)
-        results = run_stages(tools, stage or STAGE_NAMES[-1])
-        written = write_results(tools, results) if stage is None else WrittenDataset({}, [], [])
-        report = _build_report(tools, results, written)
-        write_text(report.folder / "report.md", report.to_markdown())
-    return report
-
-
 def _build_report(
-    tools: Tools, results: Mapping[str, StageResult], written: WrittenDataset
+    tools: Tools,
+    results: Mapping[str, StageResult],
+    datasets: Mapping[Path, int],
+    translations: Sequence[stage_report.StageRow],
 ) -> BuildReport:
-    margins = tools.settings.verify.margins
-    rows = [*stage_report.build_stage_rows(results), *written.rows]
+    rows = [*stage_report.build_stage_rows(results), *translations]
     notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes]
-    notes += written.notes
-    checked: list[Question] = []
+    pools: Sequence[MarginPool] = ()
+    ranges: Sequence[MarginRange] = ()
     verified = results.get("verify")
     if verified:
-        checked = verified.checked_questions()
         notes += stage_report.describe_lost_documents(verified)
-        notes += stage_report.describe_audit(summarize_audit(verified.questions))
+        pools = count_pools(verified, tools.settings.verify.margins)
+        ranges = audit_ranges(verified, tools.settings.verify.margins)
     notes += describe_usage(tools)
-    pools = count_pools(checked, results["sample"].documents, margins)
-    ranges = audit_ranges(checked, margins)
     stages, *others = stage_report.build_stage_tables(rows)
     return BuildReport(
         title=f"Build of {tools.settings.domain}",
         rows=rows,
-        pools=pools,
-        ranges=ranges,
-        datasets=written.questions,
+        datasets=datasets,
         folder=tools.settings.work_folder,
-        sentences=stage_report.describe_kept(rows),
         tables=[
             *stage_report.build_margin_tables(pools, ranges),
             replace(stages, notes=tuple(notes)),
@@ -381,7 +321,7 @@ def _build_report(
         },
         footer=[
             f"{folder}: {pluralize(questions, 'question')}"
-            for folder, questions in written.questions.items()
+            for folder, questions in datasets.items()
         ],
     )
 
@@ -393,20 +333,21 @@ def describe_usage(tools: Tools) -> list[str]:
     prices = {llm.model: llm.prices for llm in tools.settings.list_llms()}
     usage = tools.log.usage()
     for name in prices:
-        parts = [used for (model, _), used in usage.items() if model == name]
+        parts = [tokens for (model, _), tokens in usage.items() if model == name]
         if len(parts) > 1:
             usage[name, "total"] = sum(parts, Usage())
-    described = []
-    for (model, prompt), used in usage.items():
+    lines = []
+    for (model, prompt), tokens in usage.items():
         line = (
-            f"{model}, {prompt}: {pluralize(used.calls, 'call')}, {used.input_tokens:,} input "
-            f"tokens, {used.output_tokens:,} output tokens"
+            f"{model}, {prompt}: {pluralize(tokens.calls, 'call')}, {tokens.input_tokens:,} input "
+            f"tokens, {tokens.output_tokens:,} output tokens"
         )
-        if model in prices and prices[model].given:
-            cost = compute_cost(prices[model], used.input_tokens, used.output_tokens)
-            line += f", {format_cost(cost, prices[model].currency)}"
-        described.append(line)
-    return described
+        price_list = prices.get(model)
+        if price_list and price_list.given:
+            cost = compute_cost(price_list, tokens.input_tokens, tokens.output_tokens)
+            line += f", {format_cost(cost, price_list.currency)}"
+        lines.append(line)
+    return lines
 
 
 @public(settings="posir_build.settings:BuildSettings")
@@ -448,11 +389,7 @@ def build_sample(
             "it first."
         )
     file = Path(output) if output else loaded.work_folder / "human-check.csv"
-    if file.exists():
-        raise PosirError(
-            f"{file}: already exists, and may have judgments. Remove it, or choose another "
-            "--output."
-        )
+    dataset_files.refuse_overwrite(file)
     scheme = CELLS[loaded.balance.cells]
     questions = dataset_files.choose_questions(result, number, loaded.seed, scheme)
     dataset_files.write_sheet(file, result, questions)
@@ -489,9 +426,9 @@ def build_agreement(
     if len({sheet.resolve() for sheet in files}) < len(files):
         raise PosirError("a sheet is named twice. Name one sheet per person.")
     judgments = [dataset_files.read_judgments(sheet) for sheet in files]
-    counted = dataset_files.count_agreement(judgments)
+    agreement = dataset_files.count_agreement(judgments)
     if data is not None:
         judged = {name for sheet in judgments for name, row in sheet.items() if row}
-        dataset_files.record_human_check(Path(data), counted, judged)
-    table = dataset_files.build_agreement_table(counted)
-    return Result(title="Agreement", tables=[table], rows=counted)
+        dataset_files.record_human_check(Path(data), agreement, judged)
+    table = dataset_files.build_agreement_table(agreement)
+    return Result(title="Agreement", tables=[table], rows=agreement)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -26,6 +27,7 @@ from posir_build.records import (
     Discarded,
     DiscardReason,
     Document,
+    PromptValues,
     Question,
     StageResult,
     by_id,
@@ -57,36 +59,30 @@ MAX_CHARACTERS = 1000
 MIN_COPY = 20
 #: What questions are searched for, in all languages: parts and positions of a text, and references
 #: to the document.
-NAMES_POSITION = load_patterns("positions.txt")
-NAMES_DOCUMENT = load_patterns("references.txt")
+NAMES = {
+    DiscardReason.NAMES_POSITION: load_patterns("positions.txt"),
+    DiscardReason.NAMES_DOCUMENT: load_patterns("references.txt"),
+}
 
 
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:
     """Find what is wrong with a question."""
-
-    def discard(reason: DiscardReason, detail: str = "") -> Discarded:
-        return Discarded(reason, question.id, detail, question)
-
     text = question.text.strip()
     original = document.text.lower()
     if not text:
-        return discard(DiscardReason.BLANK_QUESTION)
+        return question.discard(DiscardReason.BLANK_QUESTION)
     if not question.answer.strip():
-        return discard(DiscardReason.BLANK_ANSWER)
+        return question.discard(DiscardReason.BLANK_ANSWER)
     if len(text) > MAX_CHARACTERS:
-        return discard(DiscardReason.LONG_QUESTION, f"{len(text):,} characters")
-    patterns = {
-        DiscardReason.NAMES_POSITION: NAMES_POSITION,
-        DiscardReason.NAMES_DOCUMENT: NAMES_DOCUMENT,
-    }
-    for reason, pattern in patterns.items():
+        return question.discard(DiscardReason.LONG_QUESTION, f"{len(text):,} characters")
+    for reason, pattern in NAMES.items():
         name = pattern.search(text)
         if name and name[0].lower() not in original:
-            return discard(reason, name[0])
+            return question.discard(reason, name[0])
     if len(text) >= MIN_COPY and text.lower() in original:
-        return discard(DiscardReason.COPIED)
+        return question.discard(DiscardReason.COPIED)
     other = detect_other_language(text, language)
-    return discard(DiscardReason.OTHER_LANGUAGE, other) if other else None
+    return question.discard(DiscardReason.OTHER_LANGUAGE, other) if other else None
 
 
 def drop_repeated(
@@ -101,24 +97,23 @@ def drop_repeated(
     kept = []
     discarded = []
     first_ids: dict[str, str] = {}
-    earlier: dict[str, dict[str, str]] = {}
+    earlier: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for question in questions:
         text = " ".join(question.text.lower().split())
-        others = earlier.setdefault(question.document, {})
-        # The same numbers: one year or another makes two questions.
-        repeated = [
-            name
-            for name, other in others.items()
-            if fuzz.ratio(text, other) >= 100 * similar
-            and list_numbers(text) == list_numbers(other)
-        ]
-        original = repeated[0] if repeated else first_ids.get(text)
-        if original is None:
-            first_ids[text] = question.id
-            others[question.id] = text
-            kept.append(question)
-        else:
-            discarded.append(Discarded(DiscardReason.REPEATED, question.id, original, question))
+        others = earlier[question.document]
+        original = first_ids.get(text)
+        for name, other in others.items():
+            # The same numbers: one year or another makes two questions.
+            is_similar = fuzz.ratio(text, other) >= 100 * similar
+            if is_similar and list_numbers(text) == list_numbers(other):
+                original = name
+                break
+        if original is not None:
+            discarded.append(question.discard(DiscardReason.REPEATED, original))
+            continue
+        first_ids[text] = question.id
+        others[question.id] = text
+        kept.append(question)
     return kept, discarded
 
 
@@ -163,11 +158,6 @@ class PersonaQuery(ModelAnswer):
     answer: str
     reasoning: str
 
-    @property
-    def questions(self) -> list[AskedQuestion]:
-        """The query as a question."""
-        return [AskedQuestion(question=self.query, answer=self.answer, type="query")]
-
 
 ASK_POSITIONAL = load_prompt("ask_positional", AskedQuestions)
 SUMMARIZE = load_prompt("summarize", DocumentSummary)
@@ -184,41 +174,19 @@ PROMPTS: Mapping[AskMethod, Sequence[PromptTemplate[Any]]] = {
 THIRDS = ("first", "middle", "last")
 #: Model and prompt of a question that is not generated.
 GIVEN = "given"
-#: Column of the personas in files with rows, such as those of PersonaHub.
-PERSONA_FIELD = "persona"
 LENGTHS = {"short": "under 10 words", "medium": "10 to 20 words", "long": "over 20 words"}
 #: Separators at which a chunk may end, the best first.
 SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[.!?。！？।])\s*", r"\s+")
 
 
 @dataclass(frozen=True)
-class AskedPart:
-    """A part of a document, and the reply to the prompt that asked for questions about it."""
+class QuestionRequest:
+    """A part of a document to ask about, with the values of the prompt."""
 
     document: Document
-    reply: Reply[Any]
-    position: str = ""
+    values: PromptValues
+    position: str
     details: dict[str, str] = field(default_factory=dict)
-
-    def list_questions(self) -> list[Question]:
-        """List the questions of the reply, with faults or without."""
-        asked = self.reply.answer.questions if self.reply.answer else []
-        questions = []
-        for row in asked:
-            text = " ".join(row.question.split())
-            questions.append(
-                Question(
-                    id=question_id(self.document.id, text),
-                    document=self.document.id,
-                    text=text,
-                    answer=row.answer.strip(),
-                    position=self.position,
-                    model=self.reply.model,
-                    prompt=self.reply.prompt,
-                    details={"type": row.type, **self.details},
-                )
-            )
-        return questions
 
 
 def ask_questions(
@@ -234,27 +202,35 @@ def ask_questions(
     Raises:
         PosirError: The model or the file of personas cannot be used.
     """
-    chosen = choose_documents(documents, settings.ask.documents, settings.seed)
-    asker = Asker(settings, model)
+    selection = choose_documents(documents, settings.ask.documents, settings.seed)
+    discarded: list[Discarded] = []
     match settings.ask.method:
         case "positional":
-            parts = asker.ask_positional(chosen)
+            requests = _request_thirds(selection, settings)
         case "chunk":
-            parts = asker.ask_chunk(chosen)
+            requests = _request_chunks(selection, settings, model, discarded)
         case _:
-            parts = asker.ask_persona(chosen, offer_personas(chosen, settings, recall))
+            offers = offer_personas(selection, settings, recall)
+            requests = _request_segments(selection, offers, settings, model, discarded)
+    common = {
+        "questions": str(settings.ask.questions),
+        "language": english_name(settings.language),
+    }
+    prompt = PROMPTS[settings.ask.method][-1]
+    replies = model.ask(prompt, requests, lambda request: request.values | common, "Ask")
     accepted = []
-    discarded = []
     number = 0
-    for part in parts:
-        if part.reply.answer is None:
-            discarded.append(Discarded(part.reply.fault, part.document.id, part.reply.detail))
+    for request, reply in zip(requests, replies, strict=True):
+        if reply.answer is None:
+            discarded.append(Discarded(reply.fault, request.document.id, reply.detail))
+            continue
         found: set[str] = set()
-        for question in part.list_questions():
-            number += 1
-            fault = find_fault(question, part.document, settings.language)
+        questions = _list_questions(request, reply)
+        number += len(questions)
+        for question in questions:
+            fault = find_fault(question, request.document, settings.language)
             if not fault and len(found | {question.id}) > settings.ask.questions:
-                fault = Discarded(DiscardReason.EXTRA_QUESTION, question.id, question=question)
+                fault = question.discard(DiscardReason.EXTRA_QUESTION)
             if fault:
                 discarded.append(fault)
             else:
@@ -265,25 +241,51 @@ def ask_questions(
     return StageResult(tuple(documents), tuple(kept), (*discarded, *repeated), (), counts)
 
 
+def _list_questions(request: QuestionRequest, reply: Reply[Any]) -> list[Question]:
+    """List the questions of an answer, with faults or without."""
+    answer: Any = reply.answer
+    if isinstance(answer, PersonaQuery):
+        rows = [AskedQuestion(question=answer.query, answer=answer.answer, type="query")]
+    else:
+        rows = answer.questions
+    questions = []
+    for row in rows:
+        text = " ".join(row.question.split())
+        questions.append(
+            Question(
+                id=question_id(request.document.id, text),
+                document=request.document.id,
+                text=text,
+                answer=row.answer.strip(),
+                position=request.position,
+                model=reply.model,
+                prompt=reply.prompt,
+                details={"type": row.type, **request.details},
+            )
+        )
+    return questions
+
+
 def take_questions(documents: Sequence[Document], settings: BuildSettings) -> StageResult:
     """Take the questions that the data of the documents has, with their spans; raise DataError if
     it has none.
     """
-    known = by_id(documents)
+    by_name = by_id(documents)
     questions = []
     for subset in open_source(settings).with_questions("`ask.method: given`").subsets:
         data = subset.read()
         texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
         for query, text, name, span in data.list_questions():
+            document = by_name.get(name)
             # Languages may share ids.
-            if span is None or name not in known or known[name].text != texts[name]:
+            if span is None or document is None or document.text != texts[name]:
                 continue
-            third = POSITIONS[find_third(span, len(texts[name]))]
-            answer = span.of(texts[name])
+            third = POSITIONS[find_third(span, len(document.text))]
+            answer = span.of(document.text)
             questions.append(Question(query, name, text, answer, third, GIVEN, GIVEN, span=span))
-    about = [known[name] for name in dict.fromkeys(question.document for question in questions)]
-    chosen = by_id(choose_documents(about, settings.ask.documents, settings.seed))
-    taken = tuple(question for question in questions if question.document in chosen)
+    about = [by_name[name] for name in {question.document for question in questions}]
+    selected = by_id(choose_documents(about, settings.ask.documents, settings.seed))
+    taken = tuple(question for question in questions if question.document in selected)
     return StageResult(tuple(documents), taken, (), (), {"questions": len(taken)})
 
 
@@ -295,115 +297,91 @@ def choose_documents(
     return sorted(order[:number], key=attrgetter("id"))
 
 
-@dataclass(frozen=True)
-class Asker:
-    """The three ways of asking."""
+def _request_thirds(
+    documents: Sequence[Document], settings: BuildSettings
+) -> list[QuestionRequest]:
+    """Request questions about thirds of documents, drawn at random, with the whole document in view
+    (PosIR).
+    """
+    requests = []
+    for document in documents:
+        thirds = _seed(settings, "third", document).sample(range(3), settings.ask.draws)
+        for third in sorted(thirds):
+            values = {"document": document.text, "part": THIRDS[third]}
+            requests.append(QuestionRequest(document, values, POSITIONS[third]))
+    return requests
 
-    settings: BuildSettings
-    model: LanguageModel
 
-    @property
-    def _common(self) -> dict[str, str]:
-        return {
-            "questions": str(self.settings.ask.questions),
-            "language": english_name(self.settings.language),
-        }
+def _request_chunks(
+    documents: Sequence[Document],
+    settings: BuildSettings,
+    model: LanguageModel,
+    discarded: list[Discarded],
+) -> list[QuestionRequest]:
+    """Request questions about chunks of documents, with a summary of the document in view (PosQ);
+    documents without one are discarded.
+    """
 
-    def ask_positional(self, documents: Sequence[Document]) -> list[AskedPart]:
-        """Ask about thirds of documents, drawn at random, with the whole document in view
-        (PosIR).
-        """
-        draws = self.settings.ask.draws
-        drawn = [
-            (document, third)
-            for document in documents
-            for third in sorted(_seed(self.settings, "third", document).sample(range(3), draws))
-        ]
+    def build(document: Document) -> PromptValues:
+        return {"document": document.text, "language": english_name(settings.language)}
 
-        def build(row: tuple[Document, int]) -> dict[str, str]:
-            document, third = row
-            return {"document": document.text, "part": THIRDS[third], **self._common}
-
-        replies = self.model.ask(ASK_POSITIONAL, drawn, build, "Ask")
-        return [
-            AskedPart(document, reply, POSITIONS[third])
-            for (document, third), reply in zip(drawn, replies, strict=True)
-        ]
-
-    def ask_chunk(self, documents: Sequence[Document]) -> list[AskedPart]:
-        """Ask about chunks of documents, with a summary of the document in view (PosQ)."""
-
-        def build_summary(document: Document) -> dict[str, str]:
-            return {"document": document.text, **self._common}
-
-        def build(row: tuple[Document, Span, str]) -> dict[str, str]:
-            document, chunk, summary = row
-            return {"summary": summary, "chunk": chunk.of(document.text), **self._common}
-
-        summaries = self.model.ask(SUMMARIZE, documents, build_summary, "Summarize")
-        parts = []
-        chunks: list[tuple[Document, Span, str]] = []
-        for document, reply in zip(documents, summaries, strict=True):
-            if reply.answer is None:
-                parts.append(AskedPart(document, reply))
-                continue
-            spans = split_chunks(document.text, self.settings.ask.chunk_words)
-            chunks += [(document, span, reply.answer.summary) for span in spans]
-        replies = self.model.ask(ASK_CHUNK, chunks, build, "Ask")
-        for (document, chunk, _), answered in zip(chunks, replies, strict=True):
+    requests = []
+    summaries = model.ask(SUMMARIZE, documents, build, "Summarize")
+    for document, reply in zip(documents, summaries, strict=True):
+        if reply.answer is None:
+            discarded.append(Discarded(reply.fault, document.id, reply.detail))
+            continue
+        for chunk in split_chunks(document.text, settings.ask.chunk_words):
+            values = {"summary": reply.answer.summary, "chunk": chunk.of(document.text)}
             position = tag_chunk(chunk, len(document.text))
             details = {"chunk": f"{chunk.start}-{chunk.end}"}
-            parts.append(AskedPart(document, answered, position, details))
-        return parts
+            requests.append(QuestionRequest(document, values, position, details))
+    return requests
 
-    def ask_persona(
-        self, documents: Sequence[Document], offers: Sequence[list[str]]
-    ) -> list[AskedPart]:
-        """Choose a persona for each document, then ask for one query per segment (Built-in or
-        Learned).
-        """
-        offered = list(zip(documents, offers, strict=True))
 
-        def build_choice(row: tuple[Document, list[str]]) -> dict[str, str]:
-            document, personas = row
-            lines = [f"{number}. {persona}" for number, persona in enumerate(personas, 1)]
-            return {"document": document.text, "personas": "\n".join(lines)}
+def _request_segments(
+    documents: Sequence[Document],
+    offers: Sequence[list[str]],
+    settings: BuildSettings,
+    model: LanguageModel,
+    discarded: list[Discarded],
+) -> list[QuestionRequest]:
+    """Choose one of the offered personas for each document, then request one query per segment
+    (Built-in or Learned); documents without a persona are discarded.
+    """
+    offered = list(zip(documents, offers, strict=True))
 
-        def check_choice(row: tuple[Document, list[str]], choice: PersonaChoice) -> None:
-            if not 1 <= choice.persona <= len(row[1]):
-                raise UnusableAnswerError(DiscardReason.NO_SUCH_PERSONA)
+    def build(row: tuple[Document, list[str]]) -> PromptValues:
+        document, personas = row
+        lines = [f"{number}. {persona}" for number, persona in enumerate(personas, 1)]
+        return {"document": document.text, "personas": "\n".join(lines)}
 
-        choices = self.model.ask(
-            CHOOSE_PERSONA, offered, build_choice, "Choose personas", check_choice
-        )
-        parts = []
-        wanted: list[tuple[Document, int, dict[str, str]]] = []
-        for (document, personas), reply in zip(offered, choices, strict=True):
-            choice = reply.answer
-            if choice is None:
-                parts.append(AskedPart(document, reply))
-                continue
-            persona = personas[choice.persona - 1]
-            details = choice.model_dump(include={"difficulty", "query_length"})
-            wanted += [(document, third, details | {"persona": persona}) for third in range(3)]
-        replies = self.model.ask(ASK_PERSONA, wanted, self._build_query, "Ask")
-        for (document, third, details), answered in zip(wanted, replies, strict=True):
-            parts.append(AskedPart(document, answered, POSITIONS[third], details))
-        return parts
+    def check(row: tuple[Document, list[str]], choice: PersonaChoice) -> None:
+        if not 1 <= choice.persona <= len(row[1]):
+            raise UnusableAnswerError(DiscardReason.NO_SUCH_PERSONA)
 
-    def _build_query(self, row: tuple[Document, int, dict[str, str]]) -> dict[str, str]:
-        document, third, details = row
-        sentences = find_sentences(document.text, self.settings.language)
-        segment = split_thirds(document.text, sentences)[third]
-        return {
-            "document": document.text,
-            "segment": segment.of(document.text),
-            "part": POSITIONS[third],
-            "persona": details["persona"],
-            "difficulty": details["difficulty"].replace("_", " "),
-            "query_length": LENGTHS[details["query_length"]],
-            **self._common,
-        }
+    requests = []
+    choices = model.ask(CHOOSE_PERSONA, offered, build, "Choose personas", check)
+    for (document, personas), reply in zip(offered, choices, strict=True):
+        choice = reply.answer
+        if choice is None:
+            discarded.append(Discarded(reply.fault, document.id, reply.detail))
+            continue
+        persona = personas[choice.persona - 1]
+        details = choice.model_dump(include={"difficulty", "query_length"}) | {"persona": persona}
+        sentences = find_sentences(document.text, settings.language)
+        segments = split_thirds(document.text, sentences)
+        for position, segment in zip(POSITIONS, segments, strict=True):
+            values = {
+                "document": document.text,
+                "segment": segment.of(document.text),
+                "part": position,
+                "persona": persona,
+                "difficulty": choice.difficulty.replace("_", " "),
+                "query_length": LENGTHS[choice.query_length],
+            }
+            requests.append(QuestionRequest(document, values, position, details))
+    return requests
 
 
 def tag_chunk(chunk: Span, length: int) -> str:
@@ -431,7 +409,7 @@ def split_chunks(text: str, words: int) -> list[Span]:
 
 
 def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list[Span]:
-    if _count_words(text, span) <= words:
+    if len(find_terms(span.of(text))) <= words:
         return [span]
     if not separators:
         size = max(1, 2 * words)
@@ -444,7 +422,7 @@ def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list
     count = words
     for start, end in pairwise(sorted(cuts)):
         for piece in _split(text, Span(start, end), words, separators[1:]):
-            size = _count_words(text, piece)
+            size = len(find_terms(piece.of(text)))
             if count + size <= words:
                 chunks[-1] = Span(chunks[-1].start, piece.end)
                 count += size
@@ -452,10 +430,6 @@ def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list
                 chunks.append(piece)
                 count = size
     return chunks
-
-
-def _count_words(text: str, span: Span) -> int:
-    return len(find_terms(span.of(text)))
 
 
 def offer_personas(
@@ -483,20 +457,17 @@ def load_personas(file: Path | None) -> list[str]:
     """
     try:
         if file and file.name.endswith(DATA_SUFFIXES):
-            rows = open_data(file, column=PERSONA_FIELD).read_texts()
+            rows = open_data(file, column="persona").read_texts()
             lines = [row.text for row in rows if isinstance(row, Passage)]
         else:
             source = file or files(__package__) / "personas.txt"
             lines = source.read_text(encoding="utf-8").splitlines()
-    except PosirError as error:
-        raise PosirError(f"ask.personas: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = summarize_error(error)
-        raise PosirError(f"ask.personas: {file}: cannot be read ({reason}).") from error
+    except (PosirError, OSError, UnicodeDecodeError) as error:
+        raise PosirError(f"ask.personas: {file}: {summarize_error(error)}") from error
     personas = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not personas:
         raise PosirError(
             f"ask.personas: {file}: has no persona. A text file has one a line; other files have "
-            f"the field {PERSONA_FIELD!r}."
+            "the field 'persona', as those of PersonaHub."
         )
     return personas

@@ -17,7 +17,6 @@ import numpy as np
 
 from posir_build.records import (
     Check,
-    Discarded,
     DiscardReason,
     Document,
     Question,
@@ -60,8 +59,8 @@ class CellScheme:
         self, documents: Sequence[Document], questions: Sequence[Question]
     ) -> dict[BalanceCell, int]:
         """Count the questions in every cell, by length and third."""
-        known = by_id(documents)
-        counts = Counter(self.find(question, known[question.document]) for question in questions)
+        by_name = by_id(documents)
+        counts = Counter(self.find(question, by_name[question.document]) for question in questions)
         return {cell: counts[cell] for cell in product(range(len(self.titles)), range(3))}
 
 
@@ -72,7 +71,7 @@ CELLS: Mapping[CellLengths, CellScheme] = {
         SCHEME.axes.length_titles, tuple(SCHEME.token_bounds), lambda document: document.tokens
     ),
     "five": CellScheme(
-        tuple(f"{bucket.minimum:,} to {bucket.maximum:,} characters" for bucket in FIVE_LENGTHS),
+        tuple(f"{bucket} characters" for bucket in FIVE_LENGTHS),
         tuple(bucket.maximum for bucket in FIVE_LENGTHS[:-1]),
         lambda document: len(document.text),
     ),
@@ -88,14 +87,14 @@ def balance_questions(
     `needed` is the number of questions that the public part needs to show the position effect of
     the settings; None if there is none.
     """
-    documents = before.documents
     surplus = _find_surplus(before, settings, seed)
-    kept = [question for question in before.questions if question.id not in surplus]
-    discarded = [
-        Discarded(surplus[question.id], question.id, question=question)
-        for question in before.questions
-        if question.id in surplus
-    ]
+    kept = []
+    discarded = []
+    for question in before.questions:
+        if question.id in surplus:
+            discarded.append(question.discard(surplus[question.id]))
+        else:
+            kept.append(question)
     held_out = _draw_documents(kept, settings.held_out, seed)
     assigned = []
     public = []
@@ -105,10 +104,12 @@ def balance_questions(
         assigned.append(question.with_verdict(verdict))
         if part == PUBLIC:
             public.append(question)
-    # Only the public part is evaluated together.
-    notes = _describe_shortage(documents, public, settings, needed) if needed else ()
-    counts = {"needed": needed} if needed else {}
-    return StageResult(documents, tuple(assigned), tuple(discarded), tuple(notes), counts)
+    notes = []
+    if needed:
+        # Only the public part is evaluated together.
+        counts = CELLS[settings.cells].count(before.documents, public)
+        notes = list(_describe_shortage(counts, settings, needed))
+    return StageResult(before.documents, tuple(assigned), tuple(discarded), tuple(notes))
 
 
 def _find_surplus(
@@ -116,20 +117,20 @@ def _find_surplus(
 ) -> dict[str, DiscardReason]:
     """Find the ids of questions beyond the limit of their cell."""
     scheme = CELLS[settings.cells]
-    known = by_id(before.documents)
+    documents = by_id(before.documents)
     incomplete: set[int] = set()
-    if settings.per_cell != "smallest":
-        limit = settings.per_cell
-    else:
+    if settings.per_cell == "smallest":
         counts = scheme.count(before.documents, before.questions)
         # Lengths without a question at some position cannot be balanced.
         incomplete = {length for (length, _), count in counts.items() if not count}
         complete = [count for (length, _), count in counts.items() if length not in incomplete]
-        limit = min(complete, default=0)
+        limit: int | None = min(complete, default=0)
+    else:
+        limit = settings.per_cell
     filled: Counter[BalanceCell] = Counter()
     surplus = {}
     for question in sorted(before.questions, key=lambda row: seeded_order(seed, "balance", row.id)):
-        cell = scheme.find(question, known[question.document])
+        cell = scheme.find(question, documents[question.document])
         filled[cell] += 1
         if cell[0] in incomplete:
             surplus[question.id] = DiscardReason.INCOMPLETE_LENGTH
@@ -169,22 +170,18 @@ def find_needed_questions(
 
 
 def _describe_shortage(
-    documents: Sequence[Document],
-    questions: Sequence[Question],
-    settings: BalanceSettings,
-    needed: int,
+    counts: Mapping[BalanceCell, int], settings: BalanceSettings, needed: int
 ) -> Iterator[str]:
-    enough = "enough" if len(questions) >= needed else "too few"
+    number = sum(counts.values())
+    enough = "enough" if number >= needed else "too few"
     part = "public questions" if settings.held_out else "questions"
     yield (
-        f"{len(questions):,} {part} are {enough}: a position effect of "
+        f"{number:,} {part} are {enough}: a position effect of "
         f"{settings.position_effect:g} points is found with a probability of 80% from {needed:,} "
         "questions"
     )
-    scheme = CELLS[settings.cells]
-    counts = scheme.count(documents, questions)
+    titles = CELLS[settings.cells].titles
     per_cell = -(-needed // len(counts))
     for (length, third), count in counts.items():
         if count < per_cell:
-            cell = f"{scheme.titles[length]}, {POSITIONS[third]}"
-            yield f"{cell}: {count:,} of {per_cell:,} questions"
+            yield f"{titles[length]}, {POSITIONS[third]}: {count:,} of {per_cell:,} questions"

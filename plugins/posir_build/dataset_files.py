@@ -26,7 +26,7 @@ from posir_tasks.base.untrusted import parse_json, read_csv_rows, read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.posir import Target, write_domain
-from posir_tasks.display.numbers import format_count, format_interval, format_percent
+from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import wilson_interval
@@ -95,10 +95,10 @@ def record_human_check(
             f"{folder}: has no {PROVENANCE_FILE}. Name the folder of a domain, such as "
             "data/NAME/eng-Latn/notes."
         )
-    known = {parse_json(line, file)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
+    ids = {parse_json(line, file)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
     # A sample of a build with a held-out part has questions of both parts, and says as much about
     # either.
-    if not known.intersection(judged):
+    if not ids.intersection(judged):
         raise PosirError(
             f"{folder}: has none of the {pluralize(len(judged), 'judged question')}. Name the "
             "domain they are of."
@@ -119,33 +119,12 @@ def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]
     """List the language models, as their servers name them, by their work: questions, spans and
     grades.
     """
-    models: dict[str, set[str]] = {"questions": set(), "spans": set(), "grades": set()}
+    models = {"questions": {question.model for question in questions}}
     for question in questions:
-        models["questions"].add(question.model)
         for verdict in question.verdicts:
             if verdict.check in WORK:
-                models[WORK[verdict.check]].add(verdict.judge)
+                models.setdefault(WORK[verdict.check], set()).add(verdict.judge)
     return {work: sorted(names) for work, names in models.items()}
-
-
-def _describe_models(construction: Mapping[str, Any]) -> str:
-    """Describe which language model did what, as `questions and spans by A (answered as A-2024),
-    grades by B`.
-    """
-    settings = construction["settings"]
-    work: dict[tuple[str, ...], list[str]] = {}
-    for stage, result in (("ask", "questions"), ("locate", "spans"), ("verify", "grades")):
-        if stage == "ask" and settings["ask"]["method"] == "given":
-            continue
-        requested = (settings[stage]["llm"] or settings["llm"])["model"]
-        served = [name for name in construction["answered_by"][result] if name != requested]
-        work.setdefault((requested, *served), []).append(result)
-    described = []
-    for (requested, *served), results in work.items():
-        names = ", ".join(f"`{name}`" for name in served)
-        answered = f" (answered as {names})" if served else ""
-        described.append(f"{' and '.join(results)} by `{requested}`{answered}")
-    return ", ".join(described)
 
 
 def write_card(output: Path) -> None:
@@ -176,7 +155,6 @@ def write_card(output: Path) -> None:
         license="" if license_name == NO_LICENSE else json.dumps(license_name),
         mark=CARD_MARK,
         provenance=PROVENANCE_FILE,
-        describe_models=_describe_models,
     )
     write_text(file, card + separator + additions)
 
@@ -187,10 +165,6 @@ JUDGMENTS = {
     "answered": "the marked span answers the question",
     "needed": "nothing else in the document answers it",
 }
-COLUMNS = ("id", "question", "answer", "document", "verdicts", *JUDGMENTS, "comment")
-#: What the span is put between.
-OPEN = "【"
-CLOSE = "】"
 ANSWERS = {
     **dict.fromkeys(("yes", "y", "1", "true", "ja", "oui", "sí", "si"), True),
     **dict.fromkeys(("no", "n", "0", "false", "nein", "non"), False),
@@ -202,30 +176,37 @@ def choose_questions(
     result: StageResult, number: int, seed: int, scheme: CellScheme
 ) -> list[Question]:
     """Draw questions with about equally many from each cell of length and position."""
-    known = by_id(result.documents)
+    documents = by_id(result.documents)
     filled: Counter[BalanceCell] = Counter()
-    rounds = []
-    for question in sorted(
-        result.questions, key=lambda row: seeded_order(seed, "human check", row.id)
-    ):
-        cell = scheme.find(question, known[question.document])
-        rounds.append((filled[cell], cell, question))
+    rounds = {}
+    ordered = sorted(result.questions, key=lambda row: seeded_order(seed, "human check", row.id))
+    for question in ordered:
+        cell = scheme.find(question, documents[question.document])
+        rounds[filled[cell], cell] = question
         filled[cell] += 1
-    rounds.sort(key=lambda row: row[:2])
-    return [question for _, _, question in rounds[:number]]
+    return [rounds[key] for key in sorted(rounds)[:number]]
 
 
 def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) -> None:
     """Write questions as a CSV file with empty columns for judgments."""
-    known = by_id(result.documents)
+    documents = by_id(result.documents)
     rows = []
     for question in questions:
-        text = known[question.document].text
+        text = documents[question.document].text
         start, end = question.evidence
-        marked = f"{text[:start]}{OPEN}{text[start:end]}{CLOSE}{text[end:]}"
+        marked = f"{text[:start]}【{text[start:end]}】{text[end:]}"
         verdicts = "; ".join(f"{verdict.check} {verdict.values}" for verdict in question.verdicts)
         rows.append((question.id, question.text, question.answer, marked, verdicts))
-    write_sheet_rows(file, COLUMNS, rows)
+    columns = ("id", "question", "answer", "document", "verdicts", *JUDGMENTS, "comment")
+    write_sheet_rows(file, columns, rows)
+
+
+def refuse_overwrite(sheet: Path) -> None:
+    """Raise PosirError if a sheet exists."""
+    if sheet.exists():
+        raise PosirError(
+            f"{sheet}: already exists, and may be filled in. Remove it, or name another path."
+        )
 
 
 def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -291,38 +272,31 @@ def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[s
             for name in sheet.keys() & other.keys():
                 columns = sheet[name].keys() & other[name].keys()
                 same += [(name, sheet[name][column] == other[name][column]) for column in columns]
-    return [{"judgment": title, **_count_yes(answers)} for title, answers in judged.items()]
+    agreement = []
+    for title, answers in judged.items():
+        yes = sum(answer for _, answer in answers)
+        rate = None
+        if answers:
+            sizes = Counter(name for name, _ in answers).values()
+            # Independent judgments, as if those of one question were always the same (Kish 1965,
+            # Survey Sampling, section 8.2).
+            trials = len(answers) ** 2 / sum(size**2 for size in sizes)
+            share = yes / len(answers)
+            rate = Estimate(share, wilson_interval(share, trials))
+        agreement.append({"judgment": title, "yes": yes, "judged": len(answers), "rate": rate})
+    return agreement
 
 
-def _count_yes(answers: Sequence[tuple[str, bool]]) -> dict[str, Any]:
-    yes = sum(answer for _, answer in answers)
-    rate = None
-    if answers:
-        sizes = Counter(name for name, _ in answers).values()
-        # Independent judgments, as if those of one question were always the same (Kish 1965,
-        # Survey Sampling, section 8.2).
-        trials = len(answers) ** 2 / sum(size**2 for size in sizes)
-        share = yes / len(answers)
-        rate = Estimate(share, wilson_interval(share, trials))
-    return {"yes": yes, "judged": len(answers), "rate": rate}
-
-
-def build_agreement_table(counted: Sequence[Mapping[str, Any]]) -> Table:
+def build_agreement_table(agreement: Sequence[Mapping[str, Any]]) -> Table:
     """Build the table of `posir build agreement`."""
-    rows = [
-        (
-            row["judgment"],
-            format_count(row["yes"]),
-            format_count(row["judged"]),
-            format_percent(row["rate"].value if row["rate"] else None),
-            format_interval(row["rate"], format_percent),
-        )
-        for row in counted
-    ]
-    note = (
-        "The sample has about as many questions from each cell of length and position, whatever "
-        "their number."
-    )
-    numbers = ("Yes", "Judged", "Yes %", "95% interval")
+    rows = []
+    for row in agreement:
+        rate = format_estimate(row["rate"], format_percent)
+        rows.append((row["judgment"], format_count(row["yes"]), format_count(row["judged"]), rate))
+    numbers = ("Yes", "Judged", "Yes %")
     columns = build_columns(("Judgment", *numbers), numbers)
+    note = (
+        "With 95% intervals. The sample has about as many questions from each cell of length and "
+        "position, whatever their number."
+    )
     return Table(columns, tuple(rows), title="Human check", notes=(note,))

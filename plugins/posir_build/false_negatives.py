@@ -20,6 +20,7 @@ from posir_build.records import (
     Discarded,
     DiscardReason,
     Document,
+    PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
@@ -55,9 +56,6 @@ def remove_false_negatives(
     panel: Sequence[LanguageModel],
 ) -> StageResult:
     """Find false negatives, and remove them by the rule of the settings."""
-    judges = ", ".join((recall.name, *(reranker.name for reranker in rerankers)))
-    values = {"recall": settings.recall}
-    searched = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
     candidates = list(_find_candidates(before, settings, recall, rerankers))
     documents = before.documents
     discarded: list[Discarded] = []
@@ -65,20 +63,22 @@ def remove_false_negatives(
     if settings.rule == "document":
         removed = {candidate.document.id: candidate.question.id for candidate in candidates}
         documents = tuple(document for document in documents if document.id not in removed)
-        discarded += [
-            Discarded(DiscardReason.ANSWERS_OTHER, name, removed[name]) for name in sorted(removed)
-        ]
+        reason = DiscardReason.ANSWERS_OTHER
+        discarded += [Discarded(reason, name, removed[name]) for name in sorted(removed)]
         for question in before.questions:
-            other = removed.get(question.document)
-            if other is not None:
-                reason = DiscardReason.DOCUMENT_ANSWERS_OTHER
-                failed[question.id] = Discarded(reason, question.id, other, question)
+            if question.document in removed:
+                failed[question.id] = question.discard(
+                    DiscardReason.DOCUMENT_ANSWERS_OTHER, removed[question.document]
+                )
         counts = {"documents removed": len(removed)}
     else:
         negatives = _confirm(candidates, settings, panel)
-        for negative in reversed(negatives):
-            failed[negative.item] = negative
+        for negative in negatives:
+            failed.setdefault(negative.item, negative)
         counts = {"suspects": len(candidates), "confirmed": len(negatives)}
+    judges = ", ".join((recall.name, *(reranker.name for reranker in rerankers)))
+    values = {"recall": settings.recall}
+    searched = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
     kept = [row.with_verdict(searched) for row in before.questions if row.id not in failed]
     discarded += [failed[row.id] for row in before.questions if row.id in failed]
     return StageResult(documents, tuple(kept), tuple(discarded), (), counts)
@@ -93,20 +93,23 @@ def _find_candidates(
     """Yield the recalled documents that rerankers find to answer a question; a few questions are in
     memory at a time.
     """
-    known = by_id(before.documents)
+    documents = by_id(before.documents)
     questions = before.questions
     recalled = recall.find(before.documents, questions, settings.recall) if questions else []
     for start in range(0, len(questions), BATCH):
-        batch = questions[start : start + BATCH]
-        pairs = [(question, known[question.document]) for question in batch]
-        for question, names in zip(batch, recalled[start : start + BATCH], strict=True):
-            pairs += [(question, known[name]) for name in names if name != question.document]
+        pairs = []
+        for row in range(start, min(start + BATCH, len(questions))):
+            # The question's own document comes first.
+            names = dict.fromkeys((questions[row].document, *recalled[row]))
+            pairs += [(questions[row], documents[name]) for name in names]
         texts = [(question.text, document.text) for question, document in pairs]
         scores = np.stack([reranker.score(texts) for reranker in rerankers], axis=1)
-        positives = {question.id: row for question, row in zip(batch, scores, strict=False)}
-        for (question, document), row in zip(pairs, scores, strict=True):
-            candidate = Candidate(question, document, row, positives[question.id])
-            if document.id != question.document and is_suspect(candidate, settings):
+        for (question, document), row_scores in zip(pairs, scores, strict=True):
+            if document.id == question.document:
+                positive = row_scores
+                continue
+            candidate = Candidate(question, document, row_scores, positive)
+            if is_suspect(candidate, settings):
                 yield candidate
 
 
@@ -125,14 +128,14 @@ def _confirm(
     counts as no vote.
     """
 
-    def build(candidate: Candidate) -> dict[str, str]:
+    def build(candidate: Candidate) -> PromptValues:
         return {"question": candidate.question.text, "text": candidate.document.text}
 
     replies = [
         judge.ask(RELEVANCE, candidates, build, f"Confirm by {judge.name}") for judge in panel
     ]
     negatives = []
-    for candidate, graded in zip(candidates, zip(*replies, strict=True), strict=True):
+    for candidate, *graded in zip(candidates, *replies, strict=True):
         grades = [reply.answer.relevance if reply.answer else -1 for reply in graded]
         if not has_votes(grades, settings.level, settings.votes):
             continue
@@ -148,7 +151,7 @@ def _confirm(
         )
         question = candidate.question.with_verdict(verdict)
         reason = DiscardReason.ANSWERED_ELSEWHERE
-        negatives.append(Discarded(reason, question.id, candidate.document.id, question))
+        negatives.append(question.discard(reason, candidate.document.id))
     return negatives
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from posir_build.quotes import QuoteError, find_quote
 from posir_build.records import (
     Check,
-    Discarded,
     DiscardReason,
+    PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
@@ -52,17 +52,13 @@ def locate_evidence(
 ) -> StageResult:
     """Find the span of each question, and discard the questions without a certain one."""
     texts = {document.id: document.text for document in before.documents}
-    sentences = {
-        name: find_sentences(texts[name], language)
-        for name in {question.document for question in before.questions}
-    }
+    names = {question.document for question in before.questions}
+    sentences = {name: find_sentences(texts[name], language) for name in names}
 
-    def build(question: Question) -> dict[str, str]:
+    def build(question: Question) -> PromptValues:
         name = question.document
-        return {
-            "document": number_sentences(texts[name], sentences[name]),
-            "question": question.text,
-        }
+        numbered = number_sentences(texts[name], sentences[name])
+        return {"document": numbered, "question": question.text}
 
     def find_spans(question: Question, answer: Citations) -> dict[Span, str]:
         """Find the distinct spans of an answer, with their quotes; raise QuoteError."""
@@ -77,7 +73,7 @@ def locate_evidence(
     replies = model.ask(LOCATE, before.questions, build, "Locate", find_spans)
     for question, reply in zip(before.questions, replies, strict=True):
         if reply.answer is None:
-            discarded.append(Discarded(reply.fault, question.id, reply.detail, question))
+            discarded.append(question.discard(reply.fault, reply.detail))
             continue
         text = texts[question.document]
         spans = find_spans(question, reply.answer)
@@ -89,7 +85,7 @@ def locate_evidence(
             located = question.with_verdict(verdict)
         reason = find_problem(list(spans), settings.max_share * len(text))
         if reason:
-            discarded.append(Discarded(reason, question.id, question=located))
+            discarded.append(located.discard(reason))
             continue
         ((span, quote),) = spans.items()
         third = POSITIONS[find_third(span, len(text))]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from datasets import disable_progress_bars
 from filelock import FileLock, Timeout
@@ -31,7 +31,7 @@ from posir_build.settings import STAGE_NAMES, BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
 from posir_tasks.base.digests import digest_json
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.files import atomic_write
+from posir_tasks.base.files import atomic_write, check_writable
 from posir_tasks.base.progress import track
 from posir_tasks.base.settings_file import Section
 from posir_tasks.data.posir import Target
@@ -53,7 +53,6 @@ class StageFile:
     other files have ids only.
     """
 
-    schema_version: int
     fingerprint: str
     document_ids: tuple[str, ...]
     result: StageResult
@@ -63,7 +62,7 @@ ADAPTER = TypeAdapter(StageFile)
 
 
 def load_stage(
-    folder: Path, stage: str, fingerprint: str, before: StageResult | None
+    folder: Path, stage: str, fingerprint: str, before: StageResult
 ) -> StageResult | None:
     """Load the saved result of a stage; None if there is none, or it depends on something that has
     changed.
@@ -80,26 +79,23 @@ def load_stage(
             f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
             "again; answered calls are kept."
         ) from error
-    if stored.schema_version != SCHEMA or stored.fingerprint != fingerprint:
+    if stored.fingerprint != fingerprint:
         return None
-    known = by_id([*(before.documents if before else ()), *stored.result.documents])
-    return replace(stored.result, documents=tuple(known[name] for name in stored.document_ids))
+    documents = by_id([*before.documents, *stored.result.documents])
+    return replace(stored.result, documents=tuple(documents[name] for name in stored.document_ids))
 
 
 def save_stage(
-    folder: Path, stage: str, fingerprint: str, result: StageResult, before: StageResult | None
+    folder: Path, stage: str, fingerprint: str, result: StageResult, before: StageResult
 ) -> None:
     """Save the result of a stage."""
     ids = tuple(document.id for document in result.documents)
-    is_known = before is not None and set(before.documents).issuperset(result.documents)
-    saved = replace(result, documents=()) if is_known else result
-    content = ADAPTER.dump_json(StageFile(SCHEMA, fingerprint, ids, saved), indent=1)
+    saved = replace(result, documents=()) if before.documents else result
+    content = ADAPTER.dump_json(StageFile(fingerprint, ids, saved), indent=1)
     with atomic_write(folder / f"{stage}.json") as part:
         part.write_bytes(content)
 
 
-#: The lock is emptied when it is taken, so no file of the user may have its name.
-BUILD_LOCK = ".posir-build.lock"
 #: Settings of a language model that its answers do not depend on.
 NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "prices", "budget"}
 
@@ -126,12 +122,12 @@ class Tools:
         """Counts the tokens of a text."""
         return load_tokenizer(self.settings.tokenizer).count
 
-    def rerankers(self, wanted: Sequence[RerankerSettings]) -> list[Reranker]:
+    def rerankers(self, rows: Sequence[RerankerSettings]) -> list[Reranker]:
         """Open rerankers; models are loaded when they first score."""
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
         language = self.settings.language
-        models = [ModelReranker(row.reference, language, row.scale == "logit") for row in wanted]
+        models = [ModelReranker(row.reference, language, row.scale == "logit") for row in rows]
         return [Reranker(model, self.log, self.start_engine) for model in models]
 
     def recall(self, model: str, revision: str | None = None) -> Recall:
@@ -161,11 +157,11 @@ def _depends_on(stage: str, settings: BuildSettings) -> object:
     if stage == "balance":
         return values
     prompts = PROMPTS.get(stage) or ask.PROMPTS.get(settings.ask.method, ())
-    asked = [values, _identify_models(settings, stage), *(prompt.id for prompt in prompts)]
+    inputs = [values, _identify_models(settings, stage), *(prompt.id for prompt in prompts)]
     if stage == "ask":
         is_persona = settings.ask.method == "persona"
-        asked.append(ask.load_personas(settings.ask.personas) if is_persona else [])
-    return asked
+        inputs.append(ask.load_personas(settings.ask.personas) if is_persona else [])
+    return inputs
 
 
 def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
@@ -215,18 +211,15 @@ def locked(folder: Path) -> Iterator[None]:
     or the folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / BUILD_LOCK, timeout=0):
+        check_writable(folder)
+        # The lock is emptied when it is taken, so no file of the user may have its name.
+        with FileLock(folder / ".posir-build.lock", timeout=0):
             yield
     except Timeout:
         raise PosirError(
             f"{folder}: another `posir build` is running there. Wait for it, or set another work "
             "folder."
         ) from None
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        raise PosirError(
-            f"{folder}: cannot be written to ({error.strerror}). Set `work` to a writable folder."
-        ) from error
 
 
 def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
@@ -250,38 +243,24 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
             save_stage(folder, stage, fingerprint, result, before)
         results[stage] = result
         before = result
-        if not result.documents:
-            _refuse_empty(stage, "document", result)
-        if not result.questions and stage != "sample":
-            _refuse_empty(stage, "question", result)
+        if not (result.documents if stage == "sample" else result.questions):
+            reasons = "; ".join(f"{key} ({count:,})" for key, count in result.reasons().items())
+            raise PosirError(f"{stage}: nothing is left. Discarded: {reasons or 'nothing'}.")
         if stage == last:
             break
     return results
 
 
-def _refuse_empty(stage: str, unit: str, result: StageResult) -> NoReturn:
-    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in result.reasons().items())
-    discarded = f"Discarded: {reasons}." if reasons else "The source has none."
-    raise PosirError(f"{stage}: no {unit} is left. {discarded}")
-
-
-@dataclass(frozen=True)
-class WrittenDataset:
-    """The folders of a dataset, and what its translations kept."""
-
-    questions: dict[Path, int]
-    """Number of questions in each folder."""
-    rows: list[StageRow]
-    """Two rows for each translation."""
-    notes: list[str]
-    """What was repaired in translations."""
-
-
-def write_results(tools: Tools, results: Mapping[str, StageResult]) -> WrittenDataset:
-    """Write the dataset, its held-out part, and its translations."""
+def write_results(
+    tools: Tools, results: Mapping[str, StageResult]
+) -> tuple[dict[Path, int], list[StageRow]]:
+    """Write the dataset, its held-out part, and its translations; return the number of questions
+    in each folder, and two rows for each translation.
+    """
     settings = tools.settings
     rows = build_stage_rows(results)
-    written = WrittenDataset({}, [], [])
+    written = {}
+    translations: list[StageRow] = []
     final = results["balance"]
     for part, output in ((PUBLIC, settings.output), (HELD_OUT, settings.held_out_folder)):
         # The last verdict is that of the split.
@@ -290,7 +269,7 @@ def write_results(tools: Tools, results: Mapping[str, StageResult]) -> WrittenDa
             continue
         result = StageResult(final.documents, tuple(questions))
         folder = _write_part(settings, settings.language, output, part, result, rows)
-        written.questions[folder] = len(questions)
+        written[folder] = len(questions)
         for language in settings.translate.languages:
             translated = translate_result(tools, result, language, part)
             name = language if part == PUBLIC else f"{language}, {part}"
@@ -298,13 +277,10 @@ def write_results(tools: Tools, results: Mapping[str, StageResult]) -> WrittenDa
             folder = _write_part(
                 settings, language, output, f"{part}, translated", translated, [*rows, *added]
             )
-            written.questions[folder] = len(translated.questions)
-            written.rows.extend(added)
-            prefixes = translated.counts["prefixes removed"]
-            if prefixes:
-                written.notes.append(f"translate: {name}: prefixes removed: {prefixes:,}")
+            written[folder] = len(translated.questions)
+            translations += added
         write_card(output)
-    return written
+    return written, translations
 
 
 def translate_result(tools: Tools, result: StageResult, language: str, part: str) -> StageResult:
@@ -317,25 +293,23 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
         settings.translate.model_dump(mode="json", exclude=excluded),
         _identify_models(settings, "translate"),
         _identify_models(settings, "refusals"),
-        translate.TRANSLATE_SENTENCES.id,
-        translate.TRANSLATE_QUESTION.id,
-        translate.JUDGE_TRANSLATION.id,
+        *(prompt.id for prompt in translate.PROMPTS),
     ]
     fingerprint = digest_json([SCHEMA, "translate", language, identity, _list_content(result)])
     name = f"translate-{language}-{part}"
-    saved = load_stage(settings.work_folder, name, fingerprint, None)
-    if saved is not None:
-        return saved
-    translator = translate.Translator(
-        settings.translate,
-        tools.models("translate")[0],
-        settings.language,
-        language,
-        tools.count_tokens,
-        next(iter(tools.models("refusals")), None),
-    )
-    translated = translator.translate(result)
-    save_stage(settings.work_folder, name, fingerprint, translated, None)
+    before = StageResult((), ())
+    translated = load_stage(settings.work_folder, name, fingerprint, before)
+    if translated is None:
+        translator = translate.Translator(
+            settings.translate,
+            tools.models("translate")[0],
+            settings.language,
+            language,
+            tools.count_tokens,
+            next(iter(tools.models("refusals")), None),
+        )
+        translated = translator.translate(result)
+        save_stage(settings.work_folder, name, fingerprint, translated, before)
     return translated
 
 

@@ -136,13 +136,13 @@ def _find_change(quote: str, text: str, span: Span) -> DiscardReason | None:
     first = max(0, span.start - CONTEXT)
     plain = _unify(text[first : span.end + CONTEXT])
     place = Span(span.start - first, span.end - first)
-    wanted = _unify(quote)
+    needle = _unify(quote)
     matched = place.of(plain)
-    if NUMBER.findall(matched) != NUMBER.findall(wanted) or any(_find_cut(NUMBER, plain, place)):
+    if NUMBER.findall(matched) != NUMBER.findall(needle) or any(_find_cut(NUMBER, plain, place)):
         return DiscardReason.CHANGED_NUMBER
-    if len(NEGATIONS.findall(matched)) != len(NEGATIONS.findall(wanted)):
+    if len(NEGATIONS.findall(matched)) != len(NEGATIONS.findall(needle)):
         return DiscardReason.CHANGED_NEGATION
-    words = set(re.findall(r"\w+", wanted.lower()))
+    words = set(re.findall(r"\w+", needle.lower()))
     others = set(re.findall(r"\w+", matched.lower()))
     if _cuts_negation(plain, place) or _negates(words, others) or _negates(others, words):
         return DiscardReason.CHANGED_NEGATION

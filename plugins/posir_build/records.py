@@ -15,6 +15,8 @@ from posir_tasks.text.spans import Span
 
 #: The log of calls in a work folder.
 LOG_FILE = "calls.sqlite"
+#: Values of the placeholders of a prompt.
+PromptValues = dict[str, str]
 
 
 class Check(StrEnum):
@@ -136,6 +138,10 @@ class Question:
     def with_verdict(self, verdict: QuestionVerdict) -> Question:
         """Add a verdict."""
         return replace(self, verdicts=(*self.verdicts, verdict))
+
+    def discard(self, reason: str, detail: str = "") -> Discarded:
+        """Discard the question."""
+        return Discarded(reason, self.id, detail, self)
 
     @property
     def evidence(self) -> Span:

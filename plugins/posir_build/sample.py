@@ -39,8 +39,8 @@ def open_source(settings: BuildSettings) -> Dataset:
 
 def check_source(settings: BuildSettings) -> None:
     """Raise DataError if a local source does not exist or has no text that can be read."""
-    path = Path(settings.documents).expanduser()
-    if not path.exists() and is_hub_name(settings.documents):
+    is_local = Path(settings.documents).expanduser().exists()
+    if not is_local and is_hub_name(settings.documents):
         return
     skipped = []
     for item in open_source(settings).read_texts():
@@ -101,11 +101,10 @@ class NearDuplicates:
 
 def split_shingles(text: str) -> list[str]:
     """List all runs of five words, or of five characters without spaces between words."""
-    words = text.lower().split()
-    units: Sequence[str] = words
+    units: Sequence[str] = text.lower().split()
     separator = " "
-    if len(text) > LONG_WORD * max(1, len(words)):
-        units = "".join(words)
+    if len(text) > LONG_WORD * max(1, len(units)):
+        units = "".join(units)
         separator = ""
     starts = range(max(1, len(units) - SHINGLE + 1))
     return sorted({separator.join(units[start : start + SHINGLE]) for start in starts})
@@ -131,31 +130,31 @@ def draw_documents(
     kept = []
     with track("Filter documents", sum(map(min, quotas, map(len, grouped)))) as advance:
         for bucket, quota, group in zip(buckets, quotas, grouped, strict=True):
-            number = 0
+            missing = quota
             for document in sorted(group, key=lambda document: seeded_order(seed, document.id)):
-                if number == quota:
+                if not missing:
                     break
-                fault = _find_fault(document, language if settings.check_language else None)
-                original = duplicates.add(document) if duplicates and not fault else None
+                other = None
+                if settings.check_language:
+                    other = detect_other_language(document.text, language)
+                if other:
+                    discarded.append(Discarded(DiscardReason.OTHER_LANGUAGE, document.id, other))
+                    continue
+                original = duplicates.add(document) if duplicates else None
                 if original:
-                    fault = Discarded(DiscardReason.NEAR_DUPLICATE, document.id, f"of {original}")
-                if fault:
-                    discarded.append(fault)
+                    reason = DiscardReason.NEAR_DUPLICATE
+                    discarded.append(Discarded(reason, document.id, f"of {original}"))
                     continue
                 kept.append(document)
-                number += 1
+                missing -= 1
                 advance()
-            if number < quota:
-                note = f"{number:,} of {pluralize(len(group), 'document')}; {quota:,} wanted"
-                edges = f"{bucket.minimum:,} to {bucket.maximum:,} {settings.measured}: "
-                notes.append((edges if len(buckets) > 1 else "") + note)
+            if missing:
+                note = (
+                    f"{quota - missing:,} of {pluralize(len(group), 'document')}; {quota:,} wanted"
+                )
+                notes.append(f"{bucket} {settings.measured}: {note}" if len(buckets) > 1 else note)
     kept.sort(key=lambda document: document.id)
     return StageResult(tuple(kept), (), tuple(discarded), tuple(notes), {"documents read": read})
-
-
-def _find_fault(document: Document, language: str | None) -> Discarded | None:
-    other = detect_other_language(document.text, language) if language else None
-    return Discarded(DiscardReason.OTHER_LANGUAGE, document.id, other) if other else None
 
 
 def _group_by_length(
@@ -172,35 +171,32 @@ def _group_by_length(
     grouped: list[list[Document]] = [[] for _ in buckets]
     discarded = []
     renamed = []
-    names: dict[str, str] = {}
+    files: dict[str, str] = {}
     for number, item in enumerate(items):
         if isinstance(item, SkippedText):
             discarded.append(Discarded(item.reason, item.name, item.detail))
             continue
         name = item.id or str(number)
-        if names.get(name, item.file) != item.file:
+        if files.get(name, item.file) != item.file:
             name = f"{item.file}:{name}"
             renamed.append(name)
-        if name in names:
-            raise DataError(
-                f"{item.where}: another document of this file has the id {item.id or number!r} "
-                "too; ids must be unique in it."
-            )
-        names[name] = item.file
+        if name in files:
+            raise DataError(f"{item.where}: another text of this file has the id {name!r}, too.")
+        files[name] = item.file
         length = measure(item.text)
-        for bucket, group in zip(buckets, grouped, strict=True):
-            if bucket.minimum <= length <= bucket.maximum:
-                group.append(Document(name, item.text, count_tokens(item.text), item.where))
-                break
+        fitting = [row.minimum <= length <= row.maximum for row in buckets]
+        if any(fitting):
+            document = Document(name, item.text, count_tokens(item.text), item.where)
+            grouped[fitting.index(True)].append(document)
         else:
             detail = f"{length:,} {settings.measured}"
             discarded.append(Discarded(DiscardReason.OTHER_LENGTH, name, detail))
     notes = []
     if renamed:
-        number_renamed = pluralize(len(renamed), "document")
+        repeated = pluralize(len(renamed), "document")
         notes.append(
-            f"{number_renamed} with the id of a document of an earlier file: named FILE:ID, such "
-            f"as {renamed[0]}"
+            f"{repeated} with the id of a document of an earlier file: named FILE:ID, such as "
+            f"{renamed[0]}"
         )
     return grouped, discarded, notes
 
@@ -212,8 +208,8 @@ def share_out(total: int, shares: Sequence[float]) -> list[int]:
     # Fractions of the decimals as they are written, or rounding errors would decide ties.
     decimals = [Fraction(str(share)) for share in shares]
     exact = [total * share / sum(decimals) for share in decimals]
-    floors = [int(share) for share in exact]
-    order = sorted(range(len(shares)), key=lambda row: (floors[row] - exact[row], row))
-    for row in order[: total - sum(floors)]:
-        floors[row] += 1
-    return floors
+    parts = list(map(int, exact))
+    order = sorted(range(len(parts)), key=lambda row: parts[row] - exact[row])
+    for row in order[: total - sum(parts)]:
+        parts[row] += 1
+    return parts

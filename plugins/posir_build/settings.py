@@ -17,6 +17,10 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.text.languages import check_code
 
 Share = Annotated[float, Field(ge=0, le=1)]
+NonNegative = Annotated[float, Field(ge=0)]
+#: A grade of relevance, or a difference of grades.
+Grade = Annotated[int, Field(ge=0, le=4)]
+Name = Annotated[str, Field(min_length=1)]
 #: The license of documents where the settings name none.
 NO_LICENSE = "not specified"
 #: The stages in order.
@@ -48,6 +52,9 @@ class LengthBucket(Section):
         if self.minimum > self.maximum:
             raise ValueError(f"minimum {self.minimum} is greater than maximum {self.maximum}")
         return self
+
+    def __str__(self) -> str:
+        return f"{self.minimum:,} to {self.maximum:,}"
 
 
 #: PosIR (PosIR, section 2.1): eight buckets of 256 tokens, 3:3:3:3:2:2:2:2. The paper states no
@@ -95,8 +102,8 @@ class SampleSettings(Section):
     def _named_or_list(cls, value: Any) -> Any:
         if not (isinstance(value, Sequence) and (not isinstance(value, str) or value in LENGTHS)):
             raise ValueError(
-                f"Input should be {', '.join(LENGTHS)}, or a list of [{{minimum: 1, maximum: 512, "
-                f"share: 1}}, ...]"
+                "Input should be posir, five, any, or a list of [{minimum: 1, maximum: 512, share: "
+                "1}, ...]"
             )
         return value
 
@@ -108,8 +115,8 @@ class SampleSettings(Section):
         for bucket, other in pairwise(buckets):
             if other.minimum <= bucket.maximum:
                 raise ValueError(
-                    f"lengths: {bucket.minimum} to {bucket.maximum} and {other.minimum} to "
-                    f"{other.maximum} {self.measured} overlap; the maximum is included"
+                    f"lengths: {bucket} and {other} {self.measured} overlap; the maximum is "
+                    "included"
                 )
         return self
 
@@ -192,7 +199,7 @@ class LocateSettings(AskingSection):
 class RerankerSettings(Section):
     """A cross-encoder or an encoder that mteb loads."""
 
-    model: Annotated[str, Field(min_length=1)]
+    model: Name
     """Name, folder, or endpoint."""
     revision: str | None = None
     # Probabilities are in [0, 1]; logits are passed through the logistic function.
@@ -217,14 +224,14 @@ class VerifySettings(AskingSection):
     # Built-in or Learned: so does every reranker, by a margin; PosIR: every reranker scores the
     # document above the document without the span.
     rerank_rule: Literal["segments", "margin", "span"] = "span"
-    margin: Annotated[float, Field(ge=0)] = 0.3
+    margin: NonNegative = 0.3
     """Least difference of scores, for `margin`."""
     # Grades of the segment with the evidence and the others (PosQ), or of the document with and
     # without the span (PosIR).
     relevance: Literal["segments", "span", "none"] = "span"
-    level: Annotated[int, Field(ge=0, le=4)] = 3
+    level: Grade = 3
     """Least relevance of the text with the evidence."""
-    gap: Annotated[int, Field(ge=0, le=4)] = 1
+    gap: Grade = 1
     """Least difference in relevance to the text without it."""
     leave_out: bool = True
     """Whether a judge who reads the document without the span must find no answer."""
@@ -267,7 +274,7 @@ class FalseNegativeSettings(Section):
     """
     panel: tuple[LanguageModelSettings, ...] = ()
     """Judges; empty for the language model of Verify alone."""
-    level: Annotated[int, Field(ge=0, le=4)] = 3
+    level: Grade = 3
     """Relevance from which a judge confirms."""
 
     @model_validator(mode="after")
@@ -309,11 +316,11 @@ class TranslateSettings(AskingSection):
     languages: tuple[LanguageCode, ...] = ()
     sentences: Count = 20
     """Sentences per call."""
-    lower: Annotated[float, Field(ge=0)] = 3.0
+    lower: NonNegative = 3.0
     """Interquartile ranges below the first quartile of token lengths from which a translation is an
     outlier.
     """
-    upper: Annotated[float, Field(ge=0)] = 1.5
+    upper: NonNegative = 1.5
     """Interquartile ranges above the third quartile."""
     judge: LanguageModelSettings | None = None
     """Model that decides about texts which begin as a refusal does, or are in another language, by
@@ -325,7 +332,7 @@ class TranslateSettings(AskingSection):
 class BuildSettings(Section):
     """Everything that a build is asked for."""
 
-    documents: Annotated[str, Field(min_length=1)]
+    documents: Name
     """Folder of text files, .jsonl or .parquet file, or dataset on the Hub (`owner/name` or
     `owner/name:configuration`).
     """
@@ -368,20 +375,19 @@ class BuildSettings(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         languages = [self.language, *self.translate.languages]
-        repeated = next((code for code in languages if languages.count(code) > 1), None)
-        if repeated:
-            raise ValueError(
-                f"translate.languages: {repeated} is the language of the documents, or named "
-                "twice; remove it"
-            )
+        for code in languages:
+            if languages.count(code) > 1:
+                raise ValueError(
+                    f"translate.languages: {code} is the language of the documents, or named "
+                    "twice; remove it"
+                )
         if self.held_out_folder.resolve() == self.output.resolve():
             raise ValueError(
                 f"balance.held_out_output: {self.output} is the output too; the parts need a "
                 "folder each"
             )
-        currencies = sorted(
-            {model.prices.currency for model in self.list_llms() if model.prices.given}
-        )
+        prices = [model.prices for model in self.list_llms()]
+        currencies = sorted({price.currency for price in prices if price.given})
         if len(currencies) > 1:
             raise ValueError(
                 f"prices in {' and '.join(currencies)} cannot be added up; give all of them in "
@@ -403,19 +409,18 @@ class BuildSettings(Section):
         """List the language models of a stage: for false negatives several, for refusals one or
         none, else one.
         """
-        match stage:
-            case "false-negatives":
-                return self.false_negatives.panel or self.choose_llms("verify")
-            case "refusals":
-                return (self.translate.judge,) if self.translate.judge else ()
-        section: AskingSection = getattr(self, stage)
-        return (section.llm or self.llm,)
+        if stage == "refusals":
+            return (self.translate.judge,) if self.translate.judge else ()
+        if stage == "false-negatives" and self.false_negatives.panel:
+            return self.false_negatives.panel
+        sections: dict[str, AskingSection] = {
+            "ask": self.ask,
+            "locate": self.locate,
+            "translate": self.translate,
+        }
+        return (sections.get(stage, self.verify).llm or self.llm,)
 
     def list_llms(self) -> list[LanguageModelSettings]:
         """List every language model that the build may ask, once."""
         stages = ("ask", "locate", "verify", "false-negatives", "translate", "refusals")
         return list(dict.fromkeys(model for stage in stages for model in self.choose_llms(stage)))
-
-    def outputs(self) -> list[Path]:
-        """List the folders in the PosIR layout that the build writes."""
-        return [self.output, self.held_out_folder] if self.balance.held_out else [self.output]

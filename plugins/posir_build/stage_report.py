@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from posir_build.records import (
     StageResult,
     count_reasons,
 )
-from posir_build.settings import STAGE_NAMES
-from posir_build.verify import MarginPool, MarginRange
+from posir_build.verify import RERANK_REASONS, MarginPool, MarginRange
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
 from posir_tasks.display.tables import Table, build_columns
@@ -48,11 +47,6 @@ class StageRow:
         """Share kept, in [0, 1]."""
         return self.kept / self.taken if self.taken else None
 
-    def published(self, stage: str, rule: str) -> StageRow:
-        """Add the share that a paper reports for a rule, if one does."""
-        rate, source = PUBLISHED_RATES.get((stage, rule), (None, ""))
-        return replace(self, published_rate=rate, published_in=source)
-
     def to_record(self) -> dict[str, Any]:
         """Convert the row to JSON values."""
         return asdict(self) | {"rate": self.rate}
@@ -75,38 +69,27 @@ PUBLISHED_RATES: Mapping[tuple[str, str], tuple[float, str]] = {
     ("translate", "documents"): (1 - 17_864 / (8 * 1_719_701), POSIR),
     ("translate", "questions"): (1 - 358 / (8 * 42_015), POSIR),
 }
-#: Built-in or Learned, table 7: TargetYes, DistractorNo and Exclusive by the lowest margin of a
-#: range.
-AUDIT_RATES: Mapping[float | None, tuple[float, float, float]] = {
-    None: (0.877, 0.738, 0.514),
-    0.0: (0.934, 0.835, 0.670),
-    0.1: (0.937, 0.902, 0.777),
-    0.2: (0.947, 0.944, 0.853),
-    0.3: (0.954, 0.970, 0.904),
+#: Built-in or Learned, table 7: TargetYes, DistractorNo and Exclusive by range of margins.
+AUDIT_RATES: Mapping[tuple[float | None, float | None], tuple[float, ...]] = {
+    (None, 0.0): (0.877, 0.738, 0.514),
+    (0.0, 0.1): (0.934, 0.835, 0.670),
+    (0.1, 0.2): (0.937, 0.902, 0.777),
+    (0.2, 0.3): (0.947, 0.944, 0.853),
+    (0.3, None): (0.954, 0.970, 0.904),
 }
 #: Built-in or Learned, table 6: questions at the beginning, in the middle and at the end by the
 #: least margin, of 2,948,006.
-MARGIN_POOLS: Mapping[float | None, tuple[int, int, int]] = {
+MARGIN_POOLS: Mapping[float | None, tuple[int, ...]] = {
     0.0: (925_013, 523_440, 553_708),
     0.1: (754_366, 295_120, 335_836),
     0.2: (539_882, 149_127, 180_729),
     0.3: (335_650, 62_904, 82_682),
 }
 CANDIDATES = 2_948_006
-#: Maximum number of documents that a note names.
-MAX_NAMED = 20
-KEPT_COLUMNS = ("Stage", "In", "Kept", "Kept %", "Published %")
-POOL_COLUMNS = (
-    "Margin",
-    "Questions",
-    "Kept %",
-    *POSITIONS,
-    "Published %",
-    f"Published {' / '.join(POSITIONS)} %",
-)
 #: Rates of the audit.
 AUDIT_NAMES = ("TargetYes", "DistractorNo", "Exclusive")
-AUDIT_COLUMNS = ("Margin", "Audited", *(f"{name} %" for name in AUDIT_NAMES), "Published %")
+#: Maximum number of documents that a note names.
+MAX_NAMED = 20
 
 
 def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
@@ -115,39 +98,42 @@ def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
     taken = 0
     for stage, result in results.items():
         documents = len(result.documents)
-        questions = len(result.questions)
-        rule = ""
         if stage == "sample":
-            read = result.counts["documents read"]
-            rows.append(StageRow(stage, "documents", read, documents, result.reasons()))
+            taken = result.counts["documents read"]
+            rows.append(StageRow(stage, "documents", taken, documents, result.reasons()))
             continue
         if stage == "ask":
             taken = result.counts["questions"]
         if stage == "verify":
             rows += _count_checks(result)
-        if "suspects" in result.counts:
-            rule = "question"
+        rule = "question" if "suspects" in result.counts else ""
         if "documents removed" in result.counts:
-            before = documents + result.counts["documents removed"]
-            name = f"{stage}: documents"
-            rows.append(StageRow(name, "documents", before, documents).published(name, "document"))
-        row = StageRow(stage, "questions", taken, questions, result.reasons())
-        rows.append(row.published(stage, rule))
-        taken = questions
+            read = documents + result.counts["documents removed"]
+            published = _find_published(f"{stage}: documents", "document")
+            row = StageRow(f"{stage}: documents", "documents", read, documents, {}, *published)
+            rows.append(row)
+        kept = len(result.questions)
+        published = _find_published(stage, rule)
+        rows.append(StageRow(stage, "questions", taken, kept, result.reasons(), *published))
+        taken = kept
         if stage == "locate":
             rows += _count_labels(result)
     return rows
 
 
+def _find_published(stage: str, rule: str) -> tuple[float | None, str]:
+    return PUBLISHED_RATES.get((stage, rule), (None, ""))
+
+
 def _count_checks(verified: StageResult) -> Iterator[StageRow]:
     """Yield a row for each check that questions passed or failed."""
     for check in (Check.RERANKERS, Check.RELEVANCE, Check.LEAVE_SPAN_OUT):
-        verdicts = list_verdicts(verified, check)
+        verdicts = [verdict for _, verdict in list_verdicts(verified, check)]
         if verdicts:
-            passed = sum(verdict.passed for _, verdict in verdicts)
+            passed = sum(verdict.passed for verdict in verdicts)
             name = f"verify: {check}"
-            row = StageRow(name, "questions", len(verdicts), passed)
-            yield row.published(name, verdicts[0][1].rule)
+            published = _find_published(name, verdicts[0].rule)
+            yield StageRow(name, "questions", len(verdicts), passed, {}, *published)
 
 
 def list_verdicts(result: StageResult, check: Check) -> list[tuple[Question, QuestionVerdict]]:
@@ -175,42 +161,16 @@ def _count_labels(located: StageResult) -> Iterator[StageRow]:
         reason = verdict.values["reason"]
         if reason == DiscardReason.FURTHER_PASSAGE:
             reason = pluralize(len(verdict.values["others"]), "passage") + " besides it"
-        reasons[reason] += not verdict.passed
+        if reason:
+            reasons[reason] += 1
     yield StageRow(
         "locate: labeled span the only evidence",
         "questions",
         len(verdicts),
         int(passed.sum()),
-        dict((+reasons).most_common()),
+        dict(reasons.most_common()),
         rate_interval=estimate.interval if estimate else None,
     )
-
-
-def describe_kept(rows: Sequence[StageRow]) -> list[str]:
-    """Describe how many documents the sample has, and how many of the questions asked are left."""
-    parts = []
-    stages = {row.stage: row for row in rows if row.stage in STAGE_NAMES}
-    sample = stages.pop("sample", None)
-    if sample:
-        parts.append(f"{sample.kept:,} of {pluralize(sample.taken, 'document')} sampled")
-    if stages:
-        asked = next(iter(stages.values())).taken
-        *_, last = stages.values()
-        share = f" ({format_percent(last.kept / asked)}%)" if asked else ""
-        number = pluralize(asked, "question")
-        parts.append(f"{last.kept:,} of {number} kept{share} after {last.stage}")
-    return [f"{'; '.join(parts)}."] if parts else []
-
-
-def describe_audit(rates: Mapping[str, float]) -> list[str]:
-    """Describe the rates of `summarize_audit`, and those published for a margin of 0.3; nothing
-    without an audit.
-    """
-    parts = [
-        f"{name} {format_percent(rate)}% ({MOVING}: {format_percent(published)}%)"
-        for (name, rate), published in zip(rates.items(), AUDIT_RATES[0.3], strict=False)
-    ]
-    return [f"audit: {', '.join(parts)}"] if parts else []
 
 
 def describe_lost_documents(verified: StageResult) -> list[str]:
@@ -220,34 +180,31 @@ def describe_lost_documents(verified: StageResult) -> list[str]:
     Documents with a single question do not count, nor do questions discarded by rerankers, which
     follow no commands.
     """
-    reasons: defaultdict[str, list[str]] = defaultdict(list)
+    groups: defaultdict[str, list[str]] = defaultdict(list)
     for question in verified.questions:
-        reasons[question.document].append("")
+        groups[question.document].append("")
     for item in verified.discarded:
-        verdicts = item.question.verdicts if item.question else ()
-        if item.question and all(
-            row.passed or row.check is not Check.RERANKERS for row in verdicts
-        ):
-            reasons[item.question.document].append(item.reason)
-    judged = [reason for group in reasons.values() for reason in group]
-    shares = [count / len(judged) for reason, count in Counter(judged).items() if reason]
+        if item.question and item.reason not in RERANK_REASONS.values():
+            groups[item.question.document].append(item.reason)
+    counts = Counter(reason for group in groups.values() for reason in group)
+    judged = counts.total()
+    del counts[""]
     sources = {document.id: document.source for document in verified.documents}
     expected = 0.0
     lost = []
-    for name, group in reasons.items():
-        number = len(group)
-        if number == 1:
+    for name, (reason, *others) in groups.items():
+        if not others:
             continue
-        expected += sum(share**number for share in shares)
-        if group[0] and group.count(group[0]) == number:
-            lost.append(f"{name} ({sources[name]}): {group[0]}, {number} of {number}")
+        number = len(others) + 1
+        expected += sum((count / judged) ** number for count in counts.values())
+        if reason and others.count(reason) == len(others):
+            lost.append(f"{name} ({sources[name]}): {reason}, {number} of {number}")
     if not lost:
         return []
-    more = f"; and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
     return [
         f"verify: {pluralize(len(lost), 'document')} lost all questions for one and the same "
         f"reason ({expected:.1f} expected by chance). Read them: such a text may command the "
-        f"judge. {'; '.join(lost[:MAX_NAMED])}{more}"
+        f"judge. {'; '.join(lost[:MAX_NAMED])}"
     ]
 
 
@@ -257,19 +214,12 @@ def build_translation_rows(
     """Build a row for the documents and one for the questions of a translation."""
     rows = []
     for unit in ("documents", "questions"):
-        discarded = [
-            item
-            for item in translated.discarded
-            if (item.question is None) == (unit == "documents")
-        ]
-        row = StageRow(
-            f"translate: {name}, {unit}",
-            unit,
-            len(getattr(before, unit)),
-            len(getattr(translated, unit)),
-            count_reasons(discarded),
+        counts = (len(getattr(before, unit)), len(getattr(translated, unit)))
+        reasons = count_reasons(
+            item for item in translated.discarded if bool(item.question) == (unit == "questions")
         )
-        rows.append(row.published("translate", unit))
+        published = _find_published("translate", unit)
+        rows.append(StageRow(f"translate: {name}, {unit}", unit, *counts, reasons, *published))
     return rows
 
 
@@ -281,18 +231,19 @@ def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
     reasons: list[tuple[str, ...]] = []
     for row in rows:
         published = format_percent(row.published_rate)
+        if row.published_in:
+            published += f" ({row.published_in})"
         rate = format_percent(row.rate)
         if row.rate_interval:
             rate += f" [{', '.join(map(format_percent, row.rate_interval))}]"
-        if row.published_in:
-            published += f" ({row.published_in})"
         kept.append((row.stage, format_count(row.taken), format_count(row.kept), rate, published))
         reasons += [
             (row.stage, reason, format_count(count)) for reason, count in row.reasons.items()
         ]
-    tables = [_build_table("What each stage kept", KEPT_COLUMNS, kept)]
+    headings = ("Stage", "In", "Kept", "Kept %", "Published %")
+    tables = [_build_table("What each stage kept", headings, kept)]
     if reasons:
-        columns = build_columns(("Stage", "DiscardReason", "Number"), ("Number",))
+        columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
         tables.insert(0, Table(columns, tuple(reasons), title="Why the rest was discarded"))
     return tables
 
@@ -305,40 +256,45 @@ def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRang
     rows = []
     for pool in pools:
         questions = sum(pool.positions)
+        counts = [
+            f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
+            for count in pool.positions
+        ]
         published = MARGIN_POOLS.get(pool.at_least, ())
         total = sum(published)
         rows.append(
             (
-                _name_range(pool.at_least, None),
+                "all" if pool.at_least is None else f"from {pool.at_least:g}",
                 format_count(questions),
                 format_percent(pool.share),
-                *(
-                    f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
-                    for count in pool.positions
-                ),
+                *counts,
                 format_percent(total / CANDIDATES if total else None),
                 _join_percent(count / total for count in published),
             )
         )
     if rows:
+        places = f"Published {' / '.join(POSITIONS)} %"
+        headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", places)
         title = "Questions with at least this margin, and the third of their evidence"
         note = f"Published: {MOVING}, table 6. Questions that a check discarded are included."
-        tables.append(_build_table(title, POOL_COLUMNS, rows, note))
-    if ranges:
-        note = (
-            f"Published: {MOVING}, table 7, for its ranges: below 0, [0, 0.1), [0.1, 0.2), [0.2, "
-            "0.3), from 0.3."
+        tables.append(_build_table(title, headings, rows, note))
+    cells = []
+    for row in ranges:
+        name = f"from {row.low:g}" if row.low is not None else "kept"
+        if row.high is not None:
+            name = f"below {row.high:g}" if row.low is None else f"[{row.low:g}, {row.high:g})"
+        rates = [format_percent(row.rates.get(rate)) for rate in AUDIT_NAMES]
+        published_rates = _join_percent(AUDIT_RATES.get((row.low, row.high), ()))
+        cells.append((name, format_count(row.audited), *rates, published_rates))
+    if cells:
+        audit_headings = (
+            "Margin",
+            "Audited",
+            *(f"{name} %" for name in AUDIT_NAMES),
+            "Published %",
         )
-        cells = [
-            (
-                _name_range(row.low, row.high),
-                format_count(row.audited),
-                *(format_percent(row.rates.get(name)) for name in AUDIT_NAMES),
-                _join_percent(AUDIT_RATES.get(row.low, ())),
-            )
-            for row in ranges
-        ]
-        tables.append(_build_table("Audit by margin", AUDIT_COLUMNS, cells, note))
+        note = f"Published: {MOVING}, table 7, for its ranges of margins."
+        tables.append(_build_table("Audit by margin", audit_headings, cells, note))
     return tables
 
 
@@ -352,9 +308,3 @@ def _build_table(
 
 def _join_percent(rates: Iterable[float]) -> str:
     return " / ".join(map(format_percent, rates)) or MISSING
-
-
-def _name_range(low: float | None, high: float | None) -> str:
-    if low is None:
-        return "all" if high is None else f"below {high:g}"
-    return f"from {low:g}" if high is None else f"[{low:g}, {high:g})"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from posir_build.records import (
     Discarded,
     DiscardReason,
     Document,
+    PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
@@ -32,6 +33,7 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import (
     REFUSAL,
     ModelAnswer,
+    PromptTemplate,
     UnusableAnswerError,
     load_prompt,
 )
@@ -73,6 +75,11 @@ class TranslationVerdict(ModelAnswer):
 TRANSLATE_SENTENCES = load_prompt("translate_sentences", TranslatedSentences)
 TRANSLATE_QUESTION = load_prompt("translate_question", TranslatedText)
 JUDGE_TRANSLATION = load_prompt("judge_translation", TranslationVerdict)
+PROMPTS: Sequence[PromptTemplate[Any]] = (
+    TRANSLATE_SENTENCES,
+    TRANSLATE_QUESTION,
+    JUDGE_TRANSLATION,
+)
 #: Characters of a text that the judge of refusals reads (PosIR, appendix B).
 JUDGED_CHARACTERS = 1500
 
@@ -98,13 +105,10 @@ PREFIX = re.compile(
     re.IGNORECASE,
 )
 
-
-COLON = re.compile("[:：]")
-
 #: Faults that are suspected by rules, and decided by the judge if there is one.
 SUSPECTED = (DiscardReason.REFUSAL, DiscardReason.OTHER_LANGUAGE)
 #: The fault by the judge's verdict.
-JUDGED_FAULTS: Mapping[str, DiscardReason | None] = {
+JUDGED_FAULTS = {
     "translation": None,
     "refusal": DiscardReason.REFUSAL,
     "other": DiscardReason.OTHER_LANGUAGE,
@@ -132,13 +136,11 @@ class TranslatedDocument:
     """Its `tokens` are the original's, so that length buckets agree across languages (PosIR,
     2.4).
     """
-    tokens: int
-    """Length of the translation."""
     sentences: Sequence[tuple[Span, Span]]
     """The span of each sentence in the original and here."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Translator:
     """Translates the result of a build into one language."""
 
@@ -150,35 +152,19 @@ class Translator:
     count_tokens: Callable[[str], int]
     judge: LanguageModel | None = None
     """Decides about suspected refusals; None to discard them."""
-    prefixes: int = 0
-    """Number of texts from which a prefix was removed."""
 
     def translate(self, built: StageResult) -> StageResult:
         """Translate corpus and questions, and discard what fails a filter, a document with its
         questions; ids stay the same.
         """
-        self.prefixes = 0
         translated, discarded = self._translate_documents(built.documents)
-        lengths = [document.tokens for document in translated.values()]
-        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
-        for name, is_outlier in zip(list(translated), outliers, strict=True):
-            if is_outlier:
-                detail = f"{translated.pop(name).tokens:,} tokens"
-                discarded.append(Discarded(DiscardReason.LENGTH_OUTLIER, name, detail))
         questions, failed = self._translate_questions(built.questions, translated)
-        documents = tuple(document.document for document in translated.values())
-        counts = {"prefixes removed": self.prefixes}
-        return StageResult(documents, tuple(questions), (*discarded, *failed), (), counts)
+        documents = tuple(row.document for row in translated.values())
+        return StageResult(documents, tuple(questions), (*discarded, *failed))
 
     @property
-    def _languages(self) -> dict[str, str]:
+    def _languages(self) -> PromptValues:
         return {"source": english_name(self.source), "target": english_name(self.target)}
-
-    def _clean(self, text: str, original: str) -> str:
-        """Remove prefix and further white space of a translation."""
-        bare = remove_prefix(text, original)
-        self.prefixes += bare != text
-        return " ".join(bare.split())
 
     def _translate_documents(
         self, documents: Sequence[Document]
@@ -191,7 +177,7 @@ class Translator:
             for start in range(0, len(sentences[document.id]), size)
         ]
 
-        def build(part: DocumentPart) -> dict[str, str]:
+        def build(part: DocumentPart) -> PromptValues:
             numbered = number_sentences(part.document.text, part.sentences)
             return {"sentences": numbered, **self._languages}
 
@@ -205,9 +191,8 @@ class Translator:
             if is_same and detect_other_language(text, self.target):
                 raise UnusableAnswerError(DiscardReason.UNTRANSLATED)
 
-        replies = self.model.ask(
-            TRANSLATE_SENTENCES, parts, build, f"Translate into {self.target}", check
-        )
+        title = f"Translate into {self.target}"
+        replies = self.model.ask(TRANSLATE_SENTENCES, parts, build, title, check)
         texts: dict[str, list[str]] = {document.id: [] for document in documents}
         faults: dict[str, str] = {}
         for part, reply in zip(parts, replies, strict=True):
@@ -215,40 +200,30 @@ class Translator:
             if reply.answer is None:
                 faults.setdefault(name, reply.fault)
                 continue
-            for number, text in reply.answer.by_number():
-                # Only the first sentence may have a prefix.
-                original = part.texts[0] if number == 1 else text
-                texts[name].append(self._clean(text, original))
+            (_, first), *rest = reply.answer.by_number()
+            # Only the first sentence may have a prefix.
+            texts[name].append(clean(first, part.texts[0]))
+            texts[name] += [" ".join(text.split()) for _, text in rest]
             if not all(texts[name]):
                 faults.setdefault(name, DiscardReason.BLANK_SENTENCE)
+        originals = {row.id: row for row in documents if row.id not in faults}
         translated = {
-            document.id: self._join(document, sentences[document.id], texts[document.id])
-            for document in documents
-            if document.id not in faults
+            name: join_sentences(row, sentences[name], texts[name])
+            for name, row in originals.items()
         }
         pairs = {
-            row.id: (row.text, translated[row.id].document.text)
-            for row in documents
-            if row.id in translated
+            name: (row.text, translated[name].document.text) for name, row in originals.items()
         }
         faults |= self._find_faults(pairs)
+        sound = [name for name in translated if name not in faults]
+        lengths = [self.count_tokens(pairs[name][1]) for name in sound]
+        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
+        for name, is_outlier in zip(sound, outliers, strict=True):
+            if is_outlier:
+                faults[name] = DiscardReason.LENGTH_OUTLIER
         discarded = [Discarded(faults[row.id], row.id) for row in documents if row.id in faults]
-        sound = {name: whole for name, whole in translated.items() if name not in faults}
-        return sound, discarded
-
-    def _join(
-        self, document: Document, original: Sequence[Span], texts: Sequence[str]
-    ) -> TranslatedDocument:
-        """Put translated sentences together with the white space between the original ones."""
-        text = ""
-        spans = []
-        ends = [*(sentence.start for sentence in original[1:]), original[-1].end]
-        for sentence, translation, end in zip(original, texts, ends, strict=True):
-            start = len(text)
-            text += translation
-            spans.append((sentence, Span(start, len(text))))
-            text += document.text[sentence.end : end]
-        return TranslatedDocument(replace(document, text=text), self.count_tokens(text), spans)
+        kept = {name: row for name, row in translated.items() if name not in faults}
+        return kept, discarded
 
     def _find_fault(self, text: str, original: str) -> DiscardReason | None:
         """Find why a translation is discarded."""
@@ -268,12 +243,11 @@ class Translator:
         if self.judge is not None:
             suspects = [name for name, fault in found.items() if fault in SUSPECTED]
 
-            def build(name: str) -> dict[str, str]:
+            def build(name: str) -> PromptValues:
                 return {"text": pairs[name][1][:JUDGED_CHARACTERS], **self._languages}
 
-            replies = self.judge.ask(
-                JUDGE_TRANSLATION, suspects, build, f"Judge translations into {self.target}"
-            )
+            title = f"Judge translations into {self.target}"
+            replies = self.judge.ask(JUDGE_TRANSLATION, suspects, build, title)
             for name, reply in zip(suspects, replies, strict=True):
                 if reply.answer:
                     found[name] = JUDGED_FAULTS[reply.answer.verdict]
@@ -284,51 +258,54 @@ class Translator:
     ) -> tuple[list[Question], list[Discarded]]:
         about = [question for question in questions if question.document in documents]
 
-        def build(question: Question) -> dict[str, str]:
+        def build(question: Question) -> PromptValues:
             return {"question": question.text, **self._languages}
 
         def check(question: Question, answer: TranslatedText) -> None:
-            text = " ".join(remove_prefix(answer.text, question.text).split())
-            fault = self._find_fault(text, question.text)
+            fault = self._find_fault(clean(answer.text, question.text), question.text)
             # A judge needs what was written; asked again, the model may write something else.
             if fault and not (self.judge and fault in SUSPECTED):
                 raise UnusableAnswerError(fault)
 
-        replies = self.model.ask(
-            TRANSLATE_QUESTION, about, build, f"Translate questions into {self.target}", check
-        )
-        pairs = {}
+        title = f"Translate questions into {self.target}"
+        replies = self.model.ask(TRANSLATE_QUESTION, about, build, title, check)
         faults: dict[str, str] = {
             question.id: DiscardReason.DOCUMENT_DISCARDED
             for question in questions
             if question.document not in documents
         }
-        verdicts = {}
+        translated = {}
+        pairs = {}
         for question, reply in zip(about, replies, strict=True):
             if reply.answer is None:
                 faults[question.id] = reply.fault
                 continue
-            pairs[question.id] = (question.text, self._clean(reply.answer.text, question.text))
+            text = clean(reply.answer.text, question.text)
+            pairs[question.id] = (question.text, text)
+            span = carry_over(question.evidence, documents[question.document])
             values = {"original": question.text}
-            verdicts[question.id] = QuestionVerdict(
+            verdict = QuestionVerdict(
                 Check.TRANSLATED, True, reply.model, values, prompt=reply.prompt
             )
+            translated[question.id] = replace(question, text=text, span=span).with_verdict(verdict)
         faults |= self._find_faults(pairs)
-        kept = [
-            replace(
-                question,
-                text=pairs[question.id][1],
-                span=carry_over(question.evidence, documents[question.document]),
-            ).with_verdict(verdicts[question.id])
-            for question in about
-            if question.id not in faults
-        ]
-        discarded = [
-            Discarded(faults[question.id], question.id, question=question)
-            for question in questions
-            if question.id in faults
-        ]
-        return kept, discarded
+        kept = [row for name, row in translated.items() if name not in faults]
+        return kept, [row.discard(faults[row.id]) for row in questions if row.id in faults]
+
+
+def join_sentences(
+    document: Document, original: Sequence[Span], texts: Sequence[str]
+) -> TranslatedDocument:
+    """Put translated sentences together with the white space between the original ones."""
+    text = ""
+    spans = []
+    ends = [*(sentence.start for sentence in original[1:]), original[-1].end]
+    for sentence, translation, end in zip(original, texts, ends, strict=True):
+        start = len(text)
+        text += translation
+        spans.append((sentence, Span(start, len(text))))
+        text += document.text[sentence.end : end]
+    return TranslatedDocument(replace(document, text=text), spans)
 
 
 def carry_over(span: Span, document: TranslatedDocument) -> Span:
@@ -346,16 +323,17 @@ def is_same_text(text: str, original: str) -> bool:
     return text.split() == original.split() and any(map(str.isalpha, text))
 
 
-def remove_prefix(translation: str, original: str) -> str:
-    """Remove what a model put before a translation.
+def clean(translation: str, original: str) -> str:
+    """Remove further white space, and what a model put before a translation.
 
-    It stays if the original begins likewise, or has as many colons.
+    That stays if the original begins likewise, or has as many colons.
     """
     prefix = PREFIX.match(translation)
-    if not prefix or PREFIX.match(original):
-        return translation
-    is_added = "\n" in prefix[0] or len(COLON.findall(translation)) > len(COLON.findall(original))
-    return translation[prefix.end() :] if is_added else translation
+    if prefix and not PREFIX.match(original):
+        colons = [len(re.findall("[:：]", text)) for text in (translation, original)]
+        if "\n" in prefix[0] or colons[0] > colons[1]:
+            translation = translation[prefix.end() :]
+    return " ".join(translation.split())
 
 
 def find_outliers(lengths: Sequence[int], lower: float, upper: float) -> list[bool]:

@@ -14,19 +14,20 @@ independent, and count as one cluster.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, pairwise, product
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Literal
 
-import numpy as np
 import polars as pl
 from pydantic import Field, field_validator
 
-from posir_build.dataset_files import read_sheet, write_sheet_rows
-from posir_build.records import seeded_order
+from posir_build.dataset_files import read_sheet, refuse_overwrite, write_sheet_rows
+from posir_build.records import PromptValues, seeded_order
+from posir_build.settings import Name
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.settings_file import Section
@@ -64,31 +65,21 @@ class TranslationRating(ModelAnswer):
 
 
 RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
-#: The four scales, in the paper's order, and their titles.
-SCALES = {
-    "fluency": "Fluency",
-    "accuracy": "Accuracy",
-    "completeness": "Completeness",
-    "style": "Style",
-}
+#: The four scales, in the paper's order.
+SCALES = ("fluency", "accuracy", "completeness", "style")
 RATINGS = (1, 2, 3, 4, 5)
-LOWEST = 1
-HIGHEST = 5
-SHEET_COLUMNS = ("id", "language", "original", "translation", *SCALES, "comment")
 #: What a sample is drawn with, next to the seed.
 PURPOSE = "rate translations"
 #: The mean of the four scales of a translation.
 OVERALL = "overall"
 #: All languages, or all scales, together.
 ALL = "all"
-#: The columns that a row of scores is of.
-GROUP = ("system", "language", "scale")
 
 
 class RatingSettings(Section):
     """Everything that a rating of translations is asked for."""
 
-    source: Annotated[str, Field(min_length=1)]
+    source: Name
     """Data with the originals: folder in the PosIR layout, or dataset on the Hub."""
     translations: Annotated[Mapping[str, str], Field(min_length=1)]
     """The data of each translation system by its name, such as {Qwen3-30B-A3B:
@@ -141,13 +132,6 @@ class Translation:
         return digest(self.system, self.language, self.domain, self.document).hex()
 
 
-#: Subsets by domain and language.
-Subsets = Mapping[tuple[str, str], Subset]
-#: Columns of a table of ratings.
-RATING_SCHEMA = {
-    **dict.fromkeys(("id", "system", "target", "document", "scale"), pl.String),
-    "rating": pl.Float64,
-}
 #: A translation with its ratings by scale; a person may leave one out.
 Rated = tuple[Translation, dict[str, int]]
 
@@ -161,28 +145,37 @@ def sample_translations(
     Returns the translations, of the same documents for every system and language, and a note on
     each bucket that is short.
     """
-    source = {
-        domain: subset
-        for (domain, language), subset in _read_subsets(settings.source).items()
-        if language == settings.language
-    }
-    if not source:
-        raise DataError(
-            f"{settings.source}: has no {settings.language} data. Set `language` to that of the "
-            "originals."
-        )
+    source = _read_subsets(settings.source)
     systems = {name: _read_subsets(data) for name, data in settings.translations.items()}
-    languages = list(settings.languages) or _find_languages(systems, settings.language)
-    domains = _find_domains(systems, settings.domains, source)
+    shared = set.intersection(*map(set, systems.values()))
+    shared = {
+        (domain, language)
+        for domain, language in shared
+        if (domain, settings.language) in source and language != settings.language
+    }
+    domains = settings.domains or sorted({domain for domain, _ in shared})
+    languages = settings.languages or sorted({language for _, language in shared})
+    missing = [
+        f"{pair[0]} in {pair[1]}" for pair in product(domains, languages) if pair not in shared
+    ]
+    if missing or not shared:
+        raise DataError(
+            f"translations: {', '.join(systems)}: not all of them have "
+            f"{', '.join(missing) or 'a domain and a language'} in common with the originals in "
+            f"{settings.language}, {settings.source}. Set `language`, `languages` or `domains`."
+        )
     translations: list[Translation] = []
     notes: list[str] = []
     for domain in domains:
-        texts = _read_translations(systems, domain, languages)
-        originals = _read_texts(source[domain])
-        common = set(originals).intersection(*texts.values())
-        drawn, short = _draw_documents(
-            domain, {name: originals[name] for name in common}, settings, count_tokens
-        )
+        originals = _read_texts(source[domain, settings.language])
+        texts = {
+            (system, language): _read_texts(subsets[domain, language])
+            for system, subsets in systems.items()
+            for language in languages
+        }
+        common = originals.keys() & set.intersection(*map(set, texts.values()))
+        candidates = {name: originals[name] for name in common}
+        drawn, short = _draw_documents(domain, candidates, settings, count_tokens)
         notes += short
         translations += [
             Translation(system, language, domain, name, originals[name], translated[name])
@@ -202,56 +195,7 @@ def _read_subsets(data: str) -> dict[tuple[str, str], Subset]:
     return {
         (subset.domain, subset.corpus_language): subset
         for subset in open_data(data).subsets
-        if len(set(subset.find_languages())) == 1
-    }
-
-
-def _find_languages(systems: Mapping[str, Subsets], source: str) -> list[str]:
-    """Find the languages that every system has; raise DataError without one."""
-    every = [{language for _, language in subsets} for subsets in systems.values()]
-    languages = set.intersection(*every) - {source}
-    if not languages:
-        raise DataError(
-            f"translations: {', '.join(systems)}: have no language in common other than {source}."
-        )
-    return sorted(languages)
-
-
-def _find_domains(
-    systems: Mapping[str, Subsets], wanted: Sequence[str], source: Collection[str]
-) -> Sequence[str]:
-    """Find the domains to rate; raise DataError if originals and translations do not share them."""
-    every = [{domain for domain, _ in subsets} for subsets in systems.values()]
-    shared = sorted(set(source).intersection(*every))
-    missing = [domain for domain in wanted if domain not in shared]
-    if missing or not shared:
-        raise DataError(
-            f"domains: the originals and all translations have {', '.join(shared) or 'none'} in "
-            f"common, not {', '.join(missing or sorted(source))}."
-        )
-    return wanted or shared
-
-
-def _read_translations(
-    systems: Mapping[str, Subsets], domain: str, languages: Sequence[str]
-) -> dict[tuple[str, str], dict[str, str]]:
-    """Read the translations of a domain by system and language; raise DataError if one is
-    missing.
-    """
-    pairs = list(product(systems, languages))
-    missing = [
-        f"{system} in {language}"
-        for system, language in pairs
-        if (domain, language) not in systems[system]
-    ]
-    if missing:
-        raise DataError(
-            f"domain {domain}: no translations by {', '.join(missing)}. Set `languages` or "
-            "`domains`."
-        )
-    return {
-        (system, language): _read_texts(systems[system][domain, language])
-        for system, language in pairs
+        if subset.query_language == subset.corpus_language
     }
 
 
@@ -267,19 +211,19 @@ def _draw_documents(
     count_tokens: Callable[[str], int],
 ) -> tuple[list[str], list[str]]:
     """Draw the ids of documents, as many of each length bucket; note the buckets that are short."""
+    limit = settings.per_bucket
     buckets: dict[tuple[int, int], list[str]] = {bucket: [] for bucket in pairwise(settings.edges)}
     for name in sorted(texts, key=lambda name: seeded_order(settings.seed, PURPOSE, domain, name)):
-        if all(len(drawn) == settings.per_bucket for drawn in buckets.values()):
+        if all(len(drawn) == limit for drawn in buckets.values()):
             break
         tokens = count_tokens(texts[name])
         for (low, high), drawn in buckets.items():
-            if low < tokens <= high and len(drawn) < settings.per_bucket:
+            if low < tokens <= high and len(drawn) < limit:
                 drawn.append(name)
     notes = [
-        f"{domain}: {len(drawn)} of {settings.per_bucket} documents of {low + 1:,} to {high:,} "
-        "tokens."
+        f"{domain}: {len(drawn)} of {limit} documents of {low + 1:,} to {high:,} tokens."
         for (low, high), drawn in buckets.items()
-        if len(drawn) < settings.per_bucket
+        if len(drawn) < limit
     ]
     return list(chain(*buckets.values())), notes
 
@@ -292,7 +236,7 @@ def ask_judge(
     PosirError is raised if it rates nothing.
     """
 
-    def build(row: Translation) -> dict[str, str]:
+    def build(row: Translation) -> PromptValues:
         return {
             "source": english_name(settings.language),
             "target": english_name(row.language),
@@ -304,9 +248,9 @@ def ask_judge(
     rated = [
         (translation, reply.answer.model_dump(include=set(SCALES)))
         for translation, reply in zip(translations, replies, strict=True)
-        if reply.answer is not None
+        if reply.answer
     ]
-    faults = Counter(reply.fault for reply in replies if reply.answer is None)
+    faults = Counter(reply.fault for reply in replies if reply.fault)
     if not rated:
         raise PosirError(f"{model.name}: has rated no translation: {'; '.join(faults)}.")
     return rated, dict(faults.most_common())
@@ -320,30 +264,27 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
     for row in sorted(translations, key=lambda row: seeded_order(seed, PURPOSE, row.id)):
         cells = (row.id, row.language, row.original, row.text)
         sheets[folder / f"{row.language}.csv"].append(cells)
-    existing = [str(file) for file in sheets if file.exists()]
-    if existing:
-        raise PosirError(
-            f"{', '.join(existing)}: already exists, and may have ratings. Remove it, or name "
-            "another folder."
-        )
+    for file in sheets:
+        refuse_overwrite(file)
     for file, rows in sheets.items():
-        write_sheet_rows(file, SHEET_COLUMNS, rows)
+        columns = ("id", "language", "original", "translation", *SCALES, "comment")
+        write_sheet_rows(file, columns, rows)
     return sorted(sheets)
 
 
 def read_rating_sheet(file: Path, translations: Sequence[Translation]) -> tuple[list[Rated], int]:
     """Read the ratings of a person, empty cells left out; count the rows of other translations."""
-    known = {translation.id: translation for translation in translations}
+    by_id = {translation.id: translation for translation in translations}
     values = {str(rating): rating for rating in RATINGS}
     command = "posir study rate-translations --sheets"
     rows = read_sheet(file, SCALES, values, "is not a whole number from 1 to 5", command)
-    rated = [(known[name], ratings) for name, ratings in rows if name in known and ratings]
+    rated = [(by_id[name], ratings) for name, ratings in rows if name in by_id and ratings]
     if not rated:
         raise DataError(
             f"{file}: has no rating of these translations. Fill in {', '.join(SCALES)}, and use "
             "the settings that the sheet was written with."
         )
-    return rated, sum(name not in known for name, _ in rows)
+    return rated, sum(name not in by_id for name, _ in rows)
 
 
 @dataclass(frozen=True)
@@ -383,100 +324,80 @@ class ScaleAgreement:
     mean_difference: float
     """Mean of the judge's rating minus the person's, from -4 to 4."""
 
-    @property
-    def is_pooled(self) -> bool:
-        """Whether it is over all languages and scales."""
-        return self.language == self.scale == ALL
-
 
 def _tabulate(rated: Sequence[Rated]) -> pl.DataFrame:
-    """Put each rating into a row, with its translation and the document that it is a cluster of."""
-    rows = [
-        {
+    """Put each rating, and the mean of all four of a translation, into a row."""
+    rows = []
+    for translation, ratings in rated:
+        scales = dict[str, float](ratings)
+        if len(ratings) == len(SCALES):
+            scales[OVERALL] = fmean(ratings.values())
+        # The ratings of a document are one cluster.
+        keys = {
             "id": translation.id,
             "system": translation.system,
-            "target": translation.language,
+            "language": translation.language,
             "document": f"{translation.domain}/{translation.document}",
-            "scale": scale,
-            "rating": float(rating),
         }
-        for translation, ratings in rated
-        for scale, rating in ratings.items()
-    ]
-    return pl.DataFrame(rows, RATING_SCHEMA)
+        rows += [keys | {"scale": scale, "rating": value} for scale, value in scales.items()]
+    return pl.DataFrame(rows, schema_overrides={"rating": pl.Float64})
 
 
-def _pool_languages(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add a copy of the rows for all languages together."""
-    single = rows.with_columns(language=pl.col("target"))
-    return pl.concat([single, rows.with_columns(language=pl.lit(ALL))])
+def _group(rows: pl.DataFrame, scales: Sequence[str]) -> dict[tuple[str, str, str], pl.DataFrame]:
+    """Group rows by system, language and scale, and also over languages; the language of each row
+    is in the column `target`.
+    """
+    single = rows.with_columns(target="language")
+    pooled = pl.concat([single, single.with_columns(language=pl.lit(ALL))])
+    groups = pooled.partition_by("system", "language", "scale", as_dict=True)
+    order = sorted(groups, key=lambda key: (key[0], key[1] == ALL, key[1], scales.index(key[2])))
+    return {(key[0], key[1], key[2]): groups[key] for key in order}
 
 
 def _estimate(rows: pl.DataFrame, values: pl.Expr, low: float, high: float) -> Estimate:
     """Estimate the mean over languages of the means of values from low to high; the interval is
     that of `estimate_mean`.
     """
-    shares = rows.select((values - low) / (high - low)).to_series().to_numpy()
     sizes = pl.len().over("target") * pl.col("target").n_unique()
-    weights = rows.select(1 / sizes).to_series().to_numpy()
-    clusters = rows["document"].rank("dense").to_numpy().astype(np.int64) - 1
+    columns = rows.select(
+        share=(values - low) / (high - low),
+        weight=1 / sizes,
+        cluster=pl.col("document").rank("dense").cast(pl.Int64) - 1,
+    )
+    shares, weights, clusters = (column.to_numpy() for column in columns)
     estimate = estimate_mean(shares, clusters, weights)
     assert estimate is not None
-    ends = [low + end * (high - low) for end in estimate.interval or ()]
-    value = low + estimate.value * (high - low)
+    value, *ends = (
+        low + share * (high - low) for share in (estimate.value, *(estimate.interval or ()))
+    )
     return Estimate(value, (ends[0], ends[1]) if ends else None)
 
 
 def score_ratings(rater: str, rated: Sequence[Rated]) -> list[ScaleScore]:
-    """Score ratings by system, language and scale, and over all languages if there are several."""
-    scales = [*SCALES, OVERALL]
-    rows = _tabulate(rated)
-    complete = pl.len().over("id") == len(SCALES)
-    overall = rows.filter(complete).with_columns(
-        scale=pl.lit(OVERALL), rating=pl.col("rating").mean().over("id")
-    )
-    pooled = _pool_languages(pl.concat([rows, overall.unique("id", maintain_order=True)]))
-    several = pl.col("target").n_unique().over("system") > 1
-    groups = pooled.filter((pl.col("language") != ALL) | several).partition_by(
-        GROUP, as_dict=True, maintain_order=True
-    )
-    return [
-        ScaleScore(
-            rater,
-            system,
-            language,
-            scale,
-            _count_ratings(groups[system, language, scale]),
-            _estimate(groups[system, language, scale], pl.col("rating"), LOWEST, HIGHEST),
-        )
-        for system, language, scale in sorted(
-            groups, key=lambda group: (group[1] == ALL, *group[:2], scales.index(group[2]))
-        )
-    ]
-
-
-def _count_ratings(rows: pl.DataFrame) -> dict[float, int]:
-    """Count ratings; those of a single scale are whole numbers."""
-    is_whole = rows["scale"][0] != OVERALL
-    ratings = rows["rating"].cast(pl.Int64 if is_whole else pl.Float64)
-    return dict(sorted(Counter(ratings).items()))
+    """Score ratings by system, language and scale, and over all languages."""
+    if not rated:
+        return []
+    scores = []
+    for (system, language, scale), rows in _group(_tabulate(rated), (*SCALES, OVERALL)).items():
+        ratings = rows["rating"] if scale == OVERALL else rows["rating"].cast(pl.Int64)
+        counts = dict(sorted(Counter(ratings).items()))
+        mean = _estimate(rows, pl.col("rating"), RATINGS[0], RATINGS[-1])
+        scores.append(ScaleScore(rater, system, language, scale, counts, mean))
+    return scores
 
 
 def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[ScaleAgreement]:
     """Compare the judge with people, by system, language and scale, and over languages and
     scales.
     """
+    if not people:
+        return []
     judged = _tabulate(judge).select("id", "scale", judged="rating")
-    pairs = _pool_languages(_tabulate(people).join(judged, on=["id", "scale"]))
-    pooled = pl.concat([pairs, pairs.with_columns(scale=pl.lit(ALL))])
-    groups = pooled.partition_by(GROUP, as_dict=True)
-    scales = [*SCALES, ALL]
+    pairs = _tabulate(people).join(judged, on=["id", "scale"]).filter(pl.col("scale") != OVERALL)
+    pairs = pl.concat([pairs, pairs.with_columns(scale=pl.lit(ALL))])
     difference = pl.col("judged") - pl.col("rating")
     agreement = []
-    for system, language, scale in sorted(
-        groups, key=lambda group: (group[0], group[1] == ALL, group[1], scales.index(group[2]))
-    ):
-        rows = groups[system, language, scale]
+    for (system, language, scale), rows in _group(pairs, (*SCALES, ALL)).items():
         counts = Counter(zip(rows["rating"], rows["judged"], strict=True))
         agreement.append(
             ScaleAgreement(
@@ -486,7 +407,7 @@ def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[Sca
                 tuple(tuple(counts[row, column] for column in RATINGS) for row in RATINGS),
                 # PosIR, table 9: a difference of 1 is agreement.
                 _estimate(rows, (difference.abs() <= 1).cast(pl.Float64), 0, 1),
-                _estimate(rows, difference.abs(), 0, HIGHEST - LOWEST),
+                _estimate(rows, difference.abs(), 0, RATINGS[-1] - RATINGS[0]),
                 rows.select(difference.mean()).item(),
             )
         )
@@ -496,25 +417,28 @@ def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[Sca
 def build_rating_tables(
     scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement], notes: Sequence[str]
 ) -> list[Table]:
-    """Build the tables: means of the judge and of people, agreement, and the confusion of ratings
-    over all scales.
-    """
-    tables = [
-        _build_score_table(rater, [score for score in scores if score.rater == rater], notes)
-        for rater in dict.fromkeys(score.rater for score in scores)
-    ]
+    """Build the tables: means of the judge and of people, and their agreement."""
+    groups: dict[tuple[str, str, str], dict[str, ScaleScore]] = defaultdict(dict)
+    for score in scores:
+        groups[score.rater, score.system, score.language][score.scale] = score
+    means = []
+    for keys, by_scale in groups.items():
+        rated = max(sum(score.counts.values()) for score in by_scale.values())
+        cells = []
+        for scale in (*SCALES, OVERALL):
+            mean = by_scale[scale].mean if scale in by_scale else None
+            cells.append(format_estimate(mean, format_rating))
+        means.append((*keys, format_count(rated), *cells))
+    note = (
+        "From 1, poor, to 5, excellent, with 95% intervals for new documents. All languages count "
+        "as much."
+    )
+    numbers = ("Rated", *map(str.capitalize, (*SCALES, OVERALL)))
+    columns = build_columns(("Rater", "System", "Language", *numbers), numbers)
+    title = "Ratings of translations"
+    tables = [Table(columns, tuple(means), title=title, notes=(note, *notes), keys=3)]
     if agreement:
         tables.append(_build_agreement_table(agreement))
-    judged = [f"Judge {rating}" for rating in RATINGS]
-    columns = build_columns(("People", *judged), judged)
-    for row in agreement:
-        if row.is_pooled:
-            cells = [
-                (str(rating), *map(format_count, counts))
-                for rating, counts in zip(RATINGS, row.confusion, strict=True)
-            ]
-            title = f"Pairs of ratings, all scales · {row.system}"
-            tables.append(Table(columns, tuple(cells), title=title))
     return tables
 
 
@@ -534,28 +458,6 @@ def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
     ]
     columns = build_columns(("System", "Language", "Scale", *numbers), numbers)
     return Table(columns, tuple(rows), title="Agreement of the judge with people", keys=3)
-
-
-def _build_score_table(rater: str, scores: Sequence[ScaleScore], notes: Sequence[str]) -> Table:
-    numbers = ("Rated", *SCALES.values(), "Overall")
-    groups: dict[tuple[str, str], dict[str, ScaleScore]] = defaultdict(dict)
-    for score in scores:
-        groups[score.system, score.language][score.scale] = score
-    rows = []
-    for (system, language), by_scale in groups.items():
-        rated = max(sum(score.counts.values()) for score in by_scale.values())
-        means = (
-            format_estimate(by_scale[scale].mean if scale in by_scale else None, format_rating)
-            for scale in (*SCALES, OVERALL)
-        )
-        rows.append((system, language, format_count(rated), *means))
-    title = f"Ratings by {'the judge' if rater == 'judge' else 'people'}"
-    note = (
-        "From 1, poor, to 5, excellent, with 95% intervals for new documents. All languages count "
-        "as much."
-    )
-    columns = build_columns(("System", "Language", *numbers), numbers)
-    return Table(columns, tuple(rows), title=title, notes=(note, *notes), keys=2)
 
 
 #: Formats a mean rating with two decimals.

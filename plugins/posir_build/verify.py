@@ -8,10 +8,10 @@ a question that fails one is not checked further.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise, product
 from typing import Any, Literal
 
@@ -21,9 +21,9 @@ from posir_build.cluster import Reranker
 from posir_build.locate import remove_span, split_thirds
 from posir_build.records import (
     Check,
-    Discarded,
     DiscardReason,
     Document,
+    PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
@@ -60,15 +60,12 @@ class Answerability(ModelAnswer):
 RELEVANCE = load_prompt("relevance", Relevance)
 ANSWERABLE = load_prompt("answerable", Answerability)
 
-
 #: Why a question is discarded by the rule of rerankers.
 RERANK_REASONS = {
     "segments": DiscardReason.OTHER_SEGMENT,
     "margin": DiscardReason.SMALL_MARGIN,
     "span": DiscardReason.SPAN_NOT_NEEDED,
 }
-#: Rules of rerankers whose scores are of the thirds of a document.
-MARGIN_RULES = ("segments", "margin")
 #: The verdict on a question, and the reason why it is discarded; empty if it passed.
 CheckOutcome = tuple[QuestionVerdict, str]
 
@@ -91,30 +88,30 @@ class Verifier:
         """
         checks = []
         if self.rerankers:
-            checks.append(self.check_by_rerankers)
+            checks.append(self._check_by_rerankers)
         if self.settings.relevance != "none":
-            checks.append(self.check_by_relevance)
+            checks.append(self._check_by_relevance)
         if self.settings.leave_out:
-            checks.append(self.check_without_span)
+            checks.append(self._check_without_span)
         kept = list(questions)
         discarded = []
         for check in checks:
-            passed = []
-            for question, (verdict, reason) in zip(kept, check(kept), strict=True):
+            entered = kept
+            kept = []
+            for question, (verdict, reason) in zip(entered, check(entered), strict=True):
                 judged = question.with_verdict(verdict)
                 if reason:
-                    discarded.append(Discarded(reason, question.id, question=judged))
+                    discarded.append(judged.discard(reason))
                 else:
-                    passed.append(judged)
-            kept = passed
+                    kept.append(judged)
         result = StageResult(tuple(self.documents), tuple(kept), tuple(discarded))
-        return self.audit(result) if self.settings.audit else result
+        return self._audit(result) if self.settings.audit else result
 
     @cached_property
     def _texts(self) -> dict[str, str]:
         return {document.id: document.text for document in self.documents}
 
-    def build_views(self, rule: str, question: Question) -> list[str]:
+    def _build_views(self, rule: str, question: Question) -> list[str]:
         """List the texts to judge, that with the evidence first: the document, and the document
         without the span; or, for segments, the third with the evidence, and the other two.
         """
@@ -125,22 +122,21 @@ class Verifier:
         target = parts.pop(find_part(parts, question.evidence))
         return [part.of(text) for part in (target, *parts)]
 
-    def check_by_rerankers(self, questions: Sequence[Question]) -> list[CheckOutcome]:
+    def _check_by_rerankers(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
         """Apply the rule of PosQ, Built-in or Learned or PosIR to the scores of all rerankers."""
         if not questions:
-            return []
+            return
         rule = self.settings.rerank_rule
         pairs = [
             (question.text, view)
             for question in questions
-            for view in self.build_views(rule, question)
+            for view in self._build_views(rule, question)
         ]
-        scores = np.stack([reranker.score(pairs) for reranker in self.rerankers])
-        by_question = scores.reshape(len(self.rerankers), len(questions), -1).swapaxes(0, 1)
+        scores = np.stack([reranker.score(pairs) for reranker in self.rerankers], axis=1)
         judge = ", ".join(reranker.name for reranker in self.rerankers)
-        outcomes = []
         # The scores of a question have the shape (rerankers, views).
-        for rows in by_question:
+        for group in np.split(scores, len(questions)):
+            rows = group.T
             values: dict[str, Any] = {"scores": rows.tolist()}
             if rule == "margin":
                 values["margin"] = compute_margin(rows, 0)
@@ -150,42 +146,36 @@ class Verifier:
                 # evidence first, and a tie fails.
                 passed = bool((rows[:, :1] > rows[:, 1:]).all())
             verdict = QuestionVerdict(Check.RERANKERS, passed, judge, values, rule)
-            outcomes.append((verdict, "" if passed else RERANK_REASONS[rule]))
-        return outcomes
+            yield verdict, "" if passed else RERANK_REASONS[rule]
 
-    def check_by_relevance(self, questions: Sequence[Question]) -> list[CheckOutcome]:
+    def _check_by_relevance(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
         """Grade each text by the language model, 0 to 4, and apply the rule of PosQ or PosIR.
 
         PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section
         2.3, compares the document with the document without the span; its thresholds are lost.
         """
         rule = self.settings.relevance
-        views = partial(self.build_views, rule)
-        outcomes = []
-        for replies in self._ask(RELEVANCE, questions, views, "Grade relevance"):
-            grades = [reply.answer.relevance for reply in replies if reply.answer is not None]
-            reason = next((reply.fault for reply in replies if reply.answer is None), "")
+        for replies in self._ask(RELEVANCE, questions, rule, "Grade relevance"):
+            grades = [reply.answer.relevance for reply in replies if reply.answer]
+            reason = next((reply.fault for reply in replies if reply.fault), "")
             if not reason and grades[0] < self.settings.level:
                 reason = DiscardReason.IRRELEVANT
             if not reason and grades[0] < max(grades[1:]) + self.settings.gap:
                 reason = DiscardReason.RELEVANT_WITHOUT
-            values = {"grades": grades}
-            outcomes.append(_judge(Check.RELEVANCE, replies[0], values, reason, rule))
-        return outcomes
+            yield _judge(Check.RELEVANCE, replies[0], {"grades": grades}, reason, rule)
 
-    def check_without_span(self, questions: Sequence[Question]) -> list[CheckOutcome]:
+    def _check_without_span(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
         """Ask whether the document answers the question without the span; it must not."""
-        outcomes = []
-        for (reply,) in self._ask(
-            ANSWERABLE, questions, lambda row: self.build_views("span", row)[1:], "Leave span out"
-        ):
+
+        def build(question: Question) -> PromptValues:
+            return {"question": question.text, "text": self._build_views("span", question)[1]}
+
+        for reply in self.model.ask(ANSWERABLE, questions, build, "Leave the span out"):
             answer = reply.answer and reply.answer.answer
             reason = DiscardReason.ANSWERED_WITHOUT if answer == "yes" else reply.fault
-            values = {"answerable": answer}
-            outcomes.append(_judge(Check.LEAVE_SPAN_OUT, reply, values, reason))
-        return outcomes
+            yield _judge(Check.LEAVE_SPAN_OUT, reply, {"answerable": answer}, reason)
 
-    def audit(self, result: StageResult) -> StageResult:
+    def _audit(self, result: StageResult) -> StageResult:
         """Ask of each third by itself whether it has the answer (Built-in or Learned, appendix
         B.3); nothing is discarded.
 
@@ -201,13 +191,11 @@ class Verifier:
         for group in groups.values():
             group.sort(key=lambda row: seeded_order(self.seed, Check.AUDIT, row.id))
             drawn += group[: self.settings.audit_sample]
-        views = partial(self.build_views, "segments")
+        replies = self._ask(ANSWERABLE, drawn, "segments", "Audit")
         audited = {}
-        for question, replies in zip(
-            drawn, self._ask(ANSWERABLE, drawn, views, "Audit"), strict=True
-        ):
-            answers = [reply.answer and reply.answer.answer == "yes" for reply in replies]
-            verdict, _ = _judge(Check.AUDIT, replies[0], {"answerable": answers})
+        for question, views in zip(drawn, replies, strict=True):
+            answers = [reply.answer and reply.answer.answer == "yes" for reply in views]
+            verdict, _ = _judge(Check.AUDIT, views[0], {"answerable": answers})
             audited[question.id] = question.with_verdict(verdict)
         discarded = [
             replace(item, question=audited.get(item.item, item.question))
@@ -220,18 +208,16 @@ class Verifier:
         self,
         prompt: PromptTemplate[AnswerT],
         questions: Sequence[Question],
-        build_views: Callable[[Question], Sequence[str]],
+        rule: str,
         description: str,
     ) -> list[list[Reply[AnswerT]]]:
         """Ask about each view of each question."""
-        if not questions:
-            return []
-        views = len(build_views(questions[0]))
+        views = 2 if rule == "span" else 3
         pairs = list(product(questions, range(views)))
 
-        def build(pair: tuple[Question, int]) -> dict[str, str]:
+        def build(pair: tuple[Question, int]) -> PromptValues:
             question, view = pair
-            return {"question": question.text, "text": build_views(question)[view]}
+            return {"question": question.text, "text": self._build_views(rule, question)[view]}
 
         replies = self.model.ask(prompt, pairs, build, description)
         return [replies[start : start + views] for start in range(0, len(replies), views)]
@@ -249,7 +235,7 @@ class MarginPool:
     """The questions with at least some margin, or all with None; a row of table 6."""
 
     at_least: float | None
-    positions: tuple[int, int, int]
+    positions: tuple[int, ...]
     """Number of questions by the third with their evidence."""
     share: float
     """Share of all questions with a margin, in [0, 1]."""
@@ -257,7 +243,9 @@ class MarginPool:
 
 @dataclass(frozen=True)
 class MarginRange:
-    """The audited questions with a margin in [low, high), None for no limit; a row of table 7."""
+    """The audited questions with a margin in [low, high), None for no limit, a row of table 7; or
+    those that were kept, without limits.
+    """
 
     low: float | None
     high: float | None
@@ -270,7 +258,7 @@ class MarginRange:
 def find_margin(question: Question) -> float | None:
     """Find the margin of a question's segment; None if no rerankers compared segments."""
     for verdict in question.verdicts:
-        if verdict.check is Check.RERANKERS and verdict.rule in MARGIN_RULES:
+        if verdict.check is Check.RERANKERS and verdict.rule in ("segments", "margin"):
             return compute_margin(np.array(verdict.values["scores"], np.float64), 0)
     return None
 
@@ -281,52 +269,53 @@ def find_range(question: Question, margins: Sequence[float]) -> int | None:
     return None if margin is None else bisect_right(margins, margin)
 
 
-def summarize_audit(questions: Sequence[Question]) -> dict[str, float]:
-    """Compute TargetYes, DistractorNo and Exclusive of audited questions, in [0, 1] (Built-in or
-    Learned, appendix B.3).
+def summarize_audit(answers: Sequence[Sequence[bool]]) -> dict[str, float]:
+    """Compute TargetYes, DistractorNo and Exclusive of the answers about the three segments of
+    each question, the segment with the evidence first; in [0, 1] (Built-in or Learned, appendix
+    B.3).
 
     TargetYes is the share of questions that the segment with the evidence answers, DistractorNo the
     mean share of the other two that do not, Exclusive the share of questions that only the first
-    answers. Empty if no question was audited completely.
+    answers. Empty without questions.
     """
-    answers = np.array(_list_answers(questions), np.float64)
-    if not answers.size:
+    if not answers:
         return {}
-    target = answers[:, 0]
-    others = answers[:, 1:]
+    target, *others = np.array(answers, np.float64).T
     return {
         "TargetYes": float(target.mean()),
-        "DistractorNo": float(1 - others.mean()),
-        "Exclusive": float((target > others.max(axis=1)).mean()),
+        "DistractorNo": float(1 - np.mean(others)),
+        "Exclusive": float((target > np.max(others, axis=0)).mean()),
     }
 
 
-def count_pools(
-    questions: Sequence[Question], documents: Sequence[Document], margins: Sequence[float]
-) -> list[MarginPool]:
+def count_pools(verified: StageResult, margins: Sequence[float]) -> list[MarginPool]:
     """Count the questions with a margin, and those at each threshold; none without a margin."""
-    known = by_id(documents)
+    documents = by_id(verified.documents)
     scored = []
-    for question in questions:
+    for question in verified.checked_questions():
         margin = find_margin(question)
         if margin is not None:
-            length = len(known[question.document].text)
+            length = len(documents[question.document].text)
             scored.append((margin, find_third(question.evidence, length)))
     pools = []
     for threshold in (None, *margins) if scored else ():
-        least = -np.inf if threshold is None else threshold
-        counts = Counter(third for margin, third in scored if margin >= least)
-        positions = (counts[0], counts[1], counts[2])
-        pools.append(MarginPool(threshold, positions, counts.total() / len(scored)))
+        thirds = [third for margin, third in scored if threshold is None or margin >= threshold]
+        positions = tuple(map(thirds.count, range(3)))
+        pools.append(MarginPool(threshold, positions, len(thirds) / len(scored)))
     return pools
 
 
-def audit_ranges(questions: Sequence[Question], margins: Sequence[float]) -> list[MarginRange]:
-    """Rate the audit in each range of margins; none if no audited question has a margin."""
-    ranges = []
-    for row, (low, high) in enumerate(pairwise((None, *margins, None))):
-        group = [question for question in questions if find_range(question, margins) == row]
-        ranges.append(MarginRange(low, high, len(_list_answers(group)), summarize_audit(group)))
+def audit_ranges(verified: StageResult, margins: Sequence[float]) -> list[MarginRange]:
+    """Rate the audit of the questions that were kept, and in each range of margins those of all;
+    empty without an audit, and without margins only the first.
+    """
+    answers = _list_answers(verified.questions)
+    ranges = [MarginRange(None, None, len(answers), summarize_audit(answers))]
+    checked = verified.checked_questions()
+    for number, (low, high) in enumerate(pairwise((None, *margins, None))):
+        group = [question for question in checked if find_range(question, margins) == number]
+        answers = _list_answers(group)
+        ranges.append(MarginRange(low, high, len(answers), summarize_audit(answers)))
     return ranges if any(row.audited for row in ranges) else []
 
 

@@ -13,7 +13,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
 from rich.console import Console
 
 from posir_tasks.base.errors import PosirError
@@ -64,17 +63,6 @@ class RecipeItem(Section):
     """Figures measured with these commands, and what on."""
     missing: str | None = None
 
-    @model_validator(mode="after")
-    def check_runs(self) -> RecipeItem:
-        """Raise ValueError unless it says what its commands need, and what is not released."""
-        if bool(self.commands) != (self.runs is not None):
-            raise ValueError(
-                f"{self.item}: `runs` is stated of an item with commands, and of no other"
-            )
-        if self.runs == "with what is not released" and not self.missing:
-            raise ValueError(f"{self.item}: `missing` must say what is not released")
-        return self
-
 
 class Recipe(Section):
     """The commands that repeat a paper."""
@@ -91,28 +79,28 @@ class Recipe(Section):
 
     def expand(self, item: RecipeItem, *, scaled: bool) -> Iterator[Call]:
         """Yield the calls of an item, as in the paper or scaled down."""
-        variables = {}
-        for name, variable in self.variables.items():
-            value = variable.scaled if scaled else variable.default
-            variables[name] = os.path.expandvars(value)
+        variables = {
+            name: os.path.expandvars(variable.scaled if scaled else variable.default)
+            for name, variable in self.variables.items()
+        }
         for line in item.commands:
             yield from expand_line(line, variables)
 
 
 def _recipes_folder() -> Path:
-    """Return the folder of the recipes: inside the package in a wheel, at the top of a clone."""
+    """Find the folder of the recipes: inside the package in a wheel, at the top of a clone."""
     package = Path(str(files("posir_recipes")))
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parents[1] / "recipes"
 
 
 def list_papers() -> list[str]:
-    """Return the names of all papers that have a recipe."""
+    """List the papers that have a recipe."""
     return sorted(file.parent.name for file in _recipes_folder().glob(f"*/{RECIPE_FILE}"))
 
 
 def read_recipe(paper: str) -> Recipe:
-    """Return the recipe of a paper; raise PosirError if there is none."""
+    """Read the recipe of a paper; raise PosirError if there is none."""
     papers = list_papers()
     if paper not in papers:
         raise PosirError(f"There is no recipe '{paper}'. Recipes: {', '.join(papers)}.")
@@ -125,13 +113,13 @@ def select_item(recipe: Recipe, name: str) -> Recipe:
     if not items:
         names = ", ".join(item.item for item in recipe.items)
         raise PosirError(f"{recipe.title} has no '{name}'. Items: {names}.")
-    used = VARIABLE.findall(" ".join(command for item in items for command in item.commands))
-    variables = {key: recipe.variables[key] for key in recipe.variables if key in used}
+    mentioned = VARIABLE.findall(" ".join(command for item in items for command in item.commands))
+    variables = {key: value for key, value in recipe.variables.items() if key in mentioned}
     return recipe.model_copy(update={"items": items, "variables": variables})
 
 
 def list_settings_files(paper: str) -> list[Path]:
-    """Return the settings files that the commands of a paper read."""
+    """List the settings files that the commands of a paper read."""
     folder = _recipes_folder() / paper
     return sorted(file for file in folder.iterdir() if file.is_file() and file.name != RECIPE_FILE)
 
@@ -142,8 +130,9 @@ def _list_exports(recipe: Recipe) -> list[str]:
 
 def _list_differences(paper: str) -> list[str]:
     """List how models run without the paper's protocol; none if its protocols are not known."""
-    runs = [(paper, row.model) for row in list_protocols(paper)] if paper in PAPERS else []
-    return list_differences(runs)
+    if paper not in PAPERS:
+        return []
+    return list_differences([(paper, row.model) for row in list_protocols(paper)])
 
 
 def _to_text(paper: str, recipe: Recipe) -> str:
@@ -243,24 +232,27 @@ def check_recipes(recipes: Mapping[str, Recipe]) -> Result:
 
     There is a row for each wrong one: recipe, item, call and problem.
     """
-    checked: dict[tuple[str, str, str], str] = {}
+    rows = []
+    number = 0
     for paper, recipe in recipes.items():
         for item in recipe.items:
-            for scaled in (False, True):
-                for call in recipe.expand(item, scaled=scaled):
-                    key = (paper, item.item, str(call))
-                    if key not in checked:
-                        checked[key] = check_call(call.arguments) or ""
-    rows = []
-    lines = []
-    for (paper, name, line), problem in checked.items():
-        if problem:
-            rows.append({"recipe": paper, "item": name, "call": line, "problem": problem})
-            lines.append(f"{paper}, {name}: {line}: {problem}")
+            calls = {
+                str(call): call
+                for scaled in (False, True)
+                for call in recipe.expand(item, scaled=scaled)
+            }
+            number += len(calls)
+            for line, call in calls.items():
+                problem = check_call(call.arguments)
+                if problem:
+                    row = {"recipe": paper, "item": item.item, "call": line, "problem": problem}
+                    rows.append(row)
     problems = pluralize(len(rows), "problem") if rows else "no problem"
-    title = f"{pluralize(len(checked), 'call')} checked: {problems}"
-    sentence = " ".join([*lines, title])
-    return Result(title=title, rows=rows, sentences=[sentence], exit_status=int(bool(rows)))
+    title = f"{pluralize(number, 'call')} checked: {problems}"
+    sentences = [": ".join(row.values()) for row in rows]
+    return Result(
+        title=title, rows=rows, sentences=[*sentences, title], exit_status=int(bool(rows))
+    )
 
 
 @public()
@@ -292,22 +284,22 @@ def recipe(
         >>> posir.recipe("posq", item="Table 2").records()[0]["commands"][0]
         'posir stats $SQUAD'
     """
-    if paper is None and check:
-        return check_recipes({paper: read_recipe(paper) for paper in list_papers()})
+    papers = list_papers()
     if paper is None:
-        for option, value in {"--item": item, "--output": output}.items():
-            if value is not None:
-                raise PosirError(f"{option} needs a recipe. Recipes: {', '.join(list_papers())}.")
-        return _tabulate_recipes()
+        if item is not None or output is not None:
+            raise PosirError(f"--item and --output need a recipe. Recipes: {', '.join(papers)}.")
+        if check:
+            return check_recipes({name: read_recipe(name) for name in papers})
+        return _tabulate_recipes(papers)
     content = read_recipe(paper)
-    chosen = select_item(content, item) if item else content
+    if item:
+        content = select_item(content, item)
     if check:
-        return check_recipes({paper: chosen})
+        return check_recipes({paper: content})
     if output is None:
-        return show_recipe(paper, chosen)
-    copies = copy_settings(paper, Path(output))
-    names = [str(copy) for copy in copies]
-    return Result(title=content.title, rows=[{"file": name} for name in names], footer=names)
+        return show_recipe(paper, content)
+    copies = [str(copy) for copy in copy_settings(paper, Path(output))]
+    return Result(title=content.title, rows=[{"file": name} for name in copies], footer=copies)
 
 
 def copy_settings(paper: str, folder: Path) -> list[Path]:
@@ -328,14 +320,13 @@ def copy_settings(paper: str, folder: Path) -> list[Path]:
     return list(copies)
 
 
-def _tabulate_recipes() -> Result:
-    rows = []
+def _tabulate_recipes(papers: Sequence[str]) -> Result:
     records = []
-    for paper in list_papers():
+    rows = []
+    for paper in papers:
         recipe = read_recipe(paper)
-        records.append(
-            {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})}
-        )
+        fields = recipe.model_dump(include={"title", "reference", "summary"})
+        records.append({"name": paper, **fields})
         rows.append((paper, recipe.title, recipe.reference, str(len(recipe.items))))
     columns = build_columns(("Recipe", "Paper", "Reference", "Items"), ("Items",))
     return Result(title="Recipes", tables=[Table(columns, tuple(rows))], rows=records)

@@ -138,8 +138,8 @@ class Dataset(Result):
     @cached_property
     def use(self) -> Use:
         """Texts of which its questions can be asked: as is known, or else as their texts show."""
-        stated = self.find_use()
-        return self.repeated.use if stated is Use.CORPUS and self.repeated else stated
+        use = self.find_use()
+        return self.repeated.use if use is Use.CORPUS and self.repeated else use
 
     @cached_property
     def repeated(self) -> RepeatedTexts | None:
@@ -156,9 +156,9 @@ class Dataset(Result):
     def require_corpus(self) -> None:
         """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
         if self.use is not Use.CORPUS:
-            shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
+            reason = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
-                f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within "
+                f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
                 "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
                 f"{shlex.quote(self.location)}`. If each stands alone, --scope corpus of import, "
                 "score and stats asks it of the whole corpus."
@@ -196,53 +196,46 @@ class Dataset(Result):
         notes: list[str] = []
         for subset in self.subsets if self.has_questions else ():
             notes += subset.read().warnings
-        if skipped := describe_skipped(self.skipped):
+        skipped = describe_skipped(self.skipped)
+        if skipped:
             notes.append(skipped)
         unit = "Questions" if self.has_questions else "Texts"
         yield Table(build_columns(("Subset", unit), [unit]), rows, notes=tuple(notes))
 
     def find_languages(self) -> dict[str, list[str]]:
-        """Return the codes of queries and corpus by the name of each subset in tasks; raise
+        """List the codes of queries and corpus by the name of each subset in tasks; raise
         PosirError if one is unknown.
         """
-        is_single = (
-            self.kind in (TASK, JUDGED_TASK)
-            or len({subset.language for subset in self.subsets}) == 1
-        )
         if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
             raise PosirError(self._describe_unknown_language())
-        return {
-            subset.domain if is_single else subset.name.replace("/", "-"): [
-                subset.query_language,
-                subset.corpus_language,
-            ]
-            for subset in self.subsets
-        }
+        languages = {subset.language for subset in self.subsets}
+        is_single = self.kind in (TASK, JUDGED_TASK) or len(languages) == 1
+        names = {}
+        for subset in self.subsets:
+            name = subset.domain if is_single else subset.name.replace("/", "-")
+            names[name] = list(subset.find_languages())
+        return names
 
     def _describe_unknown_language(self) -> str:
         items = list(islice(self.read_texts(), MAX_LISTED))
-        if any(isinstance(item, Passage) for item in items):
+        skipped = [item for item in items if isinstance(item, SkippedText)]
+        if len(skipped) < len(items):
             return (
                 f"{self.location}: its language is not recognized. Import it with `posir import "
                 "--language CODE`."
             )
-        skipped = describe_skipped(item for item in items if isinstance(item, SkippedText))
-        return " ".join(
-            filter(
-                None,
-                [f"{self.location} ({self.kind}): has no text.", skipped, self._describe_form()],
-            )
-        )
+        parts = ("has no text.", describe_skipped(skipped), self._describe_form())
+        return f"{self.location} ({self.kind}): {' '.join(filter(None, parts))}"
 
     def _describe_form(self) -> str:
-        """Return what the file or folder has, and the forms that are read; nothing for other
-        data.
+        """Describe what the file or folder has, and the forms that are read; other data have no
+        description.
         """
         path = Path(self.location).expanduser()
         return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
 
     def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
-        """Return the data with those questions that a `user`, such as `posir train`, can use;
+        """Select, in the data, those questions that a `user`, such as `posir train`, can use;
         reading warns of the others.
 
         `several_places`: whether questions with several places of evidence are among them.
@@ -250,32 +243,31 @@ class Dataset(Result):
         self.require_corpus()
         is_judged = any(subset.read_stated_judgments for subset in self.subsets)
         if not self.has_questions and not is_judged:
-            raise DataError(self._describe_missing_questions(user))
+            raise DataError(self._describe_missing_questions(user, self._describe_form()))
         subsets = (
             replace(subset, read=partial(self._read_questions, subset, user, several_places))
             for subset in self.subsets
         )
         return replace(self, subsets=tuple(subsets))
 
-    def _describe_missing_questions(self, user: str) -> str:
+    def _describe_missing_questions(self, user: str, detail: str) -> str:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
-        missing += mention_task(self.location)
-        missing += (
-            " `posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
+        advice = (
+            "`posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
         )
-        return f"{missing} {self._describe_form()}".strip()
+        return f"{missing}{mention_task(self.location)} {advice} {detail}".strip()
 
     def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
         if not self.has_questions:
-            raise DataError(self._describe_missing_questions(user))
+            raise DataError(self._describe_missing_questions(user, self._describe_form()))
         data = subset.read().drop_unsuited()
-        data = data if several_places else data.drop_places()
+        if not several_places:
+            data = data.drop_places()
         for warning in data.warnings:
             _warn_once(warning)
         left_out = describe_skipped(data.skipped)
         if not len(data.evidence):
-            missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
-            raise DataError(f"{missing} {left_out}".strip())
+            raise DataError(self._describe_missing_questions(user, left_out))
         if left_out:
             _warn_once(f"{self.location}: {left_out}")
         return data

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -36,7 +36,6 @@ from posir_tasks.data.formats.passages import (
     Passage,
     PassageQuestion,
     ReadOptions,
-    RepeatedTexts,
     Scope,
     SkippedText,
     StatedAnswer,
@@ -141,30 +140,24 @@ def open_data(
                 "list of texts."
             )
         return _open_strings(data)
-    opened = _open_reference(
-        data, ReadOptions(column, id_column, split, revision, language, repair)
-    )
-    if scope is None:
-        return opened
-    use = Use.CORPUS if scope == "corpus" else Use.WITHIN
-    return replace(opened, find_use=lambda: use, count_repeated=None)
-
-
-def _open_reference(data: str | Path, options: ReadOptions) -> Dataset:
+    options = ReadOptions(column, id_column, split, revision, language, repair)
     path = Path(data).expanduser()
-    reference = str(path.absolute()) if path.exists() else str(data)
-    return replace(_open_named(data, path, options), reference=reference)
-
-
-def _open_named(data: str | Path, path: Path, options: ReadOptions) -> Dataset:
+    name = str(data)
+    reference = str(path.absolute()) if path.exists() else name
     if path.is_dir():
-        return _open_folder(path, options)
-    if path.exists():
-        return _open_file(path, options)
-    if is_hub_name(str(data)):
-        return _open_hub(str(data), options)
-    refuse_missing(str(data))
-    return _open_task_data(str(data), options)
+        dataset = _open_folder(path, options)
+    elif path.exists():
+        dataset = _open_file(path, options)
+    elif is_hub_name(name):
+        dataset = _open_hub(name, options)
+    else:
+        refuse_missing(name)
+        dataset = _open_task_data(name, options)
+    dataset = replace(dataset, reference=reference)
+    if scope is None:
+        return dataset
+    use = Use.CORPUS if scope == "corpus" else Use.WITHIN
+    return replace(dataset, find_use=lambda: use, count_repeated=None)
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
@@ -175,30 +168,27 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
         raise PosirError(
             "This is a data frame. Give the column with the texts, such as data['text']."
         )
-    items = list[Item]()
+    items: list[Item] = []
     for number, text in enumerate(texts, start=1):
         name = f"text {number}"
+        item: Item = SkippedText(name, "not a text", file=IN_MEMORY)
         if isinstance(text, str):
-            items.append(read_text(IN_MEMORY, name, text, str(number)))
-        else:
-            items.append(SkippedText(name, "not a text", file=IN_MEMORY))
-    used = [item.text for item in items if isinstance(item, Passage)]
-    revision = f"{LOCAL}-{digest(*used).hex()}"
-    read = partial(iter, items)
+            item = read_text(IN_MEMORY, name, text, str(number))
+        items.append(item)
+    content = digest(*(item.text for item in items if isinstance(item, Passage))).hex()
     names = (IN_MEMORY, IN_MEMORY, IN_MEMORY)
-    return _open_items(*names, read, lambda: revision, ReadOptions(), use=None)
+    revision = partial(str, f"{LOCAL}-{content}")
+    return _open_items(*names, partial(iter, items), revision, ReadOptions(), use=None)
 
 
-def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
-    listed = [*keys]
-    files = list_present_files(repository, listed)
+def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -> Dataset:
     return Dataset(
         legible_name(name),
         "in the PosIR layout",
         repository.location,
         RelativePositions(),
-        tuple(_layout_subset(repository, key) for key in listed),
-        partial(repository.revision, files),
+        tuple(_layout_subset(repository, key) for key in keys),
+        partial(repository.revision, list_present_files(repository, keys)),
     )
 
 
@@ -212,37 +202,40 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
             document = Passage(name, identifier, text, id=identifier)
             yield document if text.strip() else SkippedText(document.name, "empty", file=name)
 
-    def read_passages() -> Iterator[Item]:
-        return _list_passages(read(), f"{key.language}/{key.domain}")
-
-    languages = (key.language, key.corpus_language)
-    return Subset(lambda: languages, key.domain, read, read_texts, read_passages)
+    return Subset(
+        lambda: (key.language, key.corpus_language),
+        key.domain,
+        read,
+        read_texts,
+        lambda: _list_passages(read(), f"{key.language}/{key.domain}"),
+    )
 
 
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False))
-    questions: dict[str, list[PassageQuestion]] = defaultdict(list)
+    questions: defaultdict[str, list[PassageQuestion]] = defaultdict(list)
     for query, text, document, span in data.list_questions():
-        answer = None if span is None else StatedAnswer.from_span(span)
+        answer = StatedAnswer.from_span(span) if span else None
         place = data.places.get(query, Place(query))
         question = PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
         questions[document].append(question)
     for row in data.corpus:
         key = row["id"]
-        title = titles.get(key, "")
-        yield Passage(name, key, row["text"], questions.get(key, ()), key, title)
+        yield Passage(name, key, row["text"], questions[key], key, titles.get(key, ""))
 
 
 def _open_folder(path: Path, options: ReadOptions) -> Dataset:
     layout = find_layout(path)
     if layout is not None:
         root, keys = layout
-        own = sorted(key for key in keys if key.language == key.corpus_language)
-        return _open_layout(path.resolve().name, LocalRepository(root), own)
+        monolingual = sorted(key for key in keys if key.language == key.corpus_language)
+        return _open_layout(path.resolve().name, LocalRepository(root), monolingual)
     files = list_files(path)
     format_ = find_format(path, options)
     if not files or format_ is None:
         raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
+    read_texts = format_.read_texts
+    read_judgments = format_.read_judgments
     return _open_items(
         path.resolve().name,
         format_.title,
@@ -250,11 +243,9 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         partial(format_.read_items, path, options),
         partial(_name_revision, path, files),
         options,
-        read_texts=partial(format_.read_texts, path, options) if format_.read_texts else None,
         use=find_use(path, options, format_),
-        read_judgments=partial(format_.read_judgments, path, options)
-        if format_.read_judgments
-        else None,
+        read_texts=partial(read_texts, path, options) if read_texts else None,
+        read_judgments=partial(read_judgments, path, options) if read_judgments else None,
     )
 
 
@@ -280,7 +271,7 @@ def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
     with error_context(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
-    opened = _open_items(
+    dataset = _open_items(
         split_suffix(path)[0],
         QRELS,
         str(path),
@@ -289,7 +280,7 @@ def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
         replace(options, language=options.language or UNKNOWN),
         read_judgments=lambda: judgments,
     )
-    return replace(opened, has_texts=False)
+    return replace(dataset, has_texts=False)
 
 
 def _name_revision(folder: Path, files: Iterable[Path]) -> str:
@@ -299,8 +290,7 @@ def _name_revision(folder: Path, files: Iterable[Path]) -> str:
 def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     name, _, configuration = reference.partition(":")
     commit = options.revision or "main"
-    # Of a commit, there is nothing to ask: without network access, what is in the cache can be
-    # read.
+    # A commit needs no request: without network access, the cache can be read.
     if not COMMIT.fullmatch(commit):
         try:
             commit = HubRepository(name, commit).revision()
@@ -316,8 +306,8 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
         return _open_layout(name, repository, keys)
     read = partial(read_hub, reference, commit, options)
     location = f"{reference}@{commit}"
-    opened = _open_items(name, "a dataset on the Hub", location, read, lambda: commit, options)
-    return replace(opened, find_use=partial(find_hub_use, reference, commit))
+    dataset = _open_items(name, "a dataset on the Hub", location, read, lambda: commit, options)
+    return replace(dataset, find_use=partial(find_hub_use, reference, commit))
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
@@ -374,21 +364,20 @@ def _open_items(
         use is not None,
         in_memory=True,
         find_use=lambda: use or Use.CORPUS,
-        count_repeated=partial(_count_repeated, read_data) if use is Use.CORPUS else None,
+        count_repeated=(lambda: count_repeated(read_data())) if use is Use.CORPUS else None,
     )
-
-
-def _count_repeated(read: Callable[[], PositionData]) -> RepeatedTexts:
-    return count_repeated(read())
 
 
 def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
     """Yield documents and skipped texts; a document without text is skipped, too."""
     for item in items:
-        if isinstance(item, Passage) and not item.text.strip():
-            yield SkippedText(item.name, "empty", file=item.file)
-        elif isinstance(item, Passage) or not item.is_question:
+        if isinstance(item, SkippedText):
+            if not item.is_question:
+                yield item
+        elif item.text.strip():
             yield item
+        else:
+            yield SkippedText(item.name, "empty", file=item.file)
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
@@ -402,40 +391,41 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
         read_task_judgments,
     )
 
-    if (task := find_retrieval_task(name)) is None:
+    task = find_retrieval_task(name)
+    if task is None:
         return None
-    splits = task.metadata.eval_splits
-    if options.split is None and len(splits) > 1:
-        others = ", ".join(splits[1:])
-        logger.warning(
-            "%s: of its splits, %s is read; --split gives another one (%s)", name, splits[0], others
-        )
-    find_revision = partial(str, task.metadata.revision)
+    metadata = task.metadata
+    first, *others = metadata.eval_splits
+    split = options.split
+    if split is None and others:
+        message = "%s: of its splits, %s is read; --split gives another one (%s)"
+        logger.warning(message, name, first, ", ".join(others))
+    find_revision = partial(str, metadata.revision)
     subsets = []
     for subset in task.hf_subsets:
-        language = task.metadata.hf_subsets_to_langscripts[subset][0]
-        opened = _open_items(
+        language = metadata.hf_subsets_to_langscripts[subset][0]
+        dataset = _open_items(
             subset,
             "",
             name,
-            partial(list_task_texts, task, subset, options.split),
+            partial(list_task_texts, task, subset, split),
             find_revision,
             replace(options, language=language),
             use=None,
-            read_judgments=partial(read_task_judgments, task, subset, options.split),
+            read_judgments=partial(read_task_judgments, task, subset, split),
         )
         # Predictions of mteb have its names of the subsets.
-        subsets.append(replace(opened.subsets[0], domain=subset))
+        subsets.append(replace(dataset.subsets[0], domain=subset))
     return Dataset(
         name,
         JUDGED_TASK,
-        task.metadata.dataset["path"],
+        metadata.dataset["path"],
         RelativePositions(),
         tuple(subsets),
         find_revision,
         has_questions=False,
         in_memory=True,
-        rules=read_scoring_rules(task, options.split),
+        rules=read_scoring_rules(task, split),
     )
 
 
@@ -455,31 +445,34 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     try:
         task = require_task(name)
     except PosirError:
-        if judged := _open_judged_task(name, options):
-            return judged
-        raise
-    if issubclass(task, PosirTask) and not issubclass(task, NanoTask):
-        location = REPO_ID
+        judged = _open_judged_task(name, options)
+        if judged is None:
+            raise
+        return judged
+    instance = task()
+    metadata = instance.metadata
+    if isinstance(instance, PosirTask) and not isinstance(instance, NanoTask):
         repository = open_repository(REPO_ID, REVISION)
-        codes = task.language.code, task.corpus_language.code
-        domains = {*list_domains(repository, codes[0])}
-        domains &= {*list_domains(repository, codes[1])}
+        languages = (instance.language.code, instance.corpus_language.code)
+        domains = set(list_domains(repository, languages[0]))
+        domains &= set(list_domains(repository, languages[1]))
         if not domains:
-            raise DataError(task().explain_missing_data())
-        keys = [SubsetKey(*codes, domain) for domain in sorted(domains)]
-        subsets = tuple(_layout_subset(repository, key) for key in keys)
+            raise DataError(instance.explain_missing_data())
+        keys = [SubsetKey(*languages, domain) for domain in sorted(domains)]
+        subsets = [_layout_subset(repository, key) for key in keys]
     else:
-        instance = task()
-        location = instance.metadata.dataset["path"]
-        subsets = tuple(
-            _task_subset(partial(instance.read_subset, subset), subset, (codes[0], codes[-1]))
-            for subset, codes in instance.metadata.hf_subsets_to_langscripts.items()
-        )
+        subsets = [
+            _task_subset(
+                partial(instance.read_subset, subset), subset, (languages[0], languages[-1])
+            )
+            for subset, languages in metadata.hf_subsets_to_langscripts.items()
+        ]
 
     def find_revision() -> str:
         return combine_revisions(subset.read().revision for subset in subsets)
 
-    return Dataset(name, TASK, location, task.scheme, subsets, find_revision)
+    location = metadata.dataset["path"]
+    return Dataset(name, TASK, location, task.scheme, tuple(subsets), find_revision)
 
 
 def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[str, str]) -> Subset:

@@ -4,15 +4,15 @@ Those of subsets add.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import partial
 from itertools import groupby
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike
 
 from posir_tasks.base.arrays import Integers
 from posir_tasks.data.data import PositionData
@@ -52,60 +52,15 @@ class QueryType(StrEnum):
 
 
 @dataclass(frozen=True)
-class LengthCounts:
-    """Texts counted by their length. Counts add, and all statistics of lengths follow from them."""
-
-    lengths: tuple[int, ...]
-    """The distinct lengths, in ascending order."""
-    counts: tuple[int, ...]
-    """Texts of each length."""
-
-    @classmethod
-    def from_lengths(cls, lengths: ArrayLike) -> LengthCounts:
-        """Count the lengths of n texts, shape (n,)."""
-        distinct, counts = np.unique(np.asarray(lengths, np.int64), return_counts=True)
-        return cls(tuple(distinct.tolist()), tuple(counts.tolist()))
-
-    def __add__(self, other: LengthCounts) -> LengthCounts:
-        return self.from_lengths(
-            np.repeat(self.lengths + other.lengths, self.counts + other.counts)
-        )
-
-    @property
-    def texts(self) -> int:
-        """Number of texts."""
-        return sum(self.counts)
-
-    @cached_property
-    def summary(self) -> dict[str, float | None]:
-        """Mean, standard deviation (divided by n), minimum, quartiles (interpolated linearly) and
-        maximum, by `SUMMARY`.
-        """
-        if not self.lengths:
-            return dict.fromkeys(SUMMARY)
-        lengths = np.repeat(self.lengths, self.counts)
-        spread = (
-            self.lengths[0],
-            *np.quantile(lengths, (0.25, 0.5, 0.75)).tolist(),
-            self.lengths[-1],
-        )
-        return dict(
-            zip(SUMMARY, (float(lengths.mean()), float(lengths.std()), *spread), strict=True)
-        )
-
-
-@dataclass(frozen=True)
 class TextTotals:
-    """Lengths of texts. Totals add."""
+    """Texts counted by their length. Totals add, and all statistics of lengths follow from them."""
 
-    characters: LengthCounts
-    """Unicode code points of each text."""
-    words: LengthCounts | None
-    """Runs of characters without white space, or what is between blanks; None if some text is in a
-    script without spaces.
+    texts: int
+    """Number of texts."""
+    lengths: Mapping[str, Counter[int] | None]
+    """Number of texts of each length, by unit: `words`, None if some text is in a script without
+    spaces; `characters`, Unicode code points; `tokens`, None without a tokenizer.
     """
-    tokens: LengthCounts | None = None
-    """None without a tokenizer."""
 
     @classmethod
     def from_texts(
@@ -121,35 +76,40 @@ class TextTotals:
         Words are runs without white space, or `text.split(" ")`, as in Table 2 of PosQ (arXiv
         2505.13950).
         """
-        spaced = not lacks_spaces(language)
+        words = texts.str.count_matches(r"\S+")
         if at_blanks:
             words = texts.str.count_matches(" ", literal=True) + 1
-        else:
-            words = texts.str.count_matches(r"\S+")
-        return cls(
-            LengthCounts.from_lengths(texts.str.len_chars().to_numpy()),
-            LengthCounts.from_lengths(words.to_numpy()) if spaced else None,
-            LengthCounts.from_lengths(tokenizer.count_all(texts.to_list())) if tokenizer else None,
-        )
+        tokens = tokenizer.count_all(texts.to_list()) if tokenizer else None
+        lengths = {
+            "words": None if lacks_spaces(language) else Counter(words.to_list()),
+            "characters": Counter(texts.str.len_chars().to_list()),
+            "tokens": None if tokens is None else Counter(tokens),
+        }
+        return cls(len(texts), lengths)
 
     def __add__(self, other: TextTotals) -> TextTotals:
-        words = None if self.words is None or other.words is None else self.words + other.words
-        tokens = None if self.tokens is None or other.tokens is None else self.tokens + other.tokens
-        return TextTotals(self.characters + other.characters, words, tokens)
+        lengths = {}
+        for unit, counts in self.lengths.items():
+            others = other.lengths[unit]
+            lengths[unit] = None if counts is None or others is None else counts + others
+        return TextTotals(self.texts + other.texts, lengths)
 
-    @property
-    def texts(self) -> int:
-        """Number of texts."""
-        return self.characters.texts
 
-    @property
-    def units(self) -> dict[str, LengthCounts | None]:
-        """The lengths by the name of their unit."""
-        return {"words": self.words, "characters": self.characters, "tokens": self.tokens}
+def summarize_lengths(lengths: Counter[int] | None) -> dict[str, float | None]:
+    """Compute mean, standard deviation (divided by n), minimum, quartiles (interpolated linearly)
+    and maximum, by `SUMMARY`; None without lengths.
+    """
+    if not lengths:
+        return dict.fromkeys(SUMMARY)
+    distinct, counts = zip(*sorted(lengths.items()), strict=True)
+    values = np.repeat(distinct, counts)
+    quartiles = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    spread = (values.mean().item(), values.std().item(), distinct[0], *quartiles, distinct[-1])
+    return dict(zip(SUMMARY, spread, strict=True))
 
 
 def count_types(queries: pl.Series, language: str) -> Integers:
-    """Return the number of queries of each `QueryType`, shape (3,)."""
+    """Count the queries of each `QueryType`, shape (3,)."""
     unit = r"\S+"
     most = KEYWORDS
     if lacks_spaces(language):
@@ -157,13 +117,10 @@ def count_types(queries: pl.Series, language: str) -> Integers:
         most = KEYWORDS * CHARACTERS_PER_WORD
     short = queries.str.count_matches(unit) <= most
     question = queries.str.contains(QUESTION)
-    return np.array(
-        [question.sum(), (~question & short).sum(), (~question & ~short).sum()], np.int64
-    )
+    kinds = (question, ~question & short, ~question & ~short)
+    return np.array([kind.sum() for kind in kinds], np.int64)
 
 
-#: Schemes of the datasets of PosQ, whose authors count words at blanks.
-POSQ_SCHEMES = (AbsolutePositions, LabeledPositions)
 #: Language or domain of pooled statistics.
 ALL = "all"
 
@@ -182,8 +139,8 @@ class Statistics:
     queries: TextTotals
     types: Integers
     """Queries of each `QueryType`, shape (3,)."""
-    lengths: LengthCounts
-    """Lengths of the distinct relevant documents."""
+    lengths: Counter[int]
+    """Number of distinct relevant documents of each length."""
     length_unit: str
     """`tokens` if the data states them, else `characters`."""
     positions: PositionProfile
@@ -203,26 +160,26 @@ class Statistics:
         corpus = data.corpus.to_polars()
         queries = data.queries.to_polars()["text"]
         evidence = data.evidence
-        documents = pl.Series("id", evidence.document_ids, pl.String)
         has_tokens = bool(len(evidence.tokens) or not len(evidence))
-        at_blanks = isinstance(scheme, POSQ_SCHEMES)
         if has_tokens:
-            lengths = pl.DataFrame({"id": documents, "length": evidence.tokens}).unique("id")[
-                "length"
-            ]
+            tokens = dict(zip(evidence.document_ids, evidence.tokens.tolist(), strict=True))
+            lengths = Counter(tokens.values())
         else:
-            lengths = corpus.filter(pl.col("id").is_in(documents.implode()))["text"].str.len_chars()
+            relevant = set(evidence.document_ids)
+            texts = zip(corpus["id"], corpus["text"], strict=True)
+            lengths = Counter(len(text) for name, text in texts if name in relevant)
+        count = partial(
+            TextTotals.from_texts,
+            tokenizer=tokenizer,
+            at_blanks=isinstance(scheme, AbsolutePositions | LabeledPositions),
+        )
         return cls(
             language=subset.language,
             domain=subset.domain,
-            documents=TextTotals.from_texts(
-                corpus["text"], subset.corpus_language, tokenizer, at_blanks=at_blanks
-            ),
-            queries=TextTotals.from_texts(
-                queries, subset.query_language, tokenizer, at_blanks=at_blanks
-            ),
+            documents=count(corpus["text"], subset.corpus_language),
+            queries=count(queries, subset.query_language),
             types=count_types(queries, subset.query_language),
-            lengths=LengthCounts.from_lengths(lengths.to_numpy()),
+            lengths=lengths,
             length_unit="tokens" if has_tokens else "characters",
             positions=PositionProfile.from_ranks(scheme, evidence),
         )
@@ -241,20 +198,17 @@ class Statistics:
         )
 
     def queries_by_length(self) -> dict[str, int]:
-        """Return the number of distinct queries of each length bucket; empty if there is only one
-        bucket.
-        """
+        """Count the distinct queries of each length bucket; empty if there is only one bucket."""
         lengths = self.positions.axes.lengths
-        if len(lengths) > 1:
-            return dict(zip(lengths, self.positions.queries_by_length.tolist(), strict=True))
-        return {}
+        if len(lengths) == 1:
+            return {}
+        return dict(zip(lengths, self.positions.queries_by_length.tolist(), strict=True))
 
     def histogram(self) -> dict[str, list[int]]:
-        """Return the queries of each position bin, for `all` lengths and for each length bucket."""
+        """Count the queries of each position bin, for `all` lengths and for each length bucket."""
         cells = self.positions.queries_by_cell
-        by_length = {
-            name: cells[index].tolist() for index, name in enumerate(self.queries_by_length())
-        }
+        names = self.queries_by_length()
+        by_length = dict(zip(names, cells.tolist(), strict=False))
         return {ALL: cells.sum(axis=0).tolist(), **by_length}
 
 
@@ -264,8 +218,9 @@ def group_by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
     """
     groups = [list(group) for _, group in groupby(subsets, key=lambda subset: subset.language)]
     totals = [pool(group) for group in groups]
-    shown = [
-        [*group, total] if len(group) > 1 else group
-        for group, total in zip(groups, totals, strict=True)
-    ]
-    return [*shown, [replace(pool(totals), domain=ALL)]] if len(groups) > 1 else shown
+    for group, total in zip(groups, totals, strict=True):
+        if len(group) > 1:
+            group.append(total)
+    if len(groups) > 1:
+        groups.append([replace(pool(totals), domain=ALL)])
+    return groups

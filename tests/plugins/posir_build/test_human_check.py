@@ -62,7 +62,7 @@ def test_judgments_are_read_back_with_an_interval(tmp_path):
     assert count_agreement([{}])[0]["rate"] is None
 
 
-def test_a_second_person_who_judges_alike_makes_no_interval_narrower():
+def test_a_second_person_who_agrees_narrows_no_interval():
     sheet = {str(row): dict.fromkeys(JUDGMENTS, row % 4 != 0) for row in range(40)}
     first, second = count_agreement([sheet]), count_agreement([sheet, sheet])
     assert first[0]["rate"].interval == pytest.approx(

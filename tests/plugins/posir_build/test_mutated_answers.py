@@ -211,7 +211,7 @@ OTHERS = [run_ask, run_verify, run_false_negatives, run_translate]
     "run", [run_locate, *(pytest.param(run, marks=pytest.mark.slow) for run in OTHERS)]
 )
 @given(data=st.data())
-def test_a_mutated_answer_is_kept_or_discarded_for_a_named_reason(run, data):
+def test_a_mutated_answer_is_kept_or_discarded_with_a_reason(run, data):
     for result, lost in run(MutatedModel(data.draw)):
         assert lost == 0
         assert all(discard.reason.strip() and discard.item for discard in result.discarded)

@@ -65,7 +65,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         assert list(run_stages(tools, "ask")) == ["sample", "ask"]
         asked = sum(server.answered.values())
         results = run_stages(tools, STAGE_NAMES[-1])
-        written = write_results(tools, results).questions
+        written = write_results(tools, results)[0]
         *_, accuracy = measure_stages(truth, results)
         assert accuracy.precision >= 0.97
         assert accuracy.recall >= 0.85
@@ -79,7 +79,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
         }
         again = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
         assert run_stages(again, None) == results == run_stages(again, STAGE_NAMES[-1])
-        assert write_results(again, results).questions == written
+        assert write_results(again, results)[0] == written
         assert before == {
             file: (file.stat().st_mtime_ns, file.read_bytes())
             for file in tmp_path.rglob("*.parquet")
@@ -119,7 +119,8 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
     card = (public.parent.parent / "README.md").read_text()
     assert "config_name: eng-Latn-harbour-queries" in card
     assert "| verify: relevance |" in card
-    assert "questions and spans and grades by `human` (answered as `human-2024-07-18`)" in card
+    for work in ("questions", "spans", "grades"):
+        assert f"{work} by `human-2024-07-18`" in card
     with sqlite3.connect(tmp_path / "work" / "calls.sqlite") as log:
         assert set(log.execute("SELECT model, served FROM calls")) == {
             ("human", "human-2024-07-18")
@@ -172,7 +173,7 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
         assert costs["ask"] == 0 < costs["verify"]
 
 
-def test_the_plan_of_the_documents_asked_about_is_exact_if_nothing_is_discarded(tmp_path):
+def test_the_plan_is_exact_if_nothing_is_discarded(tmp_path):
     write_documents(tmp_path / "texts", MADE[:6])
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
         tools = Tools(
@@ -324,7 +325,7 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
             build_settings(tmp_path, server, f"translate.languages=[{TRANSLATIONS[code]}]")
         )
         results = run_stages(tools, STAGE_NAMES[-1])
-        written = write_results(tools, results).questions
+        written = write_results(tools, results)[0]
         translated = translate_result(tools, results["balance"], TRANSLATIONS[code], PUBLIC)
     assert {folder.parent.name: number for folder, number in written.items()} == {
         "eng-Latn": len(results["balance"].questions),

@@ -10,9 +10,6 @@ import pytest
 from mteb.types import PromptType
 
 from posir_build.cluster import BATCH, Reranker, split_batches
-from posir_build.estimate import PAIRS as TIMED
-from posir_build.estimate import StageEstimate, add_reranker_seconds
-from posir_build.records import Document
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.embeddings.context import EncodingContext, build_texts
 from posir_tasks.models.references import ModelReference
@@ -70,7 +67,7 @@ def test_the_scores_are_those_of_encoding_every_pair(folders, kind):
     assert len(set(scores.round(4))) > 1
 
 
-def test_a_batch_has_all_pairs_of_a_text_and_texts_of_similar_length():
+def test_a_batch_has_all_pairs_of_texts_of_similar_length():
     pairs = {
         str(number).encode(): (f"q{number}", "x" * (1 + number % 7)) for number in range(3 * BATCH)
     }
@@ -83,33 +80,3 @@ def test_a_batch_has_all_pairs_of_a_text_and_texts_of_similar_length():
     )
     assert all(len(batch) >= BATCH for batch in batches[:-1])
     assert split_batches({}) == []
-
-
-class SlowReranker:
-    def __init__(self, clock, seconds):
-        self.clock, self.seconds, self.batches = clock, seconds, []
-
-    def score_batches(self, batches):
-        for number, pairs in enumerate(batches):
-            self.clock.append(
-                self.clock[-1] + self.seconds * len(pairs) + (0 if self.batches else 50)
-            )
-            self.batches.append(len(pairs))
-            yield number, np.zeros(len(pairs))
-
-
-def test_the_time_of_a_stage_is_that_of_its_pairs_without_loading(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr("posir_build.estimate.time.perf_counter", lambda: clock[-1])
-    documents = [Document(f"d{row}", f"text {row} " * 30, 60 + row, "file") for row in range(5)]
-    estimates = [
-        StageEstimate("ask", 1, 1, 1, 0.0),
-        StageEstimate("verify", 1, 1, 1, 0.0, reranker_pairs=200),
-    ]
-    rerankers = [SlowReranker(clock, 0.5), SlowReranker(clock, 2)]
-    ask, verify = add_reranker_seconds(
-        estimates, {"verify": rerankers, "false-negatives": []}, documents
-    )
-    assert ask.reranker_seconds == 0
-    assert verify.reranker_seconds == pytest.approx(100 * 0.5 + 100 * 2)
-    assert [reranker.batches for reranker in rerankers] == [[1, TIMED]] * 2

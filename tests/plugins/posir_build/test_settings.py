@@ -107,7 +107,7 @@ def test_an_error_names_file_and_field(tmp_path, change, message):
     assert "secret" not in str(refused.value)
 
 
-def test_a_file_that_is_no_mapping_and_an_override_that_is_none_are_refused(tmp_path):
+def test_files_and_overrides_that_are_no_mapping_are_refused(tmp_path):
     for text, message in (
         ("a: [", "YAML"),
         ("- 1", "has no fields"),

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import unicodedata
+from collections import Counter
 from itertools import chain
 from types import SimpleNamespace
 
@@ -25,18 +26,17 @@ from posir_stats.tables import (
     describe_data,
     describe_source,
     describe_spread,
-    summarize_lengths,
 )
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.question_rows import read_squad_json
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.datasets.statistics import (
     QUESTION_MARKS,
-    LengthCounts,
     QueryType,
     TextTotals,
     count_types,
     group_by_language,
+    summarize_lengths,
 )
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.values.profile import pool
@@ -225,8 +225,8 @@ def test_histograms_are_those_of_pandas_cut(drawn, described):
 def test_order_of_pooling_does_not_matter(described):
     first, last = pool(described.subsets), pool(described.subsets[::-1])
     assert first.histogram() == last.histogram()
-    assert (first.lengths.summary, first.documents, first.queries) == (
-        last.lengths.summary,
+    assert (first.lengths, first.documents, first.queries) == (
+        last.lengths,
         last.documents,
         last.queries,
     )
@@ -238,18 +238,17 @@ def test_order_of_pooling_does_not_matter(described):
     )
 )
 def test_words_and_characters_are_those_of_python(texts):
-    totals = TextTotals.from_texts(pl.Series(texts, dtype=pl.String), "eng-Latn")
-    assert totals.characters == LengthCounts.from_lengths([len(text) for text in texts])
-    assert totals.words == LengthCounts.from_lengths([len(text.split()) for text in texts])
+    lengths = TextTotals.from_texts(pl.Series(texts, dtype=pl.String), "eng-Latn").lengths
+    assert lengths["characters"] == Counter(map(len, texts))
+    assert lengths["words"] == Counter(len(text.split()) for text in texts)
     at_blanks = TextTotals.from_texts(pl.Series(texts, dtype=pl.String), "eng-Latn", at_blanks=True)
-    assert at_blanks.words == LengthCounts.from_lengths([len(text.split(" ")) for text in texts])
+    assert at_blanks.lengths["words"] == Counter(len(text.split(" ")) for text in texts)
 
 
 @given(st.lists(st.integers(0, 60), min_size=1), st.lists(st.integers(0, 60)))
-def test_statistics_of_lengths_are_those_of_numpy_also_when_added(first, second):
-    lengths = LengthCounts.from_lengths(first) + LengthCounts.from_lengths(second)
+def test_statistics_of_added_lengths_are_those_of_numpy(first, second):
+    lengths = Counter(first) + Counter(second)
     everything = [*first, *second]
-    assert lengths == LengthCounts.from_lengths(everything)
     expected = [
         np.mean(everything),
         np.std(everything),
@@ -264,10 +263,11 @@ def test_tokens_are_counted_on_request():
             return [len(text) for text in texts]
 
     totals = TextTotals.from_texts(pl.Series(["ab", "cde"]), "jpn-Jpan", Letters())
-    assert (totals.tokens, totals.words) == (LengthCounts((2, 3), (1, 1)), None)
-    assert (totals + totals).tokens.texts == 4
-    assert (totals + TextTotals.from_texts(pl.Series(["a"]), "jpn-Jpan")).tokens is None
-    assert set(summarize_lengths(LengthCounts((), ())).values()) == {None}, (
+    assert (totals.lengths["tokens"], totals.lengths["words"]) == (Counter({2: 1, 3: 1}), None)
+    assert (totals + totals).lengths["tokens"].total() == (totals + totals).texts == 4
+    added = totals + TextTotals.from_texts(pl.Series(["a"]), "jpn-Jpan")
+    assert added.lengths["tokens"] is None
+    assert set(summarize_lengths(Counter()).values()) == {None}, (
         "a text without anything has no mean"
     )
 
@@ -283,7 +283,7 @@ def test_each_query_has_the_one_type_of_its_form(texts, language):
     ]
 
 
-def test_question_marks_are_all_of_unicode_that_may_end_a_sentence():
+def test_question_marks_are_all_of_unicode_that_end_sentences():
     named = {
         mark: unicodedata.name(mark, "")
         for mark in map(chr, range(sys.maxunicode))
@@ -376,9 +376,7 @@ def test_a_task_is_read_as_its_folder_is(folder, described, monkeypatch):
     assert task == {key: row for key, row in rows_of(described).items() if key[0] == "eng-Latn"}
 
 
-def test_a_cross_lingual_task_has_the_queries_of_one_language_and_the_documents_of_the_other(
-    folder, monkeypatch
-):
+def test_a_cross_lingual_task_has_queries_and_corpus_languages(folder, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
     (subset,) = open_data("PosIR-Japanese-English").subsets
     assert (subset.query_language, subset.corpus_language, subset.domain) == (

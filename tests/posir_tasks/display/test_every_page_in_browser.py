@@ -89,8 +89,6 @@ BUILDERS = {
     "build": lambda results: BuildReport(
         title="Build of sports",
         rows=STAGES,
-        pools=(),
-        ranges=(),
         notes=("One note.",),
         datasets={},
         folder=results,
