@@ -41,27 +41,20 @@ def choose_questions(evidence: Evidence, count: int) -> list[int]:
     alone. Questions that a third lacks are of the others.
     """
     columns = {
+        "order": [digest(SEED, name).hex() for name in evidence.query_ids],
         "third": evidence.twelfths() // (TWELFTHS // 3),
         "tokens": evidence.tokens,
         "id": evidence.query_ids,
     }
-    order = [digest(SEED, name).hex() for name in evidence.query_ids]
-    questions = (
-        pl.DataFrame({"order": order, **columns})
-        .with_row_index("row")
-        .sort("tokens", "order", "id")
-    )
+    questions = pl.DataFrame(columns).with_row_index("row").sort("tokens", "order", "id")
     place = pl.int_range(pl.len()).over("third")
-    size = pl.len().over("third")
-    turns = (
-        questions.with_columns(place=place, size=size).sort("place", "third").with_row_index("turn")
-    )
+    questions = questions.with_columns(place=place, size=pl.len().over("third"))
+    turns = questions.sort("place", "third").with_row_index("turn")
     share = (pl.col("turn") < count).sum().over("third")
-    stretches = turns.with_columns(
-        share=share, stretch=pl.col("place") * share // pl.col("size")
-    ).filter(pl.col("share") > 0)
-    drawn = stretches.sort("order", "id").unique(["third", "stretch"], keep="first")
-    return sorted(drawn["row"].to_list())
+    stretches = turns.with_columns(stretch=pl.col("place") * share // pl.col("size"))
+    chosen = stretches.filter(share > 0).sort("order", "id")
+    chosen = chosen.unique(["third", "stretch"], keep="first")
+    return sorted(chosen["row"].to_list())
 
 
 class DomainSample(BaseModel):
@@ -89,9 +82,8 @@ class DomainSample(BaseModel):
         """
         documents = {*chosen.document_ids}
         for question, document in chosen.positives().items():
-            documents.update(
-                [name for name in candidates[question] if name != document][:DISTRACTORS]
-            )
+            others = [name for name in candidates[question] if name != document]
+            documents.update(others[:DISTRACTORS])
         digests = digest_data(data.corpus, data.queries, data.evidence, data.places)
         return cls(
             share=share, data=digests, questions=chosen.query_ids, documents=sorted(documents)
@@ -133,9 +125,5 @@ def read_sample(task: str, domain: str, data: PositionData, share: int) -> Domai
         if (sample.share, sample.data) == (share, digests):
             return sample
     if files:
-        was, now = (" and ".join(digests.values()) for digests in (sample.data, digests))
-        raise DataError(
-            f"{files[0]}: the list was selected from other data (digests {was}, now {now}). "
-            f"{advice}"
-        )
+        raise DataError(f"{files[0]}: the list was selected from other data. {advice}")
     return None

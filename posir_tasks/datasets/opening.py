@@ -247,7 +247,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         path.resolve().name,
         format_.title,
         str(path),
-        partial(format_.read_items, path, options),
+        partial(format_.read, path, options),
         partial(_name_revision, path, files),
         options,
         read_texts=partial(format_.read_texts, path, options) if format_.read_texts else None,
@@ -387,7 +387,7 @@ def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
     for item in items:
         if isinstance(item, Passage) and not item.text.strip():
             yield SkippedText(item.name, "empty", file=item.file)
-        elif isinstance(item, Passage) or not item.is_question:
+        elif isinstance(item, Passage) or not item.cause:
             yield item
 
 

@@ -64,16 +64,11 @@ class EstimatedTokenizer(Tokenizer):
         grouped = list[TokenSpans]()
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
-            if len(words):
-                sizes = [len(piece.encode()) for piece in split_words(text)]
-                word_of_token = np.searchsorted(
-                    np.cumsum(sizes), np.arange(0, sum(sizes), BYTES_PER_TOKEN), side="right"
-                )
-                last_of_token = np.maximum(
-                    word_of_token, np.append(word_of_token[1:], len(words)) - 1
-                )
-                words = np.stack([words[word_of_token, 0], words[last_of_token, 1]], axis=1)
-            grouped.append(words)
+            ends = np.cumsum([len(piece.encode()) for piece in split_words(text)], dtype=np.int64)
+            tokens = np.arange(0, ends[-1] if len(words) else 0, BYTES_PER_TOKEN)
+            first = np.searchsorted(ends, tokens, side="right")
+            last = np.maximum(first, np.append(first[1:], len(words)) - 1)
+            grouped.append(np.stack([words[first, 0], words[last, 1]], axis=1))
         return grouped
 
 
@@ -131,10 +126,8 @@ class ModelTokenizer(Tokenizer):
         ]
 
     def _encode(self, texts: Sequence[str], **options: bool) -> Iterator[Any]:
-        batches = [
-            list(texts[start : start + BATCH_SIZE]) for start in range(0, len(texts), BATCH_SIZE)
-        ]
-        for batch in progress(batches, "Counting tokens"):
+        for start in progress(range(0, len(texts), BATCH_SIZE), "Counting tokens"):
+            batch = [*texts[start : start + BATCH_SIZE]]
             yield self.tokenizer(batch, **WHOLE, **options)
 
 
@@ -144,13 +137,11 @@ def find_tokenizer(model: Any) -> ModelTokenizer | None:
     """
     from transformers import PreTrainedTokenizerBase
 
-    tokenizers = (
-        getattr(owner, "tokenizer", None) for owner in (getattr(model, "model", None), model)
-    )
-    return next(
-        (ModelTokenizer(own) for own in tokenizers if isinstance(own, PreTrainedTokenizerBase)),
-        None,
-    )
+    for owner in (getattr(model, "model", None), model):
+        tokenizer = getattr(owner, "tokenizer", None)
+        if isinstance(tokenizer, PreTrainedTokenizerBase):
+            return ModelTokenizer(tokenizer)
+    return None
 
 
 def load_tokenizer(name: str | None) -> Tokenizer:
