@@ -17,6 +17,7 @@ from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.passages import (
+    EXPECTED,
     Cause,
     Item,
     Items,
@@ -224,11 +225,8 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     yield from _format_repairs(imported)
     unused, texts = imported.divide_skipped()
     unanswered = [question for question in unused if question.cause is Cause.UNANSWERABLE]
-    expected = [
-        question
-        for question in unused
-        if question.cause and question.cause.is_expected and question not in unanswered
-    ]
+    rules = EXPECTED - {Cause.UNANSWERABLE}
+    expected = [question for question in unused if question.cause in rules]
     lost, total = _find_lost(imported)
     if unanswered:
         yield f"without an answer: {pluralize(len(unanswered), 'question')}, not imported"
@@ -249,7 +247,8 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
         assert question.answer is not None, "what is moved has an answer"
         start = question.answer.start or 0
         shifts[span.start - start] += 1
-        moved = f"{short_repr(question.answer.text)} from character {start} to {span.start}"
+        quotation = short_repr(question.answer.text)
+        moved = f"{quotation} from character {start} to {span.start}"
         lines.append(f"  {question.file}: question {question.name}: {moved}")
     if lines:
         summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())
@@ -266,7 +265,7 @@ def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
     lost = {
         (item.file, item.name): item
         for item in imported.skipped
-        if item.cause and not item.cause.is_expected
+        if item.cause and item.cause not in EXPECTED
     }
     return [*lost.values()], kept + len(lost)
 
@@ -277,8 +276,10 @@ def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
     for question in skipped:
         by_cause[question.cause].append(question)
     for cause, alike in sorted(by_cause.items(), key=lambda row: -len(row[1])):
-        examples = f"{cause}; first: {alike[0]}" if len(alike) > 1 else str(alike[0])
-        yield f"  {len(alike):,} of {total:,}: {examples}"
+        count = len(alike)
+        example = str(alike[0])
+        text = f"{cause}; first: {example}" if count > 1 else example
+        yield f"  {count:,} of {total:,}: {text}"
 
 
 @public()

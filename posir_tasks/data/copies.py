@@ -17,7 +17,7 @@ import numpy as np
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.data.data import BATCH_ROWS, Judgments, PositionData
+from posir_tasks.data.data import BATCH_ROWS, Judgments, PositionData, find_rows
 from posir_tasks.data.formats.passages import RepeatedTexts
 from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
@@ -86,10 +86,14 @@ def _group_texts(corpus: Dataset, among: Collection[str]) -> list[tuple[str, ...
     if not among:
         return []
     names = corpus["id"][:]
-    openings = np.fromiter(map(_hash_opening, _iterate_texts(corpus)), np.int64, len(names))
+    openings = []
+    for text in _iterate_texts(corpus):
+        words = text.split(None, OPENING_WORDS)[:OPENING_WORDS]
+        # The value differs between processes.
+        openings.append(hash(tuple(words)) if words else BLANK)
     values, numbers, counts = np.unique(openings, return_inverse=True, return_counts=True)
     is_wanted = np.zeros(len(values), np.bool_)
-    is_wanted[numbers[[row for row, name in enumerate(names) if name in among]]] = True
+    is_wanted[numbers[find_rows(names, among)]] = True
     rows = np.flatnonzero((is_wanted & (counts > 1) & (values != BLANK))[numbers])
     by_text: dict[bytes, list[str]] = defaultdict(list)
     for name, text in _select_texts(corpus, rows).items():
@@ -105,12 +109,6 @@ def _iterate_texts(corpus: Dataset) -> Iterator[str]:
 def _select_texts(corpus: Dataset, rows: Iterable[int]) -> dict[str, str]:
     selected = corpus.select(rows)
     return dict(zip(selected["id"][:], _iterate_texts(selected), strict=True))
-
-
-def _hash_opening(text: str) -> int:
-    """Hash the first words of a text; the value differs between processes."""
-    words = text.split(None, OPENING_WORDS)[:OPENING_WORDS]
-    return hash(tuple(words)) if words else BLANK
 
 
 def choose_originals(corpus: Dataset, relevant: Collection[str]) -> dict[str, str]:
@@ -215,7 +213,7 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
         return moved
     copied = {name for name in evidence.document_ids if name in originals}
     needed = copied | {originals[name] for name in copied}
-    rows = [row for row, name in enumerate(data.corpus["id"][:]) if name in needed]
+    rows = find_rows(data.corpus["id"][:], needed)
     texts = _select_texts(data.corpus, rows)
     starts = evidence.starts.copy()
     ends = evidence.ends.copy()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,11 @@ NO_PLACES: Mapping[str, Place] = {}
 NO_COLUMNS: Mapping[str, Any] = {}
 #: Rows whose texts are joined to be hashed.
 BATCH_ROWS = 10_000
+
+
+def find_rows(ids: Iterable[str], names: Container[str]) -> list[int]:
+    """Find the rows whose id is among the names."""
+    return [row for row, name in enumerate(ids) if name in names]
 
 
 @dataclass(frozen=True)
@@ -187,23 +192,23 @@ class PositionData:
         from datasets import Dataset
 
         relevant = [document for _, document, _ in questions.values()]
-        lengths = tokens or {
-            name: max(1, estimate_tokens(documents[name])) for name in dict.fromkeys(relevant)
-        }
-        spans = np.array([span for *_, span in questions.values()], np.int64).reshape(-1, 2)
+        lengths = tokens or {}
+        if tokens is None:
+            lengths = {name: max(1, estimate_tokens(documents[name])) for name in {*relevant}}
+        rows = [*questions.values()]
+        spans = np.array([span for _, _, span in rows], np.int64).reshape(-1, 2)
         evidence = Evidence(
-            query_ids=list(questions),
+            query_ids=[*questions],
             document_ids=relevant,
             starts=spans[:, 0],
             ends=spans[:, 1],
-            characters=np.array([len(documents[document]) for document in relevant], np.int64),
-            tokens=np.array([lengths[document] for document in relevant], np.int64),
-            clusters=tuple(titles.get(document, "") for document in relevant) if titles else (),
+            characters=np.array([len(documents[name]) for name in relevant], np.int64),
+            tokens=np.array([lengths[name] for name in relevant], np.int64),
+            clusters=tuple(titles.get(name, "") for name in relevant) if titles else (),
         )
-        corpus = Dataset.from_dict({"id": list(documents), "text": list(documents.values())})
-        queries = Dataset.from_dict(
-            {"id": list(questions), "text": [text for text, _, _ in questions.values()]}
-        )
+        corpus = Dataset.from_dict({"id": [*documents], "text": [*documents.values()]})
+        texts = [text for text, _, _ in rows]
+        queries = Dataset.from_dict({"id": [*questions], "text": texts})
         return cls(corpus, queries, evidence, revision)
 
     @property
@@ -241,8 +246,8 @@ class PositionData:
         """Return the data with the queries that have one place of evidence, and with a row for each
         place of the others.
         """
-        rows = [row for row, name in enumerate(self.evidence.query_ids) if name in self.places]
-        return replace(self._drop(self.places, ()), places={}), self.select(rows)
+        single = replace(self._drop(self.places, ()), places={})
+        return single, self.select(find_rows(self.evidence.query_ids, self.places))
 
     def select(self, rows: list[int]) -> PositionData:
         """Return the data with these queries only, and the complete corpus."""
@@ -277,7 +282,8 @@ class PositionData:
         """Yield id and text of each query, the id of its document, and where in it the evidence is;
         None if that is unknown.
         """
-        spans = self.place_spans() or [None] * len(self.evidence)
+        unknown: list[Span | None] = [None] * len(self.evidence)
+        spans = self.place_spans() or unknown
         ids = self.evidence.query_ids
         texts = self.queries["text"][:]
         return zip(ids, texts, self.evidence.document_ids, spans, strict=True)

@@ -17,7 +17,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.untrusted import read_json
-from posir_tasks.data.data import PositionData, digest_data
+from posir_tasks.data.data import PositionData, digest_data, find_rows
 from posir_tasks.data.declared import DISTRACTORS, QUESTIONS
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.evidence import TWELFTHS, Evidence
@@ -29,7 +29,8 @@ def share_questions(domain: str, domains: Sequence[str]) -> int:
     """Return how many questions a domain has: of PosIR's the same for each, whichever are there;
     custom ones share as many.
     """
-    return round(QUESTIONS / len(DOMAINS if domain in DOMAINS else {*domains} - {*DOMAINS}))
+    sharing = DOMAINS if domain in DOMAINS else {*domains} - {*DOMAINS}
+    return round(QUESTIONS / len(sharing))
 
 
 def choose_questions(evidence: Evidence, count: int) -> list[int]:
@@ -91,11 +92,9 @@ class DomainSample(BaseModel):
 
     def apply(self, data: PositionData) -> PositionData:
         """Return the questions and documents of the sample, in the order of the domain's data."""
-        questions = {*self.questions}
-        documents = {*self.documents}
-        rows = [row for row, name in enumerate(data.evidence.query_ids) if name in questions]
-        kept = [row for row, name in enumerate(data.corpus["id"][:]) if name in documents]
-        return replace(data.select(rows), corpus=data.corpus.select(kept), places={})
+        rows = find_rows(data.evidence.query_ids, {*self.questions})
+        corpus = data.corpus.select(find_rows(data.corpus["id"][:], {*self.documents}))
+        return replace(data.select(rows), corpus=corpus, places={})
 
 
 def find_lists(task: str, domain: str) -> list[Path]:

@@ -105,7 +105,8 @@ def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
     """
     lengths = pairs["other_text"].str.len_chars().to_numpy()
     correlation = correlate_lengths(pairs["characters"].to_numpy(), lengths)
-    sample = pairs.drop_nulls("text").gather_every(-(-len(pairs) // MAX_COMPARED) or 1)
+    distance = max(1, -(-len(pairs) // MAX_COMPARED))
+    sample = pairs.drop_nulls("text").gather_every(distance)
     matches = match_texts(sample["text"].to_list(), sample["other_text"].to_list())
     compared = zip(sample["id"], matches, strict=True)
     found = tuple((name, is_match) for name, is_match in compared if is_match is not None)
@@ -143,9 +144,11 @@ def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None
         shared: dict[int, float] = defaultdict(float)
         for token in tokens & places[0].keys() & places[1].keys():
             rows = places[1][token]
+            weight = 1 / (len(places[0][token]) * len(rows))
             for other in rows:
-                shared[other] += 1 / (len(places[0][token]) * len(rows))
-        matches.append(shared[place] >= max(shared.values()) - 1e-9 if shared else None)
+                shared[other] += weight
+        best = max(shared.values(), default=0.0)
+        matches.append(shared[place] >= best - 1e-9 if best else None)
     return matches
 
 
@@ -153,7 +156,5 @@ def find_tokens(text: str) -> set[str]:
     """Return the numbers and Latin words of a text; numbers in any script's digits, words without
     case.
     """
-    return {
-        str(int(token)) if token.isdecimal() else token.casefold()
-        for token in SHARED_TOKEN.findall(text)
-    }
+    tokens = SHARED_TOKEN.findall(text)
+    return {str(int(token)) if token.isdecimal() else token.casefold() for token in tokens}

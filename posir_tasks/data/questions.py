@@ -259,10 +259,8 @@ class ImportedData:
     def take(self, data: PositionData) -> ImportedData:
         """Return this with the documents, questions and places of data that were made from it."""
         corpus = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
-        questions = {
-            name: (text, document, span or NO_SPAN)
-            for name, text, document, span in data.list_questions()
-        }
+        rows = data.list_questions()
+        questions = {name: (text, document, span or NO_SPAN) for name, text, document, span in rows}
         titles = {name: title for name, title in self.titles.items() if name in corpus}
         return replace(
             self, documents=corpus, questions=questions, places=dict(data.places), titles=titles
@@ -327,8 +325,8 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
         document = passage.id or derived[passage.text]
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(
-                f"{passage.file}: {passage.place}: another document has the id {document!r} too; "
-                "ids must be unique."
+                f"{passage.where}: another document has the id {document!r} too; ids must be "
+                "unique."
             )
         if passage.title.strip():
             # A text that several articles have is part of the first.

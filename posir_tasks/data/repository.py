@@ -83,7 +83,8 @@ class LocalRepository:
         """Return `local-` and a digest of the paths and contents of files; missing ones are
         ignored.
         """
-        files = {path: file for path in paths if (file := self.locate(path)).is_file()}
+        located = {path: self.locate(path) for path in paths}
+        files = {path: file for path, file in located.items() if file.is_file()}
         with track("Reading", delay=BRIEF_SECONDS):
             return f"{LOCAL}-{digest_files(files)}"
 
@@ -216,14 +217,16 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
             cached = str(getattr(error, "snapshot_path", None) or "")
         if not cached:
             raise repository.access_error(offline) from offline
-        return Path(cached).name, tuple(LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES))
+        paths = LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES)
+        return Path(cached).name, tuple(paths)
     names = [sibling.rfilename for sibling in info.siblings or ()]
     return str(info.sha), tuple(sorted(name for name in names if name.endswith(DATA_SUFFIXES)))
 
 
 def name_version(subset: str, revision: str) -> str:
     """Return the name of a subset of one revision of data."""
-    return f"{subset}@{revision.removeprefix(f'{LOCAL}-')[:REVISION_DIGITS]}"
+    digits = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
+    return f"{subset}@{digits}"
 
 
 def combine_revisions(revisions: Iterable[str]) -> str:
@@ -234,7 +237,8 @@ def combine_revisions(revisions: Iterable[str]) -> str:
     local = [revision for revision in distinct if revision.startswith(f"{LOCAL}-")]
     if len(local) > 1:
         others = [revision for revision in distinct if revision not in local]
-        distinct = sorted([*others, f"{LOCAL}-{digest(*local).hex()}"])
+        both = f"{LOCAL}-{digest(*local).hex()}"
+        distinct = sorted([*others, both])
     return ", ".join(distinct)
 
 
@@ -254,7 +258,8 @@ def requested_revision(repo_id: str, pinned: str) -> str:
     one.
     """
     entries = os.environ.get(REVISIONS_VARIABLE, "").split()
-    return dict(entry.split("@", 1) for entry in entries if "@" in entry).get(repo_id) or pinned
+    pairs = [entry.partition("@") for entry in entries]
+    return {name: revision for name, _, revision in pairs}.get(repo_id) or pinned
 
 
 def check_environment() -> None:

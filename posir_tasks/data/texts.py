@@ -30,7 +30,9 @@ def build_position_data(
     ]
     placed = dict[str, tuple[str, str, Span]]()
     for number, (text, document, evidence) in enumerate(questions):
-        starts = find_occurrences(evidence, documents.get(document, "")) if evidence.strip() else []
+        starts = []
+        if evidence.strip():
+            starts = find_occurrences(evidence, documents.get(document, ""))
         if not text.strip():
             problem = "has no text"
         elif document not in documents:
@@ -41,7 +43,8 @@ def build_position_data(
                 "quote evidence that occurs once"
             )
         else:
-            placed[f"q{number}"] = (text, document, Span(starts[0], starts[0] + len(evidence)))
+            span = Span(starts[0], starts[0] + len(evidence))
+            placed[f"q{number}"] = (text, document, span)
             continue
         problems.append(f"question {number} ({text!r}): {problem}")
     if problems or not placed:

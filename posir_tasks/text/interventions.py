@@ -52,7 +52,8 @@ def _nearest_border(text: str, index: float) -> int:
     """Return the border between words, or end of the text, that is nearest to an index; the first
     of two.
     """
-    borders = [0, *(word.start for word in find_words(text)[1:]), len(text)]
+    starts = [word.start for word in find_words(text)[1:]]
+    borders = [0, *starts, len(text)]
     return min(borders, key=lambda border: abs(border - index))
 
 
@@ -61,7 +62,8 @@ def find_parts(text: str, parts: int = 5) -> list[Span]:
     few words has fewer.
     """
     words = find_words(text)
-    cuts = sorted({round(part * len(words) / parts) for part in range(parts + 1)})
+    shares = [part * len(words) / parts for part in range(parts + 1)]
+    cuts = sorted({*map(round, shares)})
     return [Span(words[low].start, words[high - 1].end) for low, high in pairwise(cuts)]
 
 
@@ -69,9 +71,8 @@ def find_part(pieces: Sequence[Span], span: Span) -> int:
     """Return the index of the part that holds a span's midpoint; between two parts, of the
     first.
     """
-    return max(
-        (number for number, piece in enumerate(pieces) if piece.start <= span.middle), default=0
-    )
+    begun = [piece for piece in pieces if piece.start <= span.middle]
+    return max(0, len(begun) - 1)
 
 
 def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
@@ -105,7 +106,8 @@ def insert_text(text: str, span: Span, inserted: str, at: int) -> SpannedText:
     if start < at < end:
         at = start if at - start <= end - at else end
     shift = len(inserted) if at <= start and span != NO_SPAN else 0
-    return SpannedText(text[:at] + inserted + text[at:], Span(start + shift, end + shift))
+    changed = text[:at] + inserted + text[at:]
+    return SpannedText(changed, Span(start + shift, end + shift))
 
 
 def remove_text(text: str, span: Span, removed: Span) -> SpannedText:
@@ -118,4 +120,5 @@ def remove_text(text: str, span: Span, removed: Span) -> SpannedText:
     def shift(index: int) -> int:
         return index if index <= first else max(first, index - size)
 
-    return SpannedText(text[:first] + text[first + size :], Span(shift(span[0]), shift(span[1])))
+    start, end = map(shift, span)
+    return SpannedText(text[:first] + text[first + size :], Span(start, end))

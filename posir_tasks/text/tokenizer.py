@@ -64,7 +64,8 @@ class EstimatedTokenizer(Tokenizer):
         grouped = list[TokenSpans]()
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
-            ends = np.cumsum([len(piece.encode()) for piece in split_words(text)], dtype=np.int64)
+            sizes = [len(piece.encode()) for piece in split_words(text)]
+            ends = np.cumsum(sizes, dtype=np.int64)
             tokens = np.arange(0, ends[-1] if len(words) else 0, BYTES_PER_TOKEN)
             first = np.searchsorted(ends, tokens, side="right")
             last = np.maximum(first, np.append(first[1:], len(words)) - 1)
@@ -109,7 +110,8 @@ class ModelTokenizer(Tokenizer):
 
     def count_all(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, encoded in batches."""
-        return [max(1, len(ids)) for batch in self._encode(texts) for ids in batch["input_ids"]]
+        encoded = [ids for batch in self._encode(texts) for ids in batch["input_ids"]]
+        return [max(1, len(ids)) for ids in encoded]
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         """Return the tokens of each text; raise PosirError if the tokenizer is a slow one."""
@@ -119,11 +121,12 @@ class ModelTokenizer(Tokenizer):
                 f"tokenizer '{name}' does not say where its tokens are in a text. Choose one with "
                 "a fast version."
             )
-        return [
-            np.array([span for span in spans if span[1] > span[0]], np.int64).reshape(-1, 2)
-            for batch in self._encode(texts, return_offsets_mapping=True)
-            for spans in batch["offset_mapping"]
-        ]
+        found = list[TokenSpans]()
+        for batch in self._encode(texts, return_offsets_mapping=True):
+            for offsets in batch["offset_mapping"]:
+                spans = [span for span in offsets if span[1] > span[0]]
+                found.append(np.array(spans, np.int64).reshape(-1, 2))
+        return found
 
     def _encode(self, texts: Sequence[str], **options: bool) -> Iterator[Any]:
         for start in progress(range(0, len(texts), BATCH_SIZE), "Counting tokens"):

@@ -109,8 +109,7 @@ def read_beir(folder: Path, options: ReadOptions) -> Items:
         relevant = {key: grade for key, grade in grades.by_query.get(name, {}).items() if grade > 0}
         if not relevant:
             # It may be of another split.
-            text = f"has no relevant document in {qrels}"
-            yield skip_question(file, name, UnusableError(Cause.NOT_RELEVANT, text))
+            yield skip_question(file, name, Cause.NOT_RELEVANT)
         for document, grade in relevant.items():
             find = partial(list_evidence, row, document, spans[name, document])
             claim = Claim(file, name, row.text("text"), find, grade)
@@ -186,7 +185,7 @@ def _read_qrels(file: Path) -> pl.DataFrame:
         raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {present}.")
     spans = [pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns]
     frame = frame.with_columns(spans)
-    grades = []
+    grades = list[float | None]()
     for value in frame["score"]:
         try:
             grades.append(read_grade(value))

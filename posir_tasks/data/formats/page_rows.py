@@ -46,10 +46,6 @@ from posir_tasks.values.document_keys import digest_documents
 ROWS = (".jsonl", ".parquet")
 #: Annotators who have to give an answer, where there are several.
 AGREEING = 2
-REVISED = (
-    "is about another revision or copy of its page, and its evidence is not once in the one that "
-    "is kept"
-)
 NEAR_DUPLICATES = "near-duplicates of another page, with its text, title or first words"
 
 
@@ -180,7 +176,7 @@ def place_spans(spans: Iterable[Span], text: str, kept: str) -> list[StatedAnswe
         return [StatedAnswer.from_span(span) for span in spans]
     answers = [span.of(text) for span in spans]
     if any(kept.count(answer) != 1 for answer in answers):
-        raise UnusableError(Cause.RULE, REVISED)
+        raise UnusableError(Cause.REVISED)
     return [StatedAnswer(answer, kept.index(answer)) for answer in answers]
 
 
@@ -193,8 +189,7 @@ def _select_answered(row: Row, start: str) -> list[Row]:
     if not answered:
         raise UnusableError(Cause.UNANSWERABLE)
     if len(answered) < min(AGREEING, len(annotations)):
-        text = f"fewer than {AGREEING} of its annotators give an answer"
-        raise UnusableError(Cause.RULE, text)
+        raise UnusableError(Cause.DISAGREEMENT)
     return answered
 
 
@@ -290,9 +285,7 @@ def _find_nq_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[Sp
         raise UnlocatedError(NOT_A_TAG)
     is_paragraph = all(PARAGRAPH.match(token) for token, _ in first)
     if is_paragraph != (options.split != OTHERS):
-        kind = "a" if is_paragraph else "no"
-        text = f"its long answer is {kind} paragraph: it is in the other --split"
-        raise UnusableError(Cause.RULE, text)
+        raise UnusableError(Cause.OTHER_SPLIT)
     for start, end in boxes:
         texts = [span for _, span in page.tokens[start:end] if span]
         if not texts:

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -48,9 +49,8 @@ UNUSABLE = "questions without a usable answer"
 
 
 class Cause(StrEnum):
-    """Why a question is not used, as said of several."""
+    """Why a question is not used."""
 
-    UNANSWERABLE = "has no answer"
     NO_POSITION = "states neither the text of its answer nor both start and end"
     MALFORMED = "has a malformed field"
     ELSEWHERE = "its answer is not where its file says"
@@ -61,14 +61,34 @@ class Cause(StrEnum):
     BLANK_DOCUMENT = "its relevant document has no text"
     NO_DOCUMENT = "its relevant document is not in the corpus"
     NO_TEXT = "its text is not in the data"
-    NOT_RELEVANT = "has no relevant document"
-    RULE = "is left out by the rules of its data"
+    UNANSWERABLE = "has no answer"
+    NOT_RELEVANT = "has no relevant document in the judgments"
     UNLOCATED = "its evidence is not once in its document"
+    DISAGREEMENT = "fewer than 2 of its annotators give an answer"
+    REVISED = (
+        "is about another revision or copy of its page, and its evidence is not once in the one "
+        "that is kept"
+    )
+    OTHER_SPLIT = "its evidence is in the other --split"
+    SHORT = "has its evidence in an article of fewer than 4 passages and 512 tokens"
+    NO_PASSAGE = "has a relevant passage that is not in the corpus"
+    EXCLUDING = "leaves documents out of its own search, which a corpus for all queries cannot"
 
-    @property
-    def is_expected(self) -> bool:
-        """Whether the rules of its data leave the question out, so that it is no loss."""
-        return self in (Cause.UNANSWERABLE, Cause.NOT_RELEVANT, Cause.RULE, Cause.UNLOCATED)
+
+#: Causes by which the rules of the data leave questions out.
+EXPECTED = frozenset(
+    {
+        Cause.UNANSWERABLE,
+        Cause.NOT_RELEVANT,
+        Cause.UNLOCATED,
+        Cause.DISAGREEMENT,
+        Cause.REVISED,
+        Cause.OTHER_SPLIT,
+        Cause.SHORT,
+        Cause.NO_PASSAGE,
+        Cause.EXCLUDING,
+    }
+)
 
 
 class UnusableError(ValueError):
@@ -139,6 +159,11 @@ class Passage:
     """
     question_ids: Sequence[str] = ()
     """Ids that the file states for its questions, skipped ones included."""
+
+    @property
+    def where(self) -> str:
+        """File and place, for messages."""
+        return f"{self.file}: {self.place}" if self.place else self.file
 
     @property
     def name(self) -> str:
@@ -233,8 +258,12 @@ def add_claims(
         yield skip_question(file, query, error)
         return
     for document, answer in pairs:
-        claim = Claim(file, query, text, lambda _, answer=answer: [answer])
+        claim = Claim(file, query, text, partial(_list_answer, answer))
         claims.setdefault(document, []).append(claim)
+
+
+def _list_answer(answer: StatedAnswer, document: str) -> list[StatedAnswer]:  # noqa: ARG001
+    return [answer]
 
 
 def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Items:

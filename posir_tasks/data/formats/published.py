@@ -167,8 +167,7 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
     rated: dict[str, dict[str, float]] = {}
     for query, ratings in grades.by_query.items():
         if max(ratings.values()) < RELEVANT:
-            text = f"has no passage rated {RELEVANT} or more"
-            yield skip_question(file, query, UnusableError(Cause.NOT_RELEVANT, text))
+            yield skip_question(file, query, Cause.NOT_RELEVANT)
         elif query not in queries:
             yield skip_question(file, query, Cause.NO_TEXT)
         for passage, rating in ratings.items():
@@ -185,8 +184,7 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
     missing = [pair for ratings in rated.values() for pair in ratings.items()]
     lost = {query for query, rating in missing if rating >= RELEVANT and query in queries}
     for query in sorted(lost):
-        text = "has a relevant passage that is not in the collection"
-        yield skip_question(file, query, UnusableError(Cause.RULE, text))
+        yield skip_question(file, query, Cause.NO_PASSAGE)
     documents = _read_marco_documents(folder, frozenset(claims))
     yield from _merge_copies(settle_claims(documents, claims, "the collection"))
 
@@ -287,17 +285,12 @@ def _place_gold(
     number behind.
     """
     if not {*row.texts("excluded_ids")} <= {"N/A"}:
-        raise UnusableError(
-            Cause.RULE,
-            "leaves documents out of its own search, which a corpus for all queries cannot",
-        )
+        raise UnusableError(Cause.EXCLUDING)
     gold_documents = row.texts("gold_ids_long")
     for name in row.texts("gold_ids"):
         document = name.rpartition("_")[0]
         if name not in short or document not in long or document not in gold_documents:
-            raise UnusableError(
-                Cause.RULE, "has a gold passage whose text or long document is missing"
-            )
+            raise UnusableError(Cause.NO_PASSAGE)
         yield document, StatedAnswer.from_span(locate_once(short[name], long[document]))
 
 
@@ -306,9 +299,6 @@ SEPARATOR = "\n\n"
 #: Passages or tokens from which a position in an article is measured.
 MIN_PASSAGES = 4
 MIN_TOKENS = 512
-SHORT = (
-    f"has its evidence in an article of fewer than {MIN_PASSAGES} passages and {MIN_TOKENS} tokens"
-)
 #: Languages whose corpus is read whole; of others, next to the judged articles, one of so many by
 #: the digest of its name.
 WHOLE = ("sw", "bn", "te", "hi", "th")
@@ -396,9 +386,9 @@ def _place_passages(
         article, _, number = name.rpartition("#")
         parts = articles[article].passages if article in articles else {}
         if not number.isdecimal() or int(number) not in parts:
-            raise UnusableError(Cause.RULE, "has a relevant passage that is not in the corpus")
+            raise UnusableError(Cause.NO_PASSAGE)
         if len(parts) < MIN_PASSAGES and estimate_tokens(articles[article].text) < MIN_TOKENS:
-            raise UnusableError(Cause.RULE, SHORT)
+            raise UnusableError(Cause.SHORT)
         before = [len(parts[other]) + len(SEPARATOR) for other in parts if other < int(number)]
         yield article, StatedAnswer(parts[int(number)], sum(before))
 
@@ -420,8 +410,7 @@ def read_miracl(folder: Path, options: ReadOptions) -> Items:
             placed = _place_passages(relevant, articles)
             yield from add_claims(claims, str(topics), topic, text, placed)
         else:
-            problem = UnusableError(Cause.NOT_RELEVANT, "has no relevant passage")
-            yield skip_question(str(topics), topic, problem)
+            yield skip_question(str(topics), topic, Cause.NOT_RELEVANT)
     documents = (
         read_text(str(folder), name, article.text, name, article.title)
         for name, article in articles.items()
