@@ -25,7 +25,7 @@ from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.judgments import METRICS, JudgedScores
 from posir_tasks.values.profile import PositionProfile
-from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import ReadKind, ReadPart
 from posir_tasks.values.result_schema import (
     JUDGMENTS_KEY,
     KEYS_KEY,
@@ -428,44 +428,23 @@ def _find_place_problems(
     part: DocumentSet, ranks: DocumentRanks, read: ReadPart, scheme: PositionScheme | None
 ) -> Iterator[tuple[str, str]]:
     """Yield field and reason of contradicting places of evidence: twelfths of what is read, thirds,
-    lengths, position bins.
-
-    Lengths of documents are known up to a half octave, by the count of tokens in the data.
+    position bins.
     """
     thirds, twelfths = part.thirds, part.twelfths
     if len(twelfths) and read.kind is ReadKind.UNKNOWN:
         yield READ_RANKS_KEY, "has places in what the model reads, which is unknown"
-    shortest, longest = 2 ** (part.half_octaves / 2), 2 ** ((part.half_octaves + 1) / 2)
-    owner = np.repeat(np.arange(len(part.document_sizes)), part.document_sizes)
-    buckets, keys = ranks.cell_lengths[part.cells], ranks.cell_keys
     if isinstance(scheme, RelativePositions):
-        bounds = np.array([0, *scheme.token_bounds, np.inf])
-        other = (longest[owner] <= bounds[buckets] + 1) | (shortest[owner] > bounds[buckets + 1])
-        # Data may state several lengths of one document, of which the half octave is that of one.
-        starts = np.cumsum(part.document_sizes) - part.document_sizes
-        if part.half_octaves.any() and np.logical_and.reduceat(other, starts).any():
-            yield READ_RANKS_KEY, "has lengths of documents that are in other length buckets"
-        bins = np.array([min(bins, default=0) for _, bins in keys], np.int64)[part.cells]
+        firsts = np.array([min(bins, default=0) for _, bins in ranks.cell_keys], np.int64)
+        bins = firsts[part.cells]
         if len(thirds) and np.any(
             (3 * bins > scheme.bins * (thirds + 1)) | (3 * (bins + 1) < scheme.bins * thirds)
         ):
             yield READ_RANKS_KEY, "has thirds of documents that are in other position bins"
     if not len(twelfths) or not len(thirds):
         return
-    is_whole = np.full(len(twelfths), read.kind is ReadKind.ALL)
-    if read.tokens and part.counted_with is not CountedWith.TOKENIZER and part.half_octaves.any():
-        is_whole |= longest[owner] <= read.tokens
-        is_late = np.full(len(twelfths), read.part is Part.FIRST) & (
-            shortest[owner] * thirds / 3 >= read.tokens
-        )
-        if np.any(is_late & (twelfths < TWELFTHS)):
-            yield (
-                READ_RANKS_KEY,
-                f"has evidence as read that is after the first {read.tokens:,} tokens",
-            )
     # The same place, rounded in tokens instead of characters, may be in the next twelfth.
     is_elsewhere = (twelfths >= TWELFTHS) | (abs(twelfths - 4 * thirds - 1.5) > 2.5)
-    if np.any(is_whole & is_elsewhere):
+    if read.kind is ReadKind.ALL and is_elsewhere.any():
         yield (
             READ_RANKS_KEY,
             "has other places of evidence in what the model reads than in documents it reads whole",

@@ -70,28 +70,32 @@ def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask
     another.
     """
     spoken = dict.fromkeys((language, corpus_language))
-    is_crossed = len(spoken) > 1
     codes = tuple(part.code for part in spoken)
-    questions = ENGLISH_QUERIES if language == PIVOT else QUERIES
-    documents = ENGLISH_DOCUMENTS if corpus_language == PIVOT else DOCUMENTS
-    if is_crossed and language.cross_lingual_in_paper:
-        benchmark = "PosIR(cross-lingual)"
-    else:
-        benchmark = "" if is_crossed else "PosIR"
-    name = "-".join(("PosIR", *(part.name for part in spoken)))
+    name = "-".join(["PosIR", *(part.name for part in spoken)])
     declared = DeclaredTask(name, REPO_ID, REVISION, dict.fromkeys(DOMAINS, codes))
     if language not in LANGUAGES:
         return declared
-    return replace(declared, documents=documents, questions=questions, benchmark=benchmark)
+    benchmark = "PosIR"
+    if len(spoken) > 1:
+        benchmark = "PosIR(cross-lingual)" if language.cross_lingual_in_paper else ""
+    return replace(
+        declared,
+        documents=ENGLISH_DOCUMENTS if corpus_language == PIVOT else DOCUMENTS,
+        questions=ENGLISH_QUERIES if language == PIVOT else QUERIES,
+        benchmark=benchmark,
+    )
 
 
 def declare_nano(language: Language) -> DeclaredTask:
     """Return the sample of one language of PosIR."""
     full = declare_posir(language, language)
     most = round(QUESTIONS / len(DOMAINS)) * len(DOMAINS)
-    sizes = {"documents": f"up to {most * (1 + DISTRACTORS):,}", "questions": f"up to {most:,}"}
     return replace(
-        full, name=full.name + SUFFIX, benchmark=full.benchmark and "PosIR(nano)", **sizes
+        full,
+        name=full.name + SUFFIX,
+        benchmark=full.benchmark and "PosIR(nano)",
+        documents=f"up to {most * (1 + DISTRACTORS):,}",
+        questions=f"up to {most:,}",
     )
 
 
