@@ -342,10 +342,11 @@ def subset_validity(results: str | Path) -> Result:
         compare_tiny,
         describe_validity,
         draw_samples,
+        find_samples,
     )
 
     summaries = summarize(read_results(Path(results)))
-    rows = compare_tiny(summaries)
+    rows = [row for pair in find_samples(summaries) for row in compare_tiny(*pair)]
     if not rows:
         raise PosirError(
             f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and "
@@ -402,7 +403,8 @@ def domain_similarity(
     from posir_tasks.models.embeddings.encoding import load_encoder
 
     sources = [open_probe_source(name) for name in (data, above) if name is not None]
-    studies.check_shared_domains(sources)
+    if len(sources) > 1:
+        studies.find_shared_domains(source.subsets for source in sources)
     encoder = load_encoder(str(model), revision, batch_size=batch_size)
     meta = encoder.model.mteb_model_meta
     folder = result_folder(Path(output), meta).with_name("domains")

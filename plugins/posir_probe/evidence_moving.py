@@ -26,7 +26,7 @@ from posir_probe.probe import (
     summarize_ends,
     value_range,
 )
-from posir_probe.results import ProbeSums, at, mean_over, subtract
+from posir_probe.results import ProbeSums, at, average, subtract
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import move_evidence
 from posir_tasks.values.scores import Unit
@@ -128,7 +128,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
         "range": Summary(
             "Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS
         ),
-        "mean": Summary("Mean over the places", mean_over(1, None), Unit.PERCENT),
+        "mean": Summary("Mean over the places", average(slice(1, None)), Unit.PERCENT),
         "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
     }
 

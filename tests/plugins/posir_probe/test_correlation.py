@@ -380,7 +380,9 @@ def test_a_folders_score_is_the_mean_over_shared_tasks(tmp_path):
     for model, scores in tasks.items():
         folder = tmp_path / "results" / f"org__{model}" / "1"
         folder.mkdir(parents=True)
-        (folder / "model_meta.json").write_text(json.dumps({"name": f"org/{model}"}))
+        (folder / "model_meta.json").write_text(
+            json.dumps({"name": f"org/{model}", "revision": "1"})
+        )
         for task, score in scores.items():
             entry = {"hf_subset": "default", "languages": ["eng-Latn"], "main_score": score}
             content = {
