@@ -244,8 +244,8 @@ def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
     With as many sentences as dimensions the fit is exact. Of repeated sentences, the solution has
     the minimum norm.
     """
-    target = text.astype(np.float64)
-    columns = sentences.astype(np.float64).T
+    target = text.astype(float)
+    columns = sentences.astype(float).T
     coefficients: Floats = np.linalg.lstsq(columns, target, rcond=None)[0]
     length = np.linalg.norm(coefficients)
     if not length:
@@ -260,7 +260,7 @@ def locate_sentences(sentences: Sequence[str]) -> tuple[Floats, Floats]:
     """Locate the start and the midpoint of each sentence in all of them joined without a separator,
     relative to their length; shape (m,).
     """
-    lengths = np.array([len(sentence) for sentence in sentences], np.float64)
+    lengths = np.array([len(sentence) for sentence in sentences], float)
     ends = lengths.cumsum()
     return (ends - lengths) / ends[-1], (ends - lengths / 2) / ends[-1]
 

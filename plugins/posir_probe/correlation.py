@@ -235,20 +235,23 @@ def judge(rho: Estimate | None, independent: int, p_value: float | None) -> Pred
     """Decide what the correlation of a probe over so many independent models or families shows."""
     if rho is None or independent < MIN_FOR_INTERVAL:
         return Prediction.INCONCLUSIVE
-    includes_zero = rho.interval and rho.interval[0] <= 0 <= rho.interval[1]
-    if includes_zero or p_value is None or p_value >= ALPHA:
+    low, high = rho.interval or (rho.value, rho.value)
+    if low <= 0 <= high or p_value is None or p_value >= ALPHA:
         return Prediction.INCONCLUSIVE
     return Prediction.PREDICTS if rho.value > 0 else Prediction.OPPOSITE
 
 
 def describe_correlations(rows: Sequence[ProbeCorrelation]) -> list[str]:
     """Describe for each retrieval score which probes predict it on all tasks, and which on some."""
-    verdicts = defaultdict[str, dict[str, Counter[Prediction]]](dict)
-    tasks = defaultdict[str, dict[str, None]](dict)
-    for row in rows:
-        tasks[row.score][row.task] = None
-        verdicts[row.score].setdefault(row.probe, Counter())[row.verdict] += 1
-    return [describe_predictions(score, list(tasks[score]), of) for score, of in verdicts.items()]
+    sentences = []
+    for score in dict.fromkeys(row.score for row in rows):
+        tasks = dict.fromkeys(row.task for row in rows if row.score == score)
+        verdicts: dict[str, Counter[Prediction]] = defaultdict(Counter)
+        for row in rows:
+            if row.score == score:
+                verdicts[row.probe][row.verdict] += 1
+        sentences.append(describe_predictions(score, list(tasks), verdicts))
+    return sentences
 
 
 def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
@@ -340,8 +343,8 @@ def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Inte
     others = [float(spearmanr(x[rows], y[rows]).statistic) for rows in kept]
     if max(map(abs, [rho, *others])) > COMPLETE:
         return None
-    variance = (number - 1) * float(np.var(np.arctanh(others)))
-    return _widen(rho, float(t.ppf(0.975, number - 1)) * math.sqrt(variance))
+    error = math.sqrt((number - 1) * np.var(np.arctanh(others)))
+    return _widen(rho, t.ppf(0.975, number - 1) * error)
 
 
 def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> float:
@@ -353,8 +356,9 @@ def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> flo
     """
     order = np.argsort(families, kind="stable")
     x_ranks, y_ranks = (rankdata(values[order]) - (len(x) + 1) / 2 for values in (x, y))
-    sums = y_ranks[permute_families(tuple(families[order].tolist()))] @ x_ranks
-    hits = int((np.abs(sums) >= abs(float(x_ranks @ y_ranks)) - 1e-9).sum())
+    orders = permute_families(tuple(families[order].tolist()))
+    sums = np.abs(y_ranks[orders] @ x_ranks)
+    hits = np.count_nonzero(sums >= abs(x_ranks @ y_ranks) - 1e-9)
     return (hits + 1) / (PERMUTATIONS + 1)
 
 
@@ -365,9 +369,9 @@ def permute_families(families: tuple[int, ...]) -> NDArray[np.intp]:
     """
     random = np.random.default_rng(SEED)
     numbers = np.unique(families, return_inverse=True)[1]
-    places = random.random((PERMUTATIONS, numbers.max() + 1)).argsort(axis=1)
+    places = random.random((PERMUTATIONS, numbers.max() + 1)).argsort()
     within = random.random((PERMUTATIONS, len(families)))
-    return np.argsort(places[:, numbers] + within, axis=1)
+    return np.argsort(places[:, numbers] + within)
 
 
 def count_needed(rho: float) -> int | None:
@@ -453,8 +457,14 @@ def correlate_architecture(
     factors = {factor: _read_numbers(metas, field) for factor, field in NUMBERS.items()}
     rows = []
     for key, by_model in scores.items():
-        rows += [correlate_values(key, factor, by_model, of) for factor, of in factors.items()]
-        rows += [_compare_kinds(key, kind, by_model, architectures) for kind in Kind]
+        for factor, numbers in factors.items():
+            rows.append(correlate_values(key, factor, by_model, numbers))
+        for kind in Kind:
+            groups = defaultdict[str, list[float]](list)
+            for model, value in by_model.items():
+                if name := getattr(architectures.get(model), kind, ""):
+                    groups[name].append(value)
+            rows.append(_compare_kinds(key, kind, groups))
     return rows
 
 
@@ -469,20 +479,17 @@ def _read_numbers(metas: Mapping[str, Mapping[str, Any]], field: str) -> ByModel
 
 
 def _compare_kinds(
-    key: ScoreKey, kind: Kind, scores: ByModel, architectures: Mapping[str, Architecture]
+    key: ScoreKey, kind: Kind, groups: Mapping[str, Sequence[float]]
 ) -> ModelCorrelation:
     """Compare a score between the models of each kind."""
-    groups = defaultdict[str, list[float]](list)
-    for model, value in scores.items():
-        if name := getattr(architectures.get(model), kind, ""):
-            groups[name].append(value)
     values = [value for group in groups.values() for value in group]
+    number = len(values)
     counts = ", ".join(f"{name} {len(group)}" for name, group in sorted(groups.items()))
-    row = ModelCorrelation(*key, kind, len(values), counts, "Kruskal-Wallis", None, None)
-    if len(groups) < 2 or len(values) <= len(groups) or np.ptp(values) == 0:
+    row = ModelCorrelation(*key, kind, number, counts, "Kruskal-Wallis", None, None)
+    if not 2 <= len(groups) < number or np.ptp(values) == 0:
         return row
     result = kruskal(*groups.values())
-    share = Estimate(float(result.statistic) / (len(values) - 1))
+    share = Estimate(float(result.statistic) / (number - 1))
     return replace(row, value=share, p_value=float(result.pvalue))
 
 

@@ -88,8 +88,8 @@ def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
     """List the counts of a model's cells."""
     for (name, x, y), points in zip(probe.cells, result.sums.totals[:, 0].tolist(), strict=False):
         if points:
-            panel = f"{label}: {probe.split(name + SEPARATOR)[0]}"
-            yield {"x": x, "y": y, "panel": panel, "points": points}
+            panel, _, _ = probe.split(name + SEPARATOR)
+            yield {"x": x, "y": y, "panel": f"{label}: {panel}", "points": points}
 
 
 def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
@@ -112,7 +112,7 @@ def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]
 
 def _list_published(measured: Sequence[Row], probe: Probe) -> Iterator[Row]:
     """List the published values of the panels and positions that are drawn."""
-    places = {(row["panel"], row["position"]) for row in measured if "position" in row}
+    places = {(row["panel"], row.get("position")) for row in measured}
     for curve in read_published_curves(probe.name):
         for name, value in zip(curve.positions, curve.values, strict=True):
             row = _build_row(curve.model, name, Estimate(value), probe)
@@ -237,7 +237,7 @@ def _draw_curves(
 
 def _mark_windows() -> list[alt.Chart]:
     """Mark where each model's window ends in a median document."""
-    marks = alt.Chart().transform_filter(f"datum.kind == '{WINDOW}'").encode(x="x:Q")
+    marks = alt.Chart().transform_filter("datum.kind == 'window'").encode(x="x:Q")
     text = marks.mark_text(
         align=alt.ExprRef("datum.x > 0.5 ? 'right' : 'left'"),
         dx=alt.ExprRef("datum.x > 0.5 ? -4 : 4"),

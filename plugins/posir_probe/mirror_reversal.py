@@ -151,7 +151,7 @@ class MirrorReversal(Probe):
             values = np.full((len(questions), len(self.positions)), np.nan)
             for order, searched in enumerate((corpus, mirrored)):
                 scores = search(embeddings, questions, searched)
-                values[rows, 2 * np.array(groups, np.int64) + order] = scores[:, 0]
+                values[rows, 2 * np.array(groups, int) + order] = scores[:, 0]
             names = [question.document for question in questions]
             return ProbeSums.from_means(self.positions, names, values, +skipped)
 

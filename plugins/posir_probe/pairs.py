@@ -220,8 +220,8 @@ class ControlledPairs(Probe):
             if pairs:
                 control = encode_distinct(order_blind, first + second, queries).normalize()
                 for series, vectors in enumerate((embeddings, control)):
-                    asked = vectors.select(queries, PromptType.query).astype(np.float64)
-                    compared = vectors.select(first).astype(np.float64) - vectors.select(second)
+                    asked = vectors.select(queries, PromptType.query).astype(float)
+                    compared = vectors.select(first).astype(float) - vectors.select(second)
                     differences = ignore_rounding((asked * compared).sum(axis=1))
                     values[rows, series, kinds] = differences
             by_position = values.reshape(len(names), len(self.positions))

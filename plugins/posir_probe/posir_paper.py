@@ -49,8 +49,10 @@ FIRST_TENTH = average(slice(10))
 LAST_TENTH = average(slice(-10, None))
 BINS = 20
 MIDDLES = (np.arange(BINS) + 0.5) / BINS
+#: Types of questions, and the index of those without a question word and mark.
 TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
-ENGLISH = {**{word: word for word in TYPES[:7]}, "whose": "who", "whom": "who"}
+CLAIM = TYPES.index("claim")
+ENGLISH = {word: word for word in TYPES[:7]} | {"whose": "who", "whom": "who"}
 CHINESE = {
     **dict.fromkeys(("为什么", "为何", "为啥"), "why"),
     **dict.fromkeys(("什么时候", "何时"), "when"),
@@ -100,7 +102,7 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
         handle.remove()
     tokenizer = model.tokenizer
     special = [id for id in tokenizer.all_special_ids if id != tokenizer.unk_token_id]
-    norms = gradient[0].norm(dim=-1).double().cpu().numpy()
+    norms = gradient[0].norm(dim=-1).cpu().double().numpy()
     is_text = ~np.isin(features["input_ids"][0].cpu(), special)
     selected: Floats = norms[is_text]
     return selected
@@ -166,7 +168,7 @@ class GradientSaliency(Probe):
     value_title = "Gradient (1 = 99th percentile)"
     place_title = "Place of the token, as a share of what is read"
     form = Form.PLACES
-    place_shares = {str(point): point / (POINTS - 1) for point in range(POINTS)}
+    place_shares = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
     percentile: float = 99
     """The norm that becomes 1."""
 
@@ -297,9 +299,7 @@ class QueryTypes(Probe):
         "only, and ours: the paper's are not published.",
     )
     positions = TYPES
-    summaries = {
-        "claims": Summary("Claims among the questions (%)", at(TYPES.index("claim")), Unit.PERCENT)
-    }
+    summaries = {"claims": Summary("Claims among the questions (%)", at(CLAIM), Unit.PERCENT)}
     needs_questions = True
     value_title = "Questions (%)"
     place_title = "Type of the question"

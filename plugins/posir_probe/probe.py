@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 import numpy as np
 from mteb.types import PromptType
@@ -262,8 +263,10 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         for name, summary in probe.summaries.items():
             rows.append(build_row(kind="summary", name=name, value=sums.estimate(summary)))
         for index, name in enumerate(sums.positions):
-            details = {key: column.item(index) for key, column in sums.details.items()}
-            details = {key: value for key, value in details.items() if np.isfinite(value)}
+            details: dict[str, Any] = {}
+            for key, column in sums.details.items():
+                if np.isfinite(column[index]):
+                    details[key] = column.item(index)
             details["value"] = sums.estimates[index]
             rows.append(build_row(kind="position", name=name, **details))
     return rows
@@ -312,7 +315,7 @@ def plan_cosines(
         vectors = embeddings.select(flat)
         by_text = vectors.reshape(len(texts), len(positions), vectors.shape[-1])
         cosines = np.einsum("nd,nkd->nk", embeddings.select(texts, prompt_type), by_text)
-        return ProbeSums.from_means(positions, names, cosines.astype(np.float64), skipped)
+        return ProbeSums.from_means(positions, names, cosines.astype(float), skipped)
 
     if prompt_type is PromptType.query:
         return ProbePlan(summarize, flat, texts)

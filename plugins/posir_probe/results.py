@@ -226,7 +226,8 @@ class ProbeSums:
     @cached_property
     def estimates(self) -> list[Estimate | None]:
         """The value at each position with its interval; None where undefined."""
-        return [self.estimate(at(index)) for index in range(len(self.positions))]
+        numbers = range(len(self.positions))
+        return [self.estimate(at(number)) for number in numbers]
 
     def describe_skipped(self) -> str:
         """List the texts or questions that do not count by reason: `3 (empty text), 1 (no evidence
@@ -293,7 +294,8 @@ def bootstrap_counts(document: str) -> Integers:
     """Draw how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined by
     its id.
     """
-    return np.random.default_rng(int.from_bytes(digest(document))).poisson(1.0, REPLICATES)
+    seed = int.from_bytes(digest(document))
+    return np.random.default_rng(seed).poisson(1.0, REPLICATES)
 
 
 @dataclass(frozen=True)
@@ -353,8 +355,10 @@ class ProbeResult:
         """The share of a median document within the model's window, below 1; None if all of it is,
         or the window is unknown.
         """
-        share = (self.window or 0) / statistics.median(self.lengths or [1])
-        return share if 0 < share < 1 else None
+        if not self.window or not self.lengths:
+            return None
+        share = self.window / statistics.median(self.lengths)
+        return share if share < 1 else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON."""

@@ -53,6 +53,8 @@ from posir_tasks.text.tokenizer import Tokenizer
 THIRDS = (0.0, 0.333, 0.666, 1.0)
 #: Maximum number of tokens of a joined text (section on data).
 MAX_TOKENS = 8_192
+#: Segments that are joined in all orders.
+SEGMENTS = 3
 
 
 class SegmentSimilarity(Probe):
@@ -75,7 +77,7 @@ class SegmentSimilarity(Probe):
         places = range(1, segments + 1)
         self.source = "arXiv 2605.26578, section 6"
         self.positions = tuple(map(str, places))
-        self.cuts = tuple(place / segments for place in range(segments + 1))
+        self.cuts = np.linspace(0, 1, segments + 1).tolist()
         if segments == 3:
             self.source = "arXiv 2505.13950, A.4"
             self.positions = ("begin", "middle", "end")
@@ -153,19 +155,22 @@ class Permutation(Probe):
     value_title = "Cosine of joined text and segment"
     place_title = "Place of the segment"
 
-    def __init__(self, segments: int = 3, *, within_text: bool = False) -> None:
-        self.name = "permutation_parts" if within_text else "permutation"
-        self.title = f"{'Parts of a text' if within_text else 'Joined texts'} in all orders"
-        self.is_variant = within_text
-        self.segments = segments
-        self.joined = 1 if within_text else segments
-        self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
-        parts = "Parts of a text" if within_text else "Joined texts"
-        self.summaries = {
-            **summarize_ends(f"{parts}, first minus last", "First place", "Last place"),
-            "relative_drop": Summary("Relative drop from first to last", relative_drop),
-            "gini": Summary("Gini coefficient of the places", gini),
-        }
+    positions = tuple(ordinal(place) for place in range(1, SEGMENTS + 1))
+    summaries = {
+        **summarize_ends("Segments, first minus last", "First place", "Last place"),
+        "relative_drop": Summary("Relative drop from first to last", relative_drop),
+        "gini": Summary("Gini coefficient of the places", gini),
+    }
+
+    def __init__(self, *, within_text: bool = False) -> None:
+        self.name = "permutation"
+        self.title = "Joined texts in all orders"
+        self.joined = SEGMENTS
+        if within_text:
+            self.name = "permutation_parts"
+            self.title = "Parts of a text in all orders"
+            self.joined = 1
+            self.is_variant = True
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
         """List the segments of each set by its id, and count the texts in no set, by reason.
@@ -176,23 +181,22 @@ class Permutation(Probe):
         chosen, skipped = select_long_enough(data)
         room = min(MAX_TOKENS, data.room or MAX_TOKENS)
         # A cut within a word may make one more token of it.
-        tokens = room // self.joined - self.segments // self.joined
+        tokens = room // self.joined - SEGMENTS // self.joined
         names = list(chosen)
         cut = cut_to_tokens(data.tokenizer, list(chosen.values()), tokens)
         sets: dict[str, Sequence[str]] = {}
         if self.joined > 1:
-            left_over = len(names) % self.segments
+            left_over = len(names) % SEGMENTS
             skipped["left over from sets"] += left_over
-            for start in range(0, len(names) - left_over, self.segments):
-                members = slice(start, start + self.segments)
+            for start in range(0, len(names) - left_over, SEGMENTS):
+                members = slice(start, start + SEGMENTS)
                 sets["\n".join(names[members])] = cut[members]
             return sets, +skipped
         for name, text in zip(names, cut, strict=True):
-            sets[name] = [span.of(text) for span in find_parts(text, self.segments)]
-        few = [name for name, parts in sets.items() if len(parts) < self.segments]
-        skipped["fewer words within the window than segments"] += len(few)
-        for name in few:
-            del sets[name]
+            parts = find_parts(text, SEGMENTS)
+            if len(parts) == SEGMENTS:
+                sets[name] = [span.of(text) for span in parts]
+        skipped["fewer words within the window than segments"] += len(names) - len(sets)
         return sets, +skipped
 
     def plan(self, data: ProbeData) -> ProbePlan:
@@ -203,11 +207,11 @@ class Permutation(Probe):
         segments = [segment for order in orders for segment in order]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            whole = embeddings.select(joined).astype(np.float64)
-            alone = embeddings.select(segments).astype(np.float64)
-            by_order = alone.reshape(len(orders), self.segments, whole.shape[-1])
+            whole = embeddings.select(joined).astype(float)
+            alone = embeddings.select(segments).astype(float)
+            by_order = alone.reshape(len(orders), SEGMENTS, whole.shape[-1])
             cosines = np.einsum("od,opd->op", whole, by_order)
-            by_set = cosines.reshape(len(sets), factorial(self.segments), self.segments)
+            by_set = cosines.reshape(len(sets), factorial(SEGMENTS), SEGMENTS)
             return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1), skipped)
 
         return ProbePlan(summarize, [*segments, *joined])

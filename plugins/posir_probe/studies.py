@@ -94,7 +94,7 @@ class ValidityRow:
     ndcg_at_10_of_complete: float | None = None
     """Mean in [0, 1]; None for the largest difference."""
     difference: Estimate
-    """Sample minus complete data; absolute for the largest difference."""
+    """Sample minus complete data; its size for the largest difference."""
     chance: float | None = None
     """The difference that random samples do not exceed in 95% of draws; None for a bucket."""
 
@@ -176,32 +176,28 @@ def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
             yield describe_sample_difference(row.model, row.sample, row.difference, row.chance)
 
 
-def build_validity_tables(rows: Sequence[ValidityRow]) -> list[Table]:
-    """Build a table with a line per model and sample, and one with a line per position bucket."""
-    overall = []
-    buckets = []
-    for row in rows:
-        names = (row.model, row.sample)
-        queries = format_count(row.queries)
-        if row.chance is not None:
-            largest = format_estimate(row.difference, format_percent)
-            overall.append((*names, queries, largest, format_percent(row.chance)))
-            continue
-        complete = format_percent(row.ndcg_at_10_of_complete)
-        sample = format_percent(row.ndcg_at_10_of_sample)
-        difference = format_estimate(row.difference, format_points)
-        buckets.append((*names, row.position, queries, complete, sample, difference))
-    headings = ("Model", "Sample", "Queries", "Largest difference", "By chance up to")
-    numbers = ("Queries", "Complete", "Sample's", "Difference")
-    return [
-        Table(build_columns(headings, headings[2:]), tuple(overall)),
-        Table(
-            build_columns((*headings[:2], "Position", *numbers), numbers),
-            tuple(buckets),
-            notes=(VALIDITY_NOTE,),
-            split_by="{Model} · {Sample}",
-        ),
+def build_validity_table(rows: Iterable[ValidityRow]) -> Table:
+    """Build a table with a line per model, sample and position bucket."""
+    numbers = ("Queries", "Complete", "Sample's", "Difference", "By chance up to")
+    cells = [
+        (
+            row.model,
+            row.sample,
+            row.position,
+            format_count(row.queries),
+            format_percent(row.ndcg_at_10_of_complete),
+            format_percent(row.ndcg_at_10_of_sample),
+            format_estimate(row.difference, format_points),
+            format_percent(row.chance),
+        )
+        for row in rows
     ]
+    return Table(
+        build_columns(("Model", "Sample", "Position", *numbers), numbers),
+        tuple(cells),
+        notes=(VALIDITY_NOTE,),
+        split_by="{Model} · {Sample}",
+    )
 
 
 def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
@@ -253,8 +249,9 @@ class DomainSum:
         """Embed and sum at least one document, in bounded memory."""
         sums = []
         for start in range(0, len(texts), BLOCK):
-            vectors = unit_vectors(encoder(texts[start : start + BLOCK], PromptType.document))
-            sums.append(vectors.sum(axis=0, dtype=np.float64))
+            block = texts[start : start + BLOCK]
+            vectors = unit_vectors(encoder(block, PromptType.document))
+            sums.append(vectors.sum(axis=0, dtype=float))
         return cls(len(texts), np.sum(sums, axis=0), data_revision)
 
 

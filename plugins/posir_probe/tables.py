@@ -21,8 +21,24 @@ from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, ProbeSums, read_probe_results
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
-from posir_significance import messages
 from posir_significance.findings import MIN_DOCUMENTS
+from posir_significance.messages import (
+    PROBE_ALONE,
+    PROBE_DATA,
+    PROBE_DIFFERENCE,
+    PROBE_INTERVALS,
+    PROBE_LEFT_OUT,
+    PROBE_PAGE,
+    PROBE_PUBLISHED,
+    PROBE_SKIPPED,
+    PROBE_TERMS,
+    describe_few,
+    describe_no_verdict,
+    describe_probe_sample,
+    describe_truncated_tokens,
+    explain_no_interval,
+    title_difference,
+)
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
@@ -87,8 +103,8 @@ def describe_result(result: ProbeResult, probe: Probe) -> str:
     """Describe the headline of a result, and why it has no interval."""
     documents = result.sums.documents
     needed = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
-    few = messages.describe_few(needed, documents, probe.unit_name)
-    return messages.explain_no_interval(probe.describe(result.sums), few)
+    few = describe_few(needed, documents, probe.unit_name)
+    return explain_no_interval(probe.describe(result.sums), few)
 
 
 def describe_sample(result: ProbeResult) -> str:
@@ -97,7 +113,7 @@ def describe_sample(result: ProbeResult) -> str:
     """
     subsets = result.subsets.values()
     lengths = result.lengths
-    drawn = messages.describe_probe_sample(
+    drawn = describe_probe_sample(
         result.sums.documents,
         sum(subset.available for subset in subsets),
         result.data,
@@ -110,7 +126,7 @@ def describe_sample(result: ProbeResult) -> str:
         return drawn
     whole = sum(length <= window for length in lengths)
     share = truncated / sum(lengths)
-    return f"{drawn} {messages.describe_truncated_tokens(share, window, whole, len(lengths))}"
+    return f"{drawn} {describe_truncated_tokens(share, window, whole, len(lengths))}"
 
 
 def list_published(probe: Probe) -> list[float]:
@@ -177,7 +193,7 @@ def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe
         ("What is compared", DIFFERENCE, "Published values"),
         lines,
         (DIFFERENCE,),
-        notes=(messages.PROBE_DIFFERENCE, messages.PROBE_PUBLISHED),
+        notes=(PROBE_DIFFERENCE, PROBE_PUBLISHED),
     )
 
 
@@ -256,7 +272,7 @@ def build_measurements(
         DisplaySection(title, opening, only=Medium.TEXT),
         DisplaySection(sentences=opening, only=Medium.PAGE),
         DisplaySection(
-            sentences=(messages.describe_no_verdict(has_commands=bool(commands)),),
+            sentences=(describe_no_verdict(has_commands=bool(commands)),),
             code="\n".join(commands),
         ),
     ]
@@ -271,7 +287,7 @@ def build_measurements(
         if result is not lead and result.sums.documents >= MIN_DOCUMENTS:
             section = replace(section, draw=partial(draw, result))
         parts.append(section)
-    parts.sort(key=lambda part: GROUPS.index(part.group) if part.group else -1)
+    parts.sort(key=lambda part: ("", *GROUPS).index(part.group))
     revisions = dict.fromkeys(subset.data_revision[:12] for subset in lead.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
     task = find_task(lead.data)
@@ -283,11 +299,11 @@ def build_measurements(
         rows=rows,
         values=lambda: {"rows": rows, "results": [result.to_json() for result in results]},
         parts=parts,
-        notes=[messages.PROBE_INTERVALS],
-        details=[*messages.PROBE_TERMS, *about],
-        footer=[messages.PROBE_PAGE] if is_long else [],
+        notes=[PROBE_INTERVALS],
+        details=[*PROBE_TERMS, *about],
+        footer=[PROBE_PAGE] if is_long else [],
         warnings=[warning] if warning else [],
-        data=messages.PROBE_DATA.format(
+        data=PROBE_DATA.format(
             lead.model, lead.revision[:12], lead.data, ", ".join(revisions), "; ".join(methods)
         ),
         results=results,
@@ -301,13 +317,13 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
     sums = result.sums
     notes = list(probe.notes[1:])
     if sums.skipped:
-        notes.append(messages.PROBE_SKIPPED.format(skipped=sums.describe_skipped()))
+        notes.append(PROBE_SKIPPED.format(skipped=sums.describe_skipped()))
     omitted = result.drawn - sums.documents * probe.joined
     # Documents that were skipped are counted by reason.
     if omitted > 0 and omitted != sum(sums.skipped.values()):
-        notes.append(messages.PROBE_LEFT_OUT.format(omitted=omitted, drawn=result.drawn))
+        notes.append(PROBE_LEFT_OUT.format(omitted=omitted, drawn=result.drawn))
     if is_long:
-        notes.append(messages.PROBE_ALONE.format(probe=probe.name))
+        notes.append(PROBE_ALONE.format(probe=probe.name))
     tables = build_probe_tables(sums, probe)
     if tables:
         tables[-1] = replace(tables[-1], notes=tuple(notes))
@@ -325,7 +341,7 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
     difference = find_difference(result, probe)
     if difference is None or difference.interval is None:
         return section
-    title = messages.title_difference(probe.title, headline.title, format_published(probe))
+    title = title_difference(probe.title, headline.title, format_published(probe))
     drawn = (difference.value, *difference.interval, *list_published(probe))
     return replace(section, title=title, drawn=drawn)
 

@@ -362,7 +362,7 @@ def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExa
     located = []
     for example in data.examples:
         spans = tokens[example.document.text]
-        first = int(np.searchsorted(spans[:, 1], example.start, side="right"))
-        last = int(np.searchsorted(spans[:, 0], example.end, side="left"))
-        located.append(TokenizedExample(example, spans, first, max(last, first + 1)))
+        first = int(np.searchsorted(spans[:, 1], example.start, "right"))
+        last = max(first + 1, int(np.searchsorted(spans[:, 0], example.end)))
+        located.append(TokenizedExample(example, spans, first, last))
     return located

@@ -21,12 +21,20 @@ from scipy.stats import sem, t
 from posir_compare.comparison import FORMATS, compare_pairs
 from posir_compare.pairing import Pair
 from posir_compare.runs import ModelRun
-from posir_significance import messages
 from posir_significance.analysis import analyze
 from posir_significance.changes import compare_gains
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric
 from posir_significance.intervals import estimate_difference
+from posir_significance.messages import (
+    describe_mean_change,
+    describe_model_window,
+    describe_trainings,
+    label_change,
+    title_training,
+    warn_of_collapse,
+    warn_of_loss,
+)
 from posir_significance.observations import Observations, subtract_observations
 from posir_significance.strips import build_strip
 from posir_tasks.base.errors import PosirError
@@ -159,7 +167,7 @@ def record_change(change: ChangeRow) -> dict[str, Any]:
 def describe_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
     """Describe the window of each model and what is truncated."""
     findings = [decide(analyze(measured.values).overall) for measured in (before, after)]
-    sentences = map(messages.describe_model_window, labels, findings)
+    sentences = map(describe_model_window, labels, findings)
     return [sentence for sentence in sentences if sentence]
 
 
@@ -169,9 +177,9 @@ def find_warnings(changes: Sequence[ChangeRow]) -> list[str]:
     for change in changes:
         if change.metric is Metric.UNRELATED_COSINE and change.a and change.b:
             if change.b.value - change.a.value > COLLAPSE:
-                warnings.append(messages.warn_of_collapse(change.a, change.b))
+                warnings.append(warn_of_collapse(change.a, change.b))
         elif change.metric is Metric.NDCG_AT_10 and change.state is ChangeState.WORSE:
-            warnings.append(messages.warn_of_loss(change))
+            warnings.append(warn_of_loss(change))
     return warnings
 
 
@@ -183,7 +191,7 @@ def describe_changes(changes: Sequence[ChangeRow]) -> list[str]:
     for change in changes:
         if change.state and change.estimate:
             decided[change.subject.task].append(change)
-    return [messages.describe_trainings(task, rows) for task, rows in decided.items()]
+    return [describe_trainings(task, rows) for task, rows in decided.items()]
 
 
 def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
@@ -196,11 +204,11 @@ def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
             score = format_psi
             difference = format_psi_difference
         row = (
-            messages.title_training(change),
+            title_training(change),
             format_estimate(change.a, score),
             format_estimate(change.b, score),
             format_estimate(change.estimate, difference),
-            messages.label_change(change),
+            label_change(change),
         )
         rows.append(row)
     headings = ("Score", "Before", "After", "After - before", "Change")
@@ -307,7 +315,7 @@ def compare_queries(
 def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
     """Describe what a model was trained on and measured with."""
     held_out = trained.data.held_out
-    tasks = " ".join(f"-t {name}" for name in list_tasks(trained.held_out))
+    tasks = "-t " + " -t ".join(list_tasks(trained.held_out))
     sampled = f"Objective: {settings.objective}; positions of the evidence play no part in it."
     if settings.objective == "retrieval":
         shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
@@ -433,9 +441,8 @@ def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset)
     results = str(folder / WORK / "results")
     tasks = [part for name in list_tasks(held_out) for part in ("-t", name)]
     # mteb knows no other pooling, window or prompt of the base model.
-    is_altered = any(
-        (settings.revision, settings.pooling, settings.window, settings.query_prompt is not None)
-    )
+    altered = {"revision", "pooling", "window", "query_prompt"}
+    is_altered = bool(settings.model_dump(include=altered, exclude_none=True))
     data = shlex.quote(str(folder / HELD_OUT))
     runs = []
     for model in [str(folder)] if is_altered else [settings.model, str(folder)]:
@@ -461,14 +468,14 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
             ends = t.interval(0.95, len(values) - 1, np.mean(values), sem(values))
             mean = Estimate(float(np.mean(values)), (float(ends[0]), float(ends[1])))
         if mean and first.state:
-            sentences.append(messages.describe_mean_change(first, mean, len(values)))
+            sentences.append(describe_mean_change(first, mean, len(values)))
         check = first.subject.task or None
         row = {"score": first.metric, "forgetting_check": check, "mean": mean}
         rows.append(row | dict(zip(seeds, differences, strict=True)))
         is_cosine = first.metric is Metric.UNRELATED_COSINE
         form = format_psi_difference if is_cosine else format_points
         estimates = [format_estimate(estimate, form) for estimate in (*differences, mean)]
-        cells.append((messages.title_training(first), *estimates))
+        cells.append((title_training(first), *estimates))
     headings = ("Score", *(f"Seed {seed}" for seed in reports), "Over seeds")
     return Result(
         title=next(iter(reports.values())).title,

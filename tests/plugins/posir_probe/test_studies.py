@@ -72,7 +72,7 @@ def test_every_tiny_sample_is_compared_with_its_task():
     assert [bucket.position for bucket in buckets] == list(SCHEME.axes.positions)
     assert [bucket.ndcg_at_10_of_complete for bucket in buckets] == pytest.approx(SHARES)
     assert len(studies.draw_samples(summaries)) == 1
-    assert "SQuAD-PosQ-Tiny" in to_markdown(studies.build_validity_tables([row, *buckets])[1])
+    assert "SQuAD-PosQ-Tiny" in to_markdown(studies.build_validity_table([row, *buckets]))
     (sentence,) = studies.describe_validity([row, *buckets])
     assert sentence == describe_sample_difference(
         "m", "SQuAD-PosQ-Tiny", row.difference, row.chance
