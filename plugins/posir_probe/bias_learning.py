@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -145,9 +145,7 @@ class Perturbation(Probe):
 
 
 class NeedleInsertion(Perturbation):
-    """Cosine of a text and of the same text with a needle, with sizes and places of the paper, or
-    with those of its code.
-    """
+    """Cosine of a text and of the same text with a needle, with sizes and places of the paper."""
 
     name = "needle_insertion"
     title = "Meaningless words inserted"
@@ -159,15 +157,6 @@ class NeedleInsertion(Perturbation):
     )
     sizes = (0.05, 0.1, 0.25, 0.5, 1.0)
     changed = "inserted"
-
-    def __init__(self, *, by_code: bool = False) -> None:
-        if by_code:
-            self.is_variant = True
-            self.name = "needle_insertion_code"
-            self.title = "Words inserted at five places"
-            self.sizes = (0.05, 0.1, 0.2, 0.5, 1.0)
-            self.places = CODE_PLACES
-        super().__init__()
 
     def change(self, data: ProbeData, text: str) -> Iterator[str]:
         """Insert a needle of a share of the text's tokens at a relative place."""
@@ -181,10 +170,18 @@ class NeedleInsertion(Perturbation):
             yield insert_text(text, NO_SPAN, needle, int(place * len(text))).text
 
 
+class NeedleInsertionCode(NeedleInsertion):
+    """Needle insertion with the sizes and places of the paper's code."""
+
+    name = "needle_insertion_code"
+    title = "Words inserted at five places"
+    is_variant = True
+    sizes = (0.05, 0.1, 0.2, 0.5, 1.0)
+    places = CODE_PLACES
+
+
 class TextRemoval(Perturbation):
-    """Cosine of a text and of the same text without a share of its sentences, as in the paper, or
-    of its tokens, as in its code.
-    """
+    """Cosine of a text and of the same text without a share of its sentences, as in the paper."""
 
     name = "text_removal"
     title = "Part of a text removed"
@@ -192,19 +189,9 @@ class TextRemoval(Perturbation):
         "Some sentences of a text are removed, and both are compared. The lower the cosine, the "
         "more the removed part counts.",
     )
-    sizes = (0.1, 0.25, 0.5)
+    sizes: Sequence[float] = (0.1, 0.25, 0.5)
     changed = "removed"
     needs_sentences = True
-
-    def __init__(self, *, by_code: bool = False) -> None:
-        if by_code:
-            self.is_variant = True
-            self.needs_sentences = False
-            self.name = "text_removal_code"
-            self.title = "Tokens of a text removed"
-            self.sizes = (0.05, 0.1, 0.2, 0.5)
-            self.places = CODE_PLACES
-        super().__init__()
 
     def change(self, data: ProbeData, text: str) -> Iterator[str]:
         """Remove a share of the sentences, rounded up, or of the tokens, rounded down.
@@ -225,6 +212,17 @@ class TextRemoval(Perturbation):
                 count = int(number * size)
                 first = int(number * (place - size * place))
             yield (text[: starts[first]] + text[starts[first + count] :]).rstrip()
+
+
+class TextRemovalCode(TextRemoval):
+    """Removal of tokens, with the sizes and places of the paper's code."""
+
+    name = "text_removal_code"
+    title = "Tokens of a text removed"
+    is_variant = True
+    needs_sentences = False
+    sizes = (0.05, 0.1, 0.2, 0.5)
+    places = CODE_PLACES
 
 
 class Fit(NamedTuple):
@@ -381,7 +379,7 @@ class SentenceRegression(RegressionProbe):
         """Sum the moments that Pearson's r follows from, of every series and bucket."""
         names: list[str] = []
         rows: list[int] = []
-        columns: list[list[float]] = []
+        columns: list[list[Any]] = []
         for split, fit in fitted:
             y = fit.weights
             for series, x in enumerate(locate_sentences(split.texts[1:]), 2 * split.line):

@@ -63,9 +63,8 @@ class Selection:
         """
         if self.words and not self.words[0] < len(text.split(" ")) < self.words[1]:
             return False
-        if not self.tokens:
-            return True
-        return (estimate_tokens(text) if tokens is None else tokens) >= self.tokens
+        length = estimate_tokens(text) if tokens is None else tokens
+        return length >= self.tokens
 
     def __str__(self) -> str:
         parts = [f"seed {self.seed}"]
@@ -164,7 +163,7 @@ class ProbeData:
         others = {
             name: text for name, text in self.documents.items() if name not in sampled.documents
         }
-        return replace(sampled, distractors={**self.distractors, **others}, available=len(eligible))
+        return replace(sampled, distractors=others, available=len(eligible))
 
     def blocks(self, size: int) -> Iterator[ProbeData]:
         """Yield the data in blocks of at most `size` documents."""

@@ -22,6 +22,7 @@ from posir_tasks.display.charts import (
     INK,
     PERCENT,
     WINDOW_END,
+    LayeredChart,
     add_frame,
     build_chart,
     tell_apart,
@@ -57,14 +58,16 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     if len(results) > 1:
         title = f"{labels[0]} · {title}"
     rows: list[Row] = []
+    chart: LayeredChart
+    list_rows = _list_cells if probe.form is Form.CELLS else _list_values
     for label, result in zip(labels, results, strict=True):
-        rows += _list_cells(label, result, probe)
-        rows += _list_values(label, result, probe)
+        rows += list_rows(label, result, probe)
     explanation = "The legend names the number of sentences in a cell."
     if probe.form is Form.CELLS:
         chart = _draw_cells(rows, probe)
     else:
-        has_intervals = len(results) <= MAX_INTERVALS and any("value_high" in row for row in rows)
+        has_intervals = any(row.get("value_high") is not None for row in rows)
+        has_intervals = has_intervals and len(results) <= MAX_INTERVALS
         mark = "Lines" if probe.form is Form.CATEGORIES else "Band"
         explanation = ""
         if has_intervals:
@@ -135,7 +138,7 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
     }
 
 
-def _facet(chart: alt.Chart | alt.LayerChart, rows: Sequence[Row]) -> alt.FacetChart:
+def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetChart:
     """Divide a chart into panels, at most three in a row."""
     panels = list(dict.fromkeys(row["panel"] for row in rows if row["panel"]))
     columns = math.ceil(len(panels) / math.ceil(len(panels) / 3))
@@ -159,7 +162,7 @@ def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
     return _facet(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
 
 
-def _encode_place(rows: Sequence[Row], probe: Probe) -> alt.X | alt.Y:
+def _encode_place(rows: Sequence[Row], probe: Probe) -> Any:
     """Encode positions: as categories, steps, or shares of a text."""
     if probe.form is Form.PLACES:
         axis = alt.Axis(tickCount=5, format=".1f", grid=False)
@@ -172,9 +175,7 @@ def _encode_place(rows: Sequence[Row], probe: Probe) -> alt.X | alt.Y:
     return alt.X("position:O", title=probe.place_title, sort=names, axis=axis)
 
 
-def _draw_curves(
-    rows: Sequence[Row], probe: Probe, *, has_intervals: bool
-) -> alt.FacetChart | alt.LayerChart:
+def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> LayeredChart:
     """Draw lines over places, or dots of categories below each other."""
     is_list = probe.form is Form.CATEGORIES
     # The control is last, but for published values.
@@ -185,7 +186,7 @@ def _draw_curves(
     shades = zip(keys, color["scale"]["range"], strict=True)
     color["scale"]["range"] = [GRAYS.get(key, shade) for key, shade in shades]
     channel = "x" if is_list else "y"
-    value = partial(
+    value: Any = partial(
         alt.X if is_list else alt.Y,
         title=probe.value_title or probe.title,
         scale=alt.Scale(zero=True),

@@ -81,7 +81,7 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
     window = model.max_seq_length
     try:
         model.max_seq_length = window and min(window, MAX_TOKENS)
-        features = batch_to_device(preprocess(model, [document]), model.device)
+        features = batch_to_device(dict(preprocess(model, [document])), model.device)
     finally:
         model.max_seq_length = window
     # The input embeddings become leaves of the graph.
@@ -111,8 +111,9 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
 def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
     """Return the module that embeds the tokens of a model; raise PosirError if it has none."""
     for module in model.modules():
-        if hasattr(module, "get_input_embeddings"):
-            embeddings: torch.nn.Module = module.get_input_embeddings()
+        getter: Any = getattr(module, "get_input_embeddings", None)
+        if getter:
+            embeddings: torch.nn.Module = getter()
             return embeddings
     raise PosirError(
         "the model has no input embeddings of tokens, so gradient_saliency cannot measure it. "
@@ -230,7 +231,7 @@ def find_query_type(query: str) -> str:
 
 class EvidenceLocation(Probe):
     """Share of the questions with the middle of their evidence in each twentieth of its document,
-    as in PosIR; with `by_start`, the start of their evidence, as in 'Built-in or learned?'.
+    as in PosIR.
     """
 
     name = "evidence_location"
@@ -238,6 +239,7 @@ class EvidenceLocation(Probe):
     source = "arXiv 2601.08363, section 3.1"
     notes = ("A property of the data; the model does not matter.",)
     place_title = "Middle of the evidence, as a share of the document"
+    counts_starts = False
     positions = tuple(f"{place / BINS:.2f}-{(place + 1) / BINS:.2f}" for place in range(BINS))
     summaries = {
         "mean": Summary(
@@ -262,30 +264,34 @@ class EvidenceLocation(Probe):
     place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
     ignores_model = True
 
-    def __init__(self, *, by_start: bool = False) -> None:
-        self.by_start = by_start
-        if by_start:
-            self.is_variant = True
-            self.name = "evidence_location_start"
-            self.title = "Where the evidence starts"
-            self.source = "arXiv 2605.26578, section 5"
-            self.place_title = "Start of the evidence, as a share of the document"
-
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode nothing. The start of evidence counts even if the data does not have its end."""
         questions, skipped = select_with_evidence(data)
         places = [(question.document, question.span.middle) for question in questions]
-        if self.by_start:
-            places = [(question.document, question.span.start) for question in questions]
+        if self.counts_starts:
+            places = [(question.document, float(question.span.start)) for question in questions]
             for question in data.questions:
                 if question.start is not None:
-                    places.append((question.document, question.start))
+                    places += [(question.document, question.start)]
             del skipped[NO_END]
         rows = [
             min(int(BINS * place / len(data.documents[name])), BINS - 1) for name, place in places
         ]
         names = [name for name, _ in places]
         return ProbePlan(lambda _: ProbeSums.from_counts(self.positions, names, rows, skipped))
+
+
+class EvidenceLocationStart(EvidenceLocation):
+    """Share of the questions with the start of their evidence in each twentieth, as in 'Built-in or
+    learned?'.
+    """
+
+    name = "evidence_location_start"
+    title = "Where the evidence starts"
+    source = "arXiv 2605.26578, section 5"
+    place_title = "Start of the evidence, as a share of the document"
+    is_variant = True
+    counts_starts = True
 
 
 class QueryTypes(Probe):

@@ -347,4 +347,5 @@ def value_range(values: Floats) -> Floats:
     """Subtract the smallest value from the largest. Like every range it is biased upwards by
     sampling error.
     """
-    return np.ptp(values, axis=-1)
+    extent: Floats = np.ptp(values, axis=-1)
+    return extent

@@ -14,10 +14,12 @@ from pathlib import Path
 
 from posir_probe.bias_learning import (
     NeedleInsertion,
+    NeedleInsertionCode,
     SentenceRegression,
     SentenceRegressionFit,
     SentenceRegressionScatter,
     TextRemoval,
+    TextRemovalCode,
 )
 from posir_probe.data import ANY, ProbeData, ProbeSource, Selection
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
@@ -25,13 +27,14 @@ from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.pairs import ControlledPairs, ControlledPairsEffect
 from posir_probe.posir_paper import (
     EvidenceLocation,
+    EvidenceLocationStart,
     GradientSaliency,
     GradientSaliencyMax,
     QueryTypes,
 )
 from posir_probe.probe import Probe, run_plans
 from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
-from posir_probe.segments import Permutation, SegmentSimilarity
+from posir_probe.segments import Permutation, PermutationParts, SegmentSimilarity
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import Advance, track
@@ -68,11 +71,11 @@ def builtin_probes() -> tuple[Probe, ...]:
         QueryTypes(),
         MirrorReversal(),
         GradientSaliency(),
-        Permutation(within_text=True),
-        NeedleInsertion(by_code=True),
-        TextRemoval(by_code=True),
+        PermutationParts(),
+        NeedleInsertionCode(),
+        TextRemovalCode(),
         GradientSaliencyMax(),
-        EvidenceLocation(by_start=True),
+        EvidenceLocationStart(),
         EvidenceMovingRetrieval(),
     )
 

@@ -15,7 +15,7 @@ import statistics
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
@@ -65,6 +65,8 @@ def subtract(first: Compute, second: Compute) -> Compute:
     return lambda values: first(values) - second(values)
 
 
+#: No text or question is left out.
+NOTHING: Mapping[str, int] = {}
 #: Number of sums per position, by the statistic that follows from them: n, x and x squared; n, x,
 #: y, x squared, y squared and xy; n.
 SIZES = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
@@ -118,7 +120,7 @@ class ProbeSums:
     """Shape (P, K)."""
     replicates: Floats
     """The same sums of each bootstrap sample, shape (REPLICATES, P, K)."""
-    skipped: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int]
     """Texts or questions that do not count, by reason."""
 
     @classmethod
@@ -129,7 +131,7 @@ class ProbeSums:
         documents: Sequence[str],
         rows: Integers,
         columns: Floats,
-        skipped: Mapping[str, int] | None = None,
+        skipped: Mapping[str, int] = NOTHING,
     ) -> ProbeSums:
         """Sum n values, given the document's id and the index of the position of each.
 
@@ -148,7 +150,7 @@ class ProbeSums:
             len(names),
             by_document.sum(axis=0),
             np.tensordot(weights, by_document, 1),
-            dict(skipped or {}),
+            skipped,
         )
 
     @classmethod
@@ -157,7 +159,7 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         values: Floats,
-        skipped: Mapping[str, int] | None = None,
+        skipped: Mapping[str, int] = NOTHING,
         statistic: str = "mean",
     ) -> ProbeSums:
         """Sum values, shape (n, P), whose mean at each position is of interest; NaN does not count.
@@ -168,7 +170,7 @@ class ProbeSums:
         row, position = np.nonzero(~np.isnan(values))
         # The powers 0, 1 and 2.
         columns = np.vander(values[row, position], 3, increasing=True)
-        names = [documents[index] for index in row]
+        names = [documents[index] for index in row.tolist()]
         return cls.from_columns(statistic, positions, names, position, columns, skipped)
 
     @classmethod
@@ -177,7 +179,7 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         rows: Sequence[int],
-        skipped: Mapping[str, int] | None = None,
+        skipped: Mapping[str, int] = NOTHING,
     ) -> ProbeSums:
         """Count n things, given the document and the index of the position of each; the values are
         shares of the counts.
@@ -197,7 +199,7 @@ class ProbeSums:
             documents=self.documents + other.documents,
             totals=self.totals + other.totals,
             replicates=self.replicates + other.replicates,
-            skipped=dict(Counter(self.skipped) + Counter(other.skipped)),
+            skipped=Counter(self.skipped) + Counter(other.skipped),
         )
 
     @cached_property

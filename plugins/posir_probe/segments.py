@@ -137,11 +137,11 @@ def relative_drop(values: Floats) -> Floats:
 
 
 class Permutation(Probe):
-    """Cosine of a joined text and its segment at each place, over all orders of the segments.
+    """Cosine of a joined text and its segment at each place, over all orders of the segments."""
 
-    With `within_text`, the segments are parts of one text, within the window wherever the text is.
-    """
-
+    name = "permutation"
+    title = "Joined texts in all orders"
+    joined = SEGMENTS
     source = "arXiv 2601.16934, permuted segments"
     notes = (
         "Texts are joined in all orders, and compared with each of them. If the values are equal, "
@@ -161,16 +161,6 @@ class Permutation(Probe):
         "relative_drop": Summary("Relative drop from first to last", relative_drop),
         "gini": Summary("Gini coefficient of the places", gini),
     }
-
-    def __init__(self, *, within_text: bool = False) -> None:
-        self.name = "permutation"
-        self.title = "Joined texts in all orders"
-        self.joined = SEGMENTS
-        if within_text:
-            self.name = "permutation_parts"
-            self.title = "Parts of a text in all orders"
-            self.joined = 1
-            self.is_variant = True
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
         """List the segments of each set by its id, and count the texts in no set, by reason.
@@ -215,3 +205,12 @@ class Permutation(Probe):
             return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1), skipped)
 
         return ProbePlan(summarize, [*segments, *joined])
+
+
+class PermutationParts(Permutation):
+    """The segments are parts of one text, within the window wherever the text is."""
+
+    name = "permutation_parts"
+    title = "Parts of a text in all orders"
+    joined = 1
+    is_variant = True

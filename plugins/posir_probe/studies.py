@@ -424,7 +424,7 @@ def group_results(
         if result.experiment is None:
             by_model = by_probe[result.probe].setdefault(result.data, {})
             by_model[result.model] = [result.sums]
-    rows = []
+    rows: list[GroupRow] = []
     for name, by_data in by_probe.items():
         probe = probes.get(name, Probe())
         shared = set.intersection(*map(set, by_data.values()))

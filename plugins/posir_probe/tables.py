@@ -120,7 +120,7 @@ def describe_sample(result: ProbeResult) -> str:
         "; ".join(dict.fromkeys(subset.selection for subset in subsets)),
         int(statistics.median(lengths or [0])),
     )
-    window = result.window or math.inf
+    window = result.window or max(lengths, default=0)
     truncated = sum(max(0, length - window) for length in lengths)
     if not truncated:
         return drawn

@@ -184,12 +184,7 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
 CRITERION = "position_criterion"
 #: Scores with an interval, which has two keys of its own: `position_effect_low` and
 #: `position_effect_high`, for example.
-ESTIMATES = (
-    Quantity.NDCG_AT_10,
-    Quantity.POSITION_EFFECT,
-    Quantity.POSITION_EFFECT_IN_WINDOW,
-    Quantity.START_MINUS_END,
-)
+ESTIMATES = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
 THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
 
 
@@ -253,7 +248,7 @@ class PositionEvaluator(BaseEvaluator):
         self.rotated = rotated
         self.baseline = baseline
         self.csv_file = f"Position_evaluation{f'_{name}' if name else ''}_results.csv"
-        keys = [key for quantity in ESTIMATES for key in flatten(quantity, Estimate(0.0))]
+        keys = [key for name in ESTIMATES for key in flatten(name, Estimate(0.0))]
         keys += [*THIRDS, CRITERION] if baseline else THIRDS
         if primary_metric not in keys:
             raise PosirError(
@@ -290,7 +285,7 @@ class PositionEvaluator(BaseEvaluator):
             values.append(rank_subset(wrapped, self.dataset, subset, data, request, sample_size))
         self.values[steps] = pool(values)
         scores = compute_scores(self.values[steps], self.baseline)
-        rounded = {key: round(scores[key], 4) for key in map(str, ESTIMATES)}
+        rounded = {key: round(scores[key], 4) for key in ESTIMATES}
         logger.info("Position evaluation on %s: %s", self.dataset.name, rounded)
         if output_path is not None and self.write_csv:
             self._append_row(Path(output_path), {"epoch": epoch, "steps": steps, **scores})
@@ -362,9 +357,9 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
     group = analyze(values).overall
     findings = decide(group)
     scores: dict[str, Any] = {}
-    for quantity in ESTIMATES:
-        estimate = findings[quantity].estimate
-        scores |= flatten(quantity, estimate or Estimate(math.nan, (math.nan, math.nan)))
+    for name in ESTIMATES:
+        estimate = findings[Quantity(name)].estimate
+        scores |= flatten(name, estimate or Estimate(math.nan, (math.nan, math.nan)))
     for key, position in zip(THIRDS, Position, strict=True):
         gains, _ = select_third(group.observations, position)
         scores[key] = gains.mean() if len(gains) else math.nan

@@ -122,10 +122,9 @@ class Examples:
     def select(self, examples: Iterable[Example]) -> Examples:
         """Return some of the examples; the corpus stays complete."""
         chosen = replace(self, examples=tuple(examples))
-        others = dict.fromkeys(self.corpus)
-        for document in chosen.documents:
-            del others[document]
-        return replace(chosen, others=tuple(others))
+        used = set(chosen.documents)
+        others = tuple(document for document in self.corpus if document not in used)
+        return replace(chosen, others=others)
 
     @cached_property
     def corpus(self) -> tuple[TrainingDocument, ...]:
@@ -250,10 +249,9 @@ def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples,
     count = round(share * articles)
     if min(count, articles - count) < 2:
         raise PosirError(
-            f"{data.name}: its questions are about {articles} separate document(s) or "
-            f"article(s); of these, held_out {share:g} leaves {articles - count} to train on and "
-            f"{count} to measure with, and both need at least 2. Give more data, or another "
-            "held_out."
+            f"{data.name}: {articles} separate documents or articles, of which held_out {share:g} "
+            f"takes {count}. Training and measuring both need at least 2; give more data, or "
+            "another held_out."
         )
 
     def hash_article(article: str) -> bytes:

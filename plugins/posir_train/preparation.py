@@ -127,9 +127,9 @@ class ModelReader:
                 "model with a fast one."
             )
         extra = tokenizer.special_tokens
-        prompts = [model.prompts[name] for name in DOCUMENT_PROMPTS if model.prompts.get(name)]
-        if prompts:
-            extra += tokenizer.count(prompts[0])
+        prompts = [model.prompts.get(name) for name in DOCUMENT_PROMPTS]
+        if prompt := next(filter(None, prompts), None):
+            extra += tokenizer.count(prompt)
         return cls(tokenizer, model.max_seq_length, extra)
 
     def reads_evidence(self, source: TokenizedExample) -> bool:

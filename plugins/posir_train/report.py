@@ -125,7 +125,7 @@ def compare_measurements(
         ModelRun(name, (SubsetResult(name, "", task, "", measured.values, {}, Path(name)),))
         for name, measured in (("before", before), ("after", after))
     ]
-    ndcg, *effects = compare_pairs([Pair(*runs, task)], [ALL]).rows
+    ndcg, *effects = compare_pairs([Pair(runs[0], runs[1], task)], [ALL]).rows
     first, second = (Observations.from_ranks(measured.values.ranks) for measured in (before, after))
     paired = subtract_observations(first, second)
     thirds = [
@@ -498,7 +498,8 @@ def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     strips = report.strips()
     Picture(draw_strips(strips)).save(work_folder / "curve.png")
     image = f"![{' '.join(strip.description for strip in strips)}]({WORK}/curve.png)"
-    table = to_markdown(build_table(report.changes, report.title))
+    # With its notes: warnings, and what the model was trained on and measured with.
+    (table,) = report.parts[0].tables
     notes = map(escape_prose, report.notes)
-    card = "\n\n".join([*report.sentences, image, table, DEPLOYMENT, *notes])
+    card = "\n\n".join([*report.sentences, image, to_markdown(table), DEPLOYMENT, *notes])
     add_to_card(report.folder, card, model.model_card_data.base_model)

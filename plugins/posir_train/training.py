@@ -290,16 +290,15 @@ def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resu
     file = output / RECORD
     if not resume:
         if any(output.iterdir()):
-            unfinished = " Continue it with --resume, or choose" if file.exists() else " Choose"
-            raise PosirError(f"{output}: not empty.{unfinished} another --output.")
+            raise PosirError(
+                f"{output}: not empty. Continue an unfinished run with --resume, or choose another "
+                "--output."
+            )
     elif file.exists():
         requested = _record_settings(settings, data)
         recorded = read_json(file)
-        changed = sorted(
-            name
-            for name in requested.keys() | recorded.keys()
-            if requested.get(name) != recorded.get(name)
-        )
+        names = sorted(requested.keys() | recorded.keys())
+        changed = [name for name in names if requested.get(name) != recorded.get(name)]
         if changed:
             raise PosirError(
                 f"{output}: cannot be continued, since it was started with other values of "

