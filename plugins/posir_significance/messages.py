@@ -1423,7 +1423,11 @@ PREDICTIONS = {
     Prediction.OPPOSITE: "predicts the opposite",
     Prediction.INCONCLUSIVE: "inconclusive",
 }
-PREDICTED = "Of {probes}, {number} shown to predict {score} on {tasks}{names}."
+PREDICTED = {
+    Prediction.PREDICTS: "Shown to predict {score} on {tasks}: {probes}.",
+    Prediction.OPPOSITE: "With the opposite sign: {probes}.",
+    Prediction.INCONCLUSIVE: "Inconclusive: {probes}.",
+}
 
 
 def label_prediction(verdict: Prediction) -> str:
@@ -1439,37 +1443,21 @@ def label_needed(number: int | None, most: int) -> str:
 def describe_predictions(
     score: str, tasks: Sequence[str], verdicts: Mapping[str, Counter[Prediction]]
 ) -> str:
-    """Say which probes predict a score on all tasks and on some, given how many tasks of each probe
-    have which verdict.
+    """Say which probes predict a score, and on how many tasks if not on all, given the number of
+    tasks with each verdict.
     """
-    everywhere = []
-    on_some: dict[Prediction, list[str]] = {verdict: [] for verdict in Prediction}
-    for probe, counts in verdicts.items():
-        tested = counts.total()
-        if counts[Prediction.PREDICTS] == tested:
-            everywhere.append(probe)
-            continue
-        for verdict in (Prediction.PREDICTS, Prediction.OPPOSITE):
-            if counts[verdict]:
-                on_some[verdict].append(f"{probe} ({counts[verdict]} of {tested})")
-        if counts[Prediction.INCONCLUSIVE] == tested:
-            on_some[Prediction.INCONCLUSIVE].append(probe)
-    number = "none is"
-    if everywhere:
-        number = pluralize(len(everywhere), "is", "are")
-    sentences = [
-        PREDICTED.format(
-            probes=pluralize(len(verdicts), "probe"),
-            number=number,
-            score=score,
-            tasks=f"all {len(tasks)} tasks" if len(tasks) > 1 else tasks[0],
-            names=f": {', '.join(everywhere)}" if everywhere else "",
-        )
-    ]
-    titles = ("On some", "With the opposite sign", "Inconclusive")
-    for title, names in zip(titles, on_some.values(), strict=True):
-        if names:
-            sentences.append(f"{title}: {', '.join(names)}.")
+    sentences = []
+    for verdict, template in PREDICTED.items():
+        probes = []
+        for probe, counts in verdicts.items():
+            if counts[verdict] == counts.total():
+                probes.append(probe)
+            elif counts[verdict]:
+                probes.append(f"{probe} ({counts[verdict]} of {counts.total()})")
+        if probes or verdict is Prediction.PREDICTS:
+            named = ", ".join(probes) or "no probe"
+            where = ", ".join(tasks)
+            sentences.append(template.format(score=score, tasks=where, probes=named))
     return " ".join(sentences)
 
 

@@ -30,7 +30,7 @@ from posir_tasks.display.labels import Tone, change_text, find_tone
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.scores import estimate_to_json, flatten
+from posir_tasks.values.scores import Unit, estimate_to_json, flatten
 
 if TYPE_CHECKING:
     import polars as pl
@@ -649,8 +649,10 @@ class DisplaySection:
     """A difference that a page draws next to a folded title: its value, the ends of its interval,
     and published values.
     """
-    unit: str = ""
-    """The unit of this difference; those of one unit share a scale."""
+    unit: Unit = Unit.INDEX
+    """How this difference is printed."""
+    scale: str = ""
+    """The axis that it is drawn on, which it shares with those of the same name."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with
     them.
