@@ -37,7 +37,7 @@ from posir_inspect.sections import (
     WorkEstimate,
     complete_inspection,
 )
-from posir_inspect.snippets import UNCOUNTED, Snippet, SnippetKind, write_snippet
+from posir_inspect.snippets import UNCOUNTED, SnippetKind, write_snippet
 from posir_inspect.window import measure_window
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide_result
@@ -74,10 +74,8 @@ WHOLE_SHARE = 0.5
 MIN_SEARCHED = 2
 #: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
-#: Marks of Markdown in a sentence that is quoted; of a link, its words remain. Its most characters.
-MARKUP, MAX_QUOTED = re.compile(r"^\s*[-+]\s+|\[([^\]]*)\]\([^)]*\)|[*`]+"), 140
-#: A sentence of prose without marks of code or of a table.
-PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_\[\]\\\":;.]{40,}[.!?\u3002\uff01\uff1f]")
+#: A sentence of prose without marks of code, of Markdown or of a table, of at most 140 characters.
+PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_*`\[\]\\\":;.]{40,138}[.!?\u3002\uff01\uff1f]")
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,8 @@ class InspectionInput:
     collection: TextCollection
     budget: int | None
     """Most tokens that are encoded; None for everything."""
-    splitters: tuple[TextSplitter, ...] = ()
-    """Compared instead of sizes of chunks, if there are any."""
+    splitters: Sequence[TextSplitter] = ()
+    """Splitters to compare. If empty, chunk sizes are compared."""
     writer: QuestionWriter | None = None
     reference: CommandReference = NO_REFERENCE
     """The model, the texts and the settings as a command names them."""
@@ -138,7 +136,11 @@ def inspect_model(
             "encode everything with --all-texts."
         )
     work = run.estimate_work()
-    note_progress(work.sentence)
+    note_progress(
+        f"The rest takes at most about {format_seconds(work.seconds)}: {work.tokens:,} tokens to "
+        f"encode (--budget); all {work.all_tokens:,} would take {format_seconds(work.all_seconds)} "
+        "(--all-texts)."
+    )
     inspection = run.search_whole(replace(inspection, work=work), output_folder)
     show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
@@ -148,17 +150,25 @@ def inspect_model(
         inspection, encoded_tokens=sum(min(count, run.window or count) for count in counts)
     )
     chunks = inspection.chunks
-    if chunks:
-        if chunks.is_advised and chunks.row.size and not chunks.row.chunker:
-            chunking = Chunking(chunks.row.size)
-            vectors = [len(chunking.group(length)) for length in tokens]
-            inspection = replace(inspection, vectors_per_text=float(np.mean(vectors)))
-        snippets = _write_snippets(given, chunks, sum(tokens))
-        inspection = replace(
-            inspection,
-            snippets=tuple(snippets.values()),
-            snippet=snippets[given.snippet] if given.snippet else None,
-        )
+    assert chunks is not None
+    if chunks.is_advised and chunks.row.size and not chunks.row.chunker:
+        chunking = Chunking(chunks.row.size)
+        vectors = [len(chunking.group(length)) for length in tokens]
+        inspection = replace(inspection, vectors_per_text=float(np.mean(vectors)))
+    model = given.encoder.model
+    tokenizer = find_tokenizer(model)
+    similarity = model.mteb_model_meta.similarity_fn_name
+    distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
+    kinds: Sequence[SnippetKind] = get_args(SnippetKind) if tokenizer else UNCOUNTED
+    snippets = {
+        kind: write_snippet(kind, chunks, tokenizer, distance, given.texts, sum(tokens))
+        for kind in kinds
+    }
+    inspection = replace(
+        inspection,
+        snippets=tuple(snippets.values()),
+        snippet=snippets[given.snippet] if given.snippet else None,
+    )
     inspection = complete_inspection(inspection)
     show(inspection)
     return inspection
@@ -200,20 +210,6 @@ def _measure_reading(given: InspectionInput, tokens: Sequence[int], *, full: boo
     )
 
 
-def _write_snippets(
-    given: InspectionInput, chunks: splitting.ChunkComparison, tokens: int
-) -> dict[SnippetKind, Snippet]:
-    model = given.encoder.model
-    tokenizer = find_tokenizer(model)
-    similarity = model.mteb_model_meta.similarity_fn_name
-    distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
-    kinds = get_args(SnippetKind) if tokenizer else UNCOUNTED
-    return {
-        kind: write_snippet(kind, chunks, tokenizer, distance, given.texts, tokens)
-        for kind in kinds
-    }
-
-
 class InspectionRun:
     """The searches of an inspection; together they encode each distinct text once."""
 
@@ -237,7 +233,7 @@ class InspectionRun:
             )
             for splitter in given.splitters
         ]
-        self.divisions = self._choose_divisions(max(questions.tokens.values()))
+        self.divisions = self._choose_divisions(max(questions.lengths))
         self.costs = self._count_costs(questions, self.divisions)
         _, least = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)
         self.least_chunks = int(least.sum())
@@ -246,7 +242,7 @@ class InspectionRun:
         if given.budget is None:
             self.wordings = list(WITHOUT_MODEL)
         else:
-            limit = max(int(MAX_PASSES * sum(questions.tokens.values())), self.least)
+            limit = max(int(MAX_PASSES * sum(questions.lengths)), self.least)
             self.budget = min(given.budget, limit)
 
     def _count_costs(
@@ -261,19 +257,22 @@ class InspectionRun:
         if self.splitters:
             return self.splitters
         sizes = splitting.choose_sizes(self.model, self.given.encoder.context, self.window)
-        kinds = [splitting.TokenDivision]
+        sizes = [size for size in sizes if size < longest]
+        divisions = [splitting.TokenDivision(size) for size in sizes]
         # A server reads all chunks of a document together.
         fits = self.window is None or longest <= self.window
         if fits and isinstance(self.model, EndpointEncoder) and self.model.kind.in_context:
-            kinds.append(splitting.ContextDivision)
-        return [kind(size) for kind in kinds for size in sizes if size < longest]
+            divisions += [splitting.TokenDivision(size, in_context=True) for size in sizes]
+        return divisions
 
     @property
     def least(self) -> int:
         """Fewest tokens to encode: a search in two whole texts, and in the chunks of short excerpts
         of them.
         """
-        return min(self.costs.count_whole(MIN_SEARCHED) + self.least_chunks, self.costs.total)
+        return min(
+            int(self.costs.searched[:MIN_SEARCHED].sum()) + self.least_chunks, self.costs.total
+        )
 
     @property
     def max_texts(self) -> int:
@@ -306,9 +305,7 @@ class InspectionRun:
         """
         most = self.max_texts
         texts = most if self.given.budget is None else min(MIN_TEXTS, most)
-        work = inspection.work
-        planned = f" (rest: up to {format_seconds(work.seconds)})" if work else ""
-        with track(f"Searching whole texts{planned}") as advance:
+        with track("Searching whole texts") as advance:
             search = self._search(None, self.questions.first(texts), self.wordings)
             advance()
             while texts < most and not _is_narrow(search):
@@ -317,9 +314,22 @@ class InspectionRun:
                 advance()
         searches = dict.fromkeys(self.wordings, search)
         other_words = None
-        if self.given.writer:
-            questions = self.questions.first(texts).write_in_other_words(self.given.writer)
-            other_words = self._search_other_words(questions, self.given.writer, searches)
+        writer = self.given.writer
+        if writer:
+            questions = self.questions.first(texts).write_in_other_words(writer)
+            wording = Wording.OTHER_WORDS
+            asked = len(questions.asked_in(wording))
+            baseline = None
+            if asked:
+                searches[wording] = self._search(None, questions, [wording])
+                baseline = measure_word_baseline(searches[wording].tasks[wording])
+            other_words = OtherWords(
+                writer.name,
+                writer_is_model=writer.name == self.model.mteb_model_meta.name,
+                questions=asked,
+                unwritten=len(questions.questions) - asked,
+                words_alone=baseline,
+            )
         if output_folder is not None:
             # As `mteb run` does, for `posir report`.
             mteb.evaluate(
@@ -340,27 +350,6 @@ class InspectionRun:
         )
         return replace(inspection, fading=scores, fading_texts=texts, other_words=other_words)
 
-    def _search_other_words(
-        self,
-        questions: QuestionSet,
-        writer: QuestionWriter,
-        searches: dict[Wording, splitting.ChunkSearch],
-    ) -> OtherWords:
-        """Add the search for questions in other words, if there are any, to the searches."""
-        wording = Wording.OTHER_WORDS
-        asked = len(questions.asked_in(wording))
-        baseline = None
-        if asked:
-            searches[wording] = self._search(None, questions, [wording])
-            baseline = measure_word_baseline(searches[wording].tasks[wording])
-        return OtherWords(
-            writer.name,
-            writer_is_model=writer.name == self.model.mteb_model_meta.name,
-            questions=asked,
-            unwritten=len(questions.questions) - asked,
-            words_alone=baseline,
-        )
-
     def search_chunks(self, inspection: Inspection) -> Inspection:
         """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the
         texts are too long.
@@ -371,12 +360,12 @@ class InspectionRun:
         divisions = self.divisions
         excerpt = None
         if self.given.budget is not None:
-            left = self.budget - self.costs.count_whole(texts)
+            left = self.budget - int(self.costs.searched[:texts].sum())
             fitting = splitting.count_fitting(self.costs.chunks[:texts], left)
             questions = questions.first(fitting)
             if fitting < min(texts, MIN_TEXTS):
                 questions, excerpt = self._cut(texts, left)
-                divisions = self._choose_divisions(min(excerpt, max(questions.tokens.values())))
+                divisions = self._choose_divisions(min(excerpt, max(questions.lengths)))
         wordings = [Wording.RAREST_WORDS]
         if self.given.writer and other_words and other_words.questions:
             questions = questions.write_in_other_words(self.given.writer)
@@ -427,8 +416,9 @@ class InspectionRun:
         tokens = self.given.counter.count_all([text.text for text in collection.texts])
         questions = ask_questions(collection, tokens)
         divisions = self._choose_divisions(min(length, max(tokens)))
-        costs = self._count_costs(questions, divisions)
-        return questions, costs.whole + costs.questions + costs.chunks
+        with with_settings(rotated=0):
+            costs = self._count_costs(questions, divisions)
+        return questions, costs.searched + costs.chunks
 
     def _search(
         self,
@@ -454,18 +444,16 @@ def _vectorize_whole(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVec
 
 
 def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[str, str]:
-    """Quote a sentence of prose that is never read, in the middle of that part, and name its text;
-    both are empty if there is none.
+    """Quote a sentence of prose from the middle of an unread part, and name its text; both are
+    empty if there is none.
     """
     for text, _, share in texts:
         middle = len(text.text) * (1 - share / 2)
         read = len(text.text) * (1 - share)
         sentences = find_sentences(text.text, text.language)
         for span in sorted(sentences, key=lambda span: abs(middle - span.middle)):
-            quoted = " ".join(MARKUP.sub(r"\1", span.of(text.text)).split())
-            is_short = len(quoted) <= MAX_QUOTED
-            is_code = text.text[: span.start].count("```") % 2
-            if span.start > read and is_short and not is_code and PROSE.fullmatch(quoted):
+            quoted = " ".join(span.of(text.text).split())
+            if span.start > read and PROSE.fullmatch(quoted):
                 return quoted, text.name
     return "", ""
 

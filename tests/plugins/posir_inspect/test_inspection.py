@@ -20,6 +20,7 @@ from posir_significance.findings import ChangeState, Quantity, State
 from posir_significance.messages import describe_verdict, label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.display.tables import Medium
 from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.results import read_results
@@ -245,7 +246,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
     assert "That is the inspected model" in shown
-    assert [section.title for section in inspection.page_sections()][:2] == [
+    assert [section.title for section in inspection.sections(Medium.PAGE)][:2] == [
         "",
         "How far the model reads",
     ]

@@ -94,11 +94,7 @@ def test_documents_come_first_by_their_head_then_by_a_sentence_of_each_third():
 def test_an_index_of_the_first_halves_loses_the_tails_and_not_the_documents(inspect):
     halves = {name: text[: len(text) // 2] for name, text in DOCUMENTS.items()}
     inspection = inspect(lambda query, k: find(query, halves, k))
-    assert (inspection.documents, inspection.not_in_index, inspection.head_not_found) == (
-        20,
-        (),
-        (),
-    )
+    assert (inspection.documents, inspection.not_in_index) == (20, ())
     success = shares(inspection)
     assert (success["first third"], success["last third"]) == (1, 0)
     (change,) = inspection.changes
@@ -118,7 +114,6 @@ def test_documents_that_an_index_lacks_are_named_and_are_no_lost_tails(inspect):
     tails = lacking | {"t5": DOCUMENTS["t5"][len(DOCUMENTS["t5"]) // 2 :]}
     inspection = inspect(lambda query, k: find(query, tails, k))
     assert sorted(inspection.not_in_index) == ["t3", "t7"]
-    assert inspection.head_not_found == ("t5",)
     assert inspection.returned.value == pytest.approx(18 / 20)
     assert shares(inspection)["last third"] == 1
     assert {row.documents for row in inspection.rows} == {17}

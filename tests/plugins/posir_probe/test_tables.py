@@ -28,7 +28,7 @@ from posir_probe.tables import (
     write_commands,
 )
 from posir_tasks.base.wording import ordinal
-from posir_tasks.command.calls import check_call
+from posir_tasks.command.shell_lines import check_call
 from posir_tasks.display.tables import print_tables
 from posir_tasks.models.command_reference import CommandReference
 

@@ -24,7 +24,7 @@ from posir_recipes.api import (
 )
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import Section, load_settings
-from posir_tasks.command.calls import Call, check_call, expand_line
+from posir_tasks.command.shell_lines import Call, check_call, expand_line
 from posir_tasks.data.mini import read_documents
 from posir_train.settings import TrainingSettings
 from tests.support.cli import invoke

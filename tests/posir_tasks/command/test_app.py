@@ -14,8 +14,8 @@ from mteb.results import TaskResult
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.command.commands import declared_commands
+from posir_tasks.command.exit_status import report_errors
 from posir_tasks.command.help import OVERVIEW
-from posir_tasks.command.undecided import report_errors
 from posir_tasks.data.mini import read_mini
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.plugin_api import PANELS, Command

@@ -17,20 +17,18 @@ from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
 from posir_tasks.display.labels import Label, Tone, change_text, find_tone
+from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, to_latex
 from posir_tasks.display.presentation import Result, present
 from posir_tasks.display.tables import (
-    LATEX_SPECIAL,
     Column,
     DisplaySection,
     OutputFormat,
     Table,
     build_columns,
-    escape_latex,
     format_csv,
     print_tables,
     to_csv,
     to_json,
-    to_latex,
     to_markdown,
     wrap,
 )
