@@ -41,7 +41,7 @@ Advance = Callable[..., object]
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration such as `0:02:05`."""
+    """Format a duration such as `0:02:05`."""
     return str(timedelta(seconds=round(seconds)))
 
 

@@ -47,6 +47,7 @@ FIGURES = (
         None,
         "Folder for the charts, as --figure-format svg, pdf or png; for a paper --bare, with "
         "--figure-width (inches), --font-size (points) and --font.",
+        Option(metavar="FOLDER"),
     ),
     _share("figure_format", FigureFormat, "svg", "Format of the charts."),
     _share("bare", bool, False, "For a paper: no title, explanation and source."),

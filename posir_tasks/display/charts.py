@@ -75,12 +75,12 @@ FRAME = alt.Config(
 
 
 def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
-    """Return the lines of a text."""
+    """Break a text into lines."""
     return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 def render_svg(chart: alt.VConcatChart) -> str:
-    """Return a chart as SVG."""
+    """Render a chart as SVG."""
     stream = io.StringIO()
     chart.save(stream, format="svg")
     return stream.getvalue()
@@ -146,12 +146,12 @@ def add_frame(
 
 
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:
-    """Return a scale that gives each label a value, starting over after the last value."""
+    """Build a scale that gives each label a value, starting over after the last value."""
     return alt.Scale(domain=list(labels), range=list(islice(cycle(values), len(labels))))
 
 
 def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> Looks:
-    """Return color, shape and line pattern of each label, which one legend shows, so that they
+    """Choose color, shape and line pattern of each label, which one legend shows, so that they
     differ in gray, too.
     """
     shared: dict[str, Any] = {"title": None, "legend": legend}
@@ -232,7 +232,7 @@ class Positions:
 
 
 def build_positions(axes: Axes) -> Positions:
-    """Return the horizontal axis of position bins."""
+    """Build the horizontal axis of position bins."""
     return Positions(
         "position (0: start, 1: end)" if axes.equal_bins else axes.position_title,
         axes.positions,
@@ -241,14 +241,14 @@ def build_positions(axes: Axes) -> Positions:
 
 
 def ndcg_axis(field: str, scale: alt.Scale = UNIT) -> alt.Y:
-    """Return the vertical axis of nDCG@10, printed x 100."""
+    """Build the vertical axis of nDCG@10, printed x 100."""
     return alt.Y(f"{field}:Q", title=SCORE, scale=scale, axis=PERCENT)
 
 
 def null_band(
     base: alt.Chart, shade: Shade, positions: Positions, scale: alt.Scale = UNIT
 ) -> alt.Chart:
-    """Return the band of 95% of the bin means if position has no effect."""
+    """Build the band of 95% of the bin means if position has no effect."""
     band: alt.Chart = base.mark_rect(color=shade).encode(
         **positions.extent, y=ndcg_axis("null_low", scale), y2="null_high:Q"
     )
@@ -265,7 +265,7 @@ def curve(
     line: Mapping[str, Any] | None = None,
     point: Mapping[str, Any] | None = None,
 ) -> list[alt.Chart]:
-    """Return intervals if there are any, line and points of nDCG@10 over positions; `line` and
+    """Draw intervals if there are any, line and points of nDCG@10 over positions; `line` and
     `point` are encodings.
     """
     base = base.encode(x=positions.axis)
@@ -286,7 +286,7 @@ def curve(
 
 
 def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
-    """Return the rows of curves, the first in each panel of which most evidence is beyond the
+    """Label the first row in each panel of which most evidence is beyond the
     window with `beyond_label`.
 
     Args:
@@ -305,7 +305,7 @@ def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[d
 
 
 def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
-    """Return a dashed line from which on most evidence is beyond the model's window, and its name;
+    """Draw a dashed line from which on most evidence is beyond the model's window, and its name;
     rows of `mark_beyond`.
     """
     named = base.transform_filter("isValid(datum.beyond_label)")
@@ -324,7 +324,7 @@ def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
 
 
 def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:
-    """Return a sentence that follows others if a chart has the line of `mark_window`."""
+    """Explain the line of `mark_window` in a sentence that follows others; empty without it."""
     is_marked = any(row.get("beyond_label") for row in rows)
     return (
         f" Dashes: from here on most of the evidence is beyond the {window:,} tokens that the "
@@ -335,7 +335,7 @@ def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str
 
 
 def describe_scores(name: str, scores: Iterable[float | None]) -> str:
-    """Return the scores of a line in words, for readers who do not see it: `nDCG@10 from start to
+    """Describe the scores of a line, for readers who do not see it: `nDCG@10 from start to
     end: 62, 39, 27.`
     """
     shown = ", ".join(format_percent(score, ".0f") for score in scores)
@@ -343,7 +343,7 @@ def describe_scores(name: str, scores: Iterable[float | None]) -> str:
 
 
 def heat_color(scale: alt.Scale) -> alt.Color:
-    """Return the color of nDCG@10 in a heat map, with its legend below."""
+    """Build the color of nDCG@10 in a heat map, with its legend below."""
     legend = alt.Legend(labelExpr="round(datum.value * 100)", orient="bottom", gradientLength=200)
     return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
 
@@ -355,7 +355,7 @@ def interval_rule(
     color: Color,
     scale: alt.Scale | None = None,
 ) -> alt.Chart:
-    """Return the 95% intervals of a score as thin lines along a channel, on its scale if it is
+    """Build the 95% intervals of a score as thin lines along a channel, on its scale if it is
     given.
     """
     encode = {"x": alt.X, "y": alt.Y}[channel]
@@ -368,7 +368,7 @@ def interval_rule(
 def facet_panels(
     layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any
 ) -> alt.FacetChart:
-    """Return layers in a panel for each title, two in a row, each with its own axes; rows name
+    """Draw layers in a panel for each title, two in a row, each with its own axes; rows name
     their title as `panel`.
     """
     panels: alt.FacetChart = (
@@ -380,7 +380,7 @@ def facet_panels(
 
 
 def with_percentages(base: alt.Chart) -> alt.Chart:
-    """Return a chart whose rows have scores, intervals and null band x 100 too, for tooltips that
+    """Add scores, intervals and null band x 100 to the rows of a chart, for tooltips that
     agree with the axes.
     """
     percentages: alt.Chart = base.transform_calculate(
@@ -393,7 +393,7 @@ def with_percentages(base: alt.Chart) -> alt.Chart:
 
 
 def percent_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
-    """Return tooltips of fields of `with_percentages`, x 100 with one decimal, by their titles."""
+    """Build tooltips of fields of `with_percentages`, x 100 with one decimal, by their titles."""
     return [
         alt.Tooltip(f"{field}_x_100:Q", title=title, format=".1f")
         for field, title in titles.items()
@@ -401,7 +401,7 @@ def percent_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
 
 
 def cell_tooltips() -> list[alt.Tooltip]:
-    """Return tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null
+    """Build tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null
     band.
     """
     titles = {"null_low": "By chance, from", "null_high": "By chance, to"}

@@ -99,7 +99,7 @@ def _shorten_slug(text: str) -> str:
 
 
 def render_image(figure: Figure) -> str:
-    """Return a figure as the address of an image that holds all its content, in SVG."""
+    """Render a figure as the address of an image that holds all its content, in SVG."""
     return (
         f"data:image/svg+xml;base64,{base64.b64encode(render_svg(figure.chart).encode()).decode()}"
     )
@@ -254,7 +254,7 @@ def deduplicate(names: Sequence[str]) -> list[str]:
 
 @cache
 def bundle_chart_library() -> str:
-    """Return a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
+    """Build a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
     # Without the patch version, as vl-convert names its Vega-Lite.
     return vl_convert.javascript_bundle(
         "window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2])

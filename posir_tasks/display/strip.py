@@ -373,7 +373,7 @@ class Picture:
 
 
 def render_png(svg: str, scale: float = 1) -> bytes:
-    """Return the PNG of a picture."""
+    """Render a picture as PNG."""
     import vl_convert  # Altair's converter, which takes long to import
 
     png: bytes = vl_convert.svg_to_png(svg, scale=scale)

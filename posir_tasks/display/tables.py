@@ -139,12 +139,12 @@ class Table:
         return self._select(kept)
 
     def without_columns(self, headings: Collection[str]) -> Table:
-        """Build the table without the columns of these headings."""
+        """Leave out the columns of these headings."""
         kept = [at for at, heading in enumerate(self.headings) if heading not in headings]
         return self._select(kept)
 
     def without_pictures(self) -> Table:
-        """Build the table without columns of sketches."""
+        """Leave out columns of sketches."""
         return self._select([at for at, column in enumerate(self.columns) if not column.picture])
 
     def divided(self, width: int) -> Iterator[Table]:
@@ -201,7 +201,7 @@ class Table:
         return replace(table, title=escape_controls(self.title), notes=notes)
 
     def column_widths(self) -> list[int]:
-        """Return how wide each column is if nothing is folded."""
+        """Measure how wide each column is if nothing is folded."""
         cells = zip(self.headings, *(row for row in self.rows if not is_heading(row)), strict=True)
         return [
             max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells
@@ -229,7 +229,7 @@ def is_heading(row: Sequence[str]) -> bool:
 
 
 def total_width(widths: Sequence[int]) -> int:
-    """Return how wide a table with columns of these widths is."""
+    """Measure how wide a table with columns of these widths is."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
@@ -266,13 +266,13 @@ def build_frame(records: Iterable[Any]) -> pl.DataFrame:
 
 
 def to_csv(records: Iterable[Any]) -> str:
-    """Return dataclasses or mappings of the same fields as CSV, as `build_frame` arranges them."""
+    """Convert dataclasses or mappings of the same fields to CSV, as `build_frame` arranges them."""
     frame = build_frame(records)
     return format_csv(frame.columns, frame.iter_rows(), "\n") if frame.columns else "\n"
 
 
 def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
-    """Return rows below headings as CSV that a spreadsheet shows as it is; all CSV of posir is
+    """Write rows below headings as CSV that a spreadsheet shows as it is; all CSV of posir is
     written here.
 
     Text that would be run as a formula begins with an apostrophe, and control characters are
@@ -380,7 +380,7 @@ def print_commands(console: Console, code: str) -> None:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Build the lines of a paragraph, broken between words only, so that a path or a name can be
+    """Break a paragraph into lines between words only, so that a path or a name can be
     copied.
 
     A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`,
@@ -452,14 +452,14 @@ def to_markdown(table: Table) -> str:
 
 
 def escape_markdown(cell: str) -> str:
-    """Return text that stays in its cell of a Markdown table and is shown as it is; code between
-    backticks stays code.
+    """Escape text, so that it stays in its cell of a Markdown table and is shown as it is; code
+    between backticks stays code.
     """
     return _escape_outside_code(" ".join(cell.splitlines()), CELL_MARKUP).replace("|", r"\|")
 
 
 def escape_prose(text: str) -> str:
-    """Build a paragraph for Markdown whose names are neither HTML nor links; code between
+    """Escape a paragraph for Markdown, so that names are neither HTML nor links; code between
     backticks stays code.
     """
     return LINE_MARKUP.sub(r"\\\g<0>", _escape_outside_code(text, MARKUP))
@@ -530,8 +530,6 @@ class DisplaySection:
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with
     them.
     """
-    said: tuple[str, ...] = ()
-    """Sentences before the others that a page does not have, as its card says them."""
     only: Medium | None = None
     """The medium that shows it alone; None for all."""
     detailed: bool = False
@@ -549,8 +547,8 @@ class DisplaySection:
     def print_on(self, console: Console) -> None:
         """Print title, sentences and tables."""
         _print_title(console, self.title)
-        if sentences := (*self.said, *self.sentences):
-            print_paragraph(console, " ".join(sentences))
+        if self.sentences:
+            print_paragraph(console, " ".join(self.sentences))
         if self.strips:
             for line in sketch_strips(self.strips, min(_picture_width(console), PROSE)):
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
@@ -559,7 +557,7 @@ class DisplaySection:
             print_commands(console, self.code)
         elif self.code:
             console.print(Text(escape_controls(self.code.rstrip())), soft_wrap=True)
-        if self.tables and (sentences or self.strips):
+        if self.tables and (self.sentences or self.strips):
             console.print()
         print_tables(console, self.tables)
         if not self.tables or self.tables[-1].notes:
@@ -568,7 +566,7 @@ class DisplaySection:
     def to_markdown(self) -> str:
         """Return title, sentences and tables in GitHub's Markdown."""
         title = " ".join(escape_prose(escape_controls(self.title)).split())
-        sentences = escape_prose(escape_controls(" ".join((*self.said, *self.sentences))))
+        sentences = escape_prose(escape_controls(" ".join(self.sentences)))
         code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""
         sketches = "\n".join(map(escape_controls, sketch_strips(self.strips)))
         picture = quote_code(sketches) if sketches else ""

@@ -182,9 +182,7 @@ def test_a_fifo_gets_the_content_and_stays(tmp_path: Path, linked: bool):
     assert path.is_symlink() == linked
 
 
-def test_a_fifo_that_nobody_reads_is_an_error_and_not_an_endless_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_fifo_without_a_reader_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("posir_tasks.base.files.READER_TIMEOUT", 0.1)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(PosirError, match="nothing read from it"):
