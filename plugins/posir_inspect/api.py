@@ -27,6 +27,7 @@ from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.read_part import parse_window
 
 if TYPE_CHECKING:
+    from posir_data.texts import TextCollection
     from posir_inspect.live_index import IndexInspection
     from posir_inspect.sections import Inspection
     from posir_tasks.language_models.other_words import QuestionWriter
@@ -214,17 +215,7 @@ def inspect(
         raise PosirError(
             "--embedder, --max-time and --write-questions need --retriever module:function."
         )
-    with track("Reading texts"):
-        # The readers take a second to import.
-        from posir_tasks.models.registry import refuse_unloadable
-        from posir_tasks.tasks.catalog import refuse_missing
-
-        refuse_unloadable(str(model))
-        if isinstance(texts, str | Path):
-            refuse_missing(str(texts))
-        from posir_data.texts import read_texts
-
-        collection = read_texts(texts, column=column, limit=limit)
+    collection = _read_texts(str(model), texts, column, limit)
     splitters = name_splitters(chunker)
     # A mistake in a chunker should not cost the time to load the model.
     for splitter in splitters:
@@ -257,11 +248,26 @@ def inspect(
         str(model),
         str(texts) if isinstance(texts, str | Path) else "",
     )
-    given = InspectionInput(
+    request = InspectionInput(
         encoder, counter, collection, max_tokens, splitters, writer, reference, snippet
     )
     with measure(encoder.model):
-        return inspect_model(given, Path(output) if output else None, show, full=full)
+        return inspect_model(request, Path(output) if output else None, show, full=full)
+
+
+def _read_texts(model: str, texts: DataReference, column: str | None, limit: int) -> TextCollection:
+    """Read the texts of an inspection, after a look at the names of model and texts."""
+    with track("Reading texts"):
+        # The readers take a second to import.
+        from posir_tasks.models.registry import refuse_unloadable
+        from posir_tasks.tasks.catalog import refuse_missing
+
+        refuse_unloadable(model)
+        if isinstance(texts, str | Path):
+            refuse_missing(str(texts))
+        from posir_data.texts import read_texts
+
+        return read_texts(texts, column=column, limit=limit)
 
 
 def _open_question_writer(

@@ -107,7 +107,7 @@ class InspectionInput:
 
 
 def inspect_model(
-    given: InspectionInput,
+    request: InspectionInput,
     output_folder: Path | None = None,
     show: Callable[[Inspection], object] = lambda _: None,
     *,
@@ -116,22 +116,22 @@ def inspect_model(
     """Inspect a model on texts.
 
     Args:
-        given: The model and the texts.
+        request: The model and the texts.
         output_folder: Gets the result for whole texts.
         show: Called with what is known whenever there is a further answer.
         full: Whether observed differences and the published PSI are also shown.
     """
-    collection = given.collection
-    tokens = given.counter.count_all(given.texts)
-    inspection = _measure_reading(given, tokens, full=full)
+    collection = request.collection
+    tokens = request.counter.count_all(request.texts)
+    inspection = _measure_reading(request, tokens, full=full)
     show(complete_inspection(inspection))
     questions = ask_questions(collection, tokens)
     if not questions.questions:
         return complete_inspection(replace(inspection, fading=()))
-    run = InspectionRun(given, questions, inspection.window.reading)
-    if given.budget is not None and given.budget < run.least:
+    run = InspectionRun(request, questions, inspection.window.reading)
+    if request.budget is not None and request.budget < run.least:
         raise PosirError(
-            f"A budget of {given.budget:,} tokens is too small: at least {run.least:,} are needed "
+            f"A budget of {request.budget:,} tokens is too small: at least {run.least:,} are needed "
             f"for {MIN_SEARCHED} of these texts, whole and in chunks. Raise it with --budget, or "
             "encode everything with --all-texts."
         )
@@ -145,7 +145,7 @@ def inspect_model(
     show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
     # Of all texts, questions and chunks, as far as the model reads them.
-    counts = given.counter.count_all(run.memory.known_texts)
+    counts = request.counter.count_all(run.memory.known_texts)
     inspection = replace(
         inspection, encoded_tokens=sum(min(count, run.window or count) for count in counts)
     )
@@ -155,33 +155,33 @@ def inspect_model(
         chunking = Chunking(chunks.row.size)
         vectors = [len(chunking.group(length)) for length in tokens]
         inspection = replace(inspection, vectors_per_text=float(np.mean(vectors)))
-    model = given.encoder.model
+    model = request.encoder.model
     tokenizer = find_tokenizer(model)
     similarity = model.mteb_model_meta.similarity_fn_name
     distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
     kinds: Sequence[SnippetKind] = get_args(SnippetKind) if tokenizer else UNCOUNTED
     snippets = {
-        kind: write_snippet(kind, chunks, tokenizer, distance, given.texts, sum(tokens))
+        kind: write_snippet(kind, chunks, tokenizer, distance, request.texts, sum(tokens))
         for kind in kinds
     }
     inspection = replace(
         inspection,
         snippets=tuple(snippets.values()),
-        snippet=snippets[given.snippet] if given.snippet else None,
+        snippet=snippets[request.snippet] if request.snippet else None,
     )
     inspection = complete_inspection(inspection)
     show(inspection)
     return inspection
 
 
-def _measure_reading(given: InspectionInput, tokens: Sequence[int], *, full: bool) -> Inspection:
+def _measure_reading(request: InspectionInput, tokens: Sequence[int], *, full: bool) -> Inspection:
     """Measure how far the model reads, and what it never reads of the texts."""
-    collection = given.collection
+    collection = request.collection
     # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
     window = measure_window(
-        describe_model(given.encoder, given.tokenizer), () if given.tokenizer else given.texts
+        describe_model(request.encoder, request.tokenizer), () if request.tokenizer else request.texts
     )
-    unread = measure_unread(given.texts, window.reading, given.tokenizer)
+    unread = measure_unread(request.texts, window.reading, request.tokenizer)
     if window.reading.refusal and unread.texts_cut:
         raise PosirError(
             f"{window.model}: {window.sentence} {unread.texts_cut:,} of {len(tokens):,} texts are "
@@ -199,11 +199,11 @@ def _measure_reading(given: InspectionInput, tokens: Sequence[int], *, full: boo
         texts_found=collection.total,
         languages=collection.languages,
         median_tokens=float(np.median(tokens)),
-        tokens_estimated=given.tokenizer is None,
+        tokens_estimated=request.tokenizer is None,
         skipped=collection.skipped,
         window=window,
         unread=unread,
-        reference=given.reference,
+        reference=request.reference,
         lengths=tuple((text.name, length, share) for text, length, share in longest),
         unread_example=_quote_unread(longest) if reads_first else ("", ""),
         full=full,
@@ -214,24 +214,24 @@ class InspectionRun:
     """The searches of an inspection; together they encode each distinct text once."""
 
     def __init__(
-        self, given: InspectionInput, questions: QuestionSet, reading: ReadingLength
+        self, request: InspectionInput, questions: QuestionSet, reading: ReadingLength
     ) -> None:
-        self.given = given
+        self.request = request
         self.questions = questions
         # Tokens of texts are counted without special ones.
         self.read = reading.read_part()
-        self.model = given.encoder.model
+        self.model = request.encoder.model
         self.window = self.read.tokens
         self.memory = EmbeddingMemory()
         self.whole = MaximumSearch(self.model, _vectorize_whole, self.memory)
         self.whole.read_part = self.read
-        self.options = cast("EncodeKwargs", given.encoder.context.encode_kwargs)
+        self.options = cast("EncodeKwargs", request.encoder.context.encode_kwargs)
         sample = questions.first(MIN_TEXTS)
         self.splitters = [
             splitting.SplitterDivision(
-                splitter, sample, given.counter, self.window, refuses=bool(reading.refusal)
+                splitter, sample, request.counter, self.window, refuses=bool(reading.refusal)
             )
-            for splitter in given.splitters
+            for splitter in request.splitters
         ]
         self.divisions = self._choose_divisions(max(questions.lengths))
         self.costs = self._count_costs(questions, self.divisions)
@@ -239,24 +239,24 @@ class InspectionRun:
         self.least_chunks = int(least.sum())
         self.wordings = [Wording.RAREST_WORDS]
         self.budget = self.costs.total
-        if given.budget is None:
+        if request.budget is None:
             self.wordings = list(WITHOUT_MODEL)
         else:
             limit = max(int(MAX_PASSES * sum(questions.lengths)), self.least)
-            self.budget = min(given.budget, limit)
+            self.budget = min(request.budget, limit)
 
     def _count_costs(
         self, questions: QuestionSet, divisions: Sequence[splitting.Division]
     ) -> splitting.Costs:
-        wordings = 2 if self.given.writer else 1
+        wordings = 2 if self.request.writer else 1
         return splitting.Costs.count(
-            questions, divisions, self.window, self.given.counter, wordings
+            questions, divisions, self.window, self.request.counter, wordings
         )
 
     def _choose_divisions(self, longest: int) -> Sequence[splitting.Division]:
         if self.splitters:
             return self.splitters
-        sizes = splitting.choose_sizes(self.model, self.given.encoder.context, self.window)
+        sizes = splitting.choose_sizes(self.model, self.request.encoder.context, self.window)
         sizes = [size for size in sizes if size < longest]
         divisions = [splitting.TokenDivision(size) for size in sizes]
         # A server reads all chunks of a document together.
@@ -279,7 +279,7 @@ class InspectionRun:
         """Most texts that are searched as a whole; what is left of the budget is enough for some
         chunks.
         """
-        if self.given.budget is None:
+        if self.request.budget is None:
             return len(self.questions.documents)
         budget = min(WHOLE_SHARE * self.budget, self.budget - self.least_chunks)
         return max(MIN_SEARCHED, splitting.count_fitting(self.costs.searched, budget))
@@ -304,7 +304,7 @@ class InspectionRun:
         budget is used.
         """
         most = self.max_texts
-        texts = most if self.given.budget is None else min(MIN_TEXTS, most)
+        texts = most if self.request.budget is None else min(MIN_TEXTS, most)
         with track("Searching whole texts") as advance:
             search = self._search(None, self.questions.first(texts), self.wordings)
             advance()
@@ -314,7 +314,7 @@ class InspectionRun:
                 advance()
         searches = dict.fromkeys(self.wordings, search)
         other_words = None
-        writer = self.given.writer
+        writer = self.request.writer
         if writer:
             questions = self.questions.first(texts).write_in_other_words(writer)
             wording = Wording.OTHER_WORDS
@@ -359,7 +359,7 @@ class InspectionRun:
         questions = self.questions.first(texts)
         divisions = self.divisions
         excerpt = None
-        if self.given.budget is not None:
+        if self.request.budget is not None:
             left = self.budget - int(self.costs.searched[:texts].sum())
             fitting = splitting.count_fitting(self.costs.chunks[:texts], left)
             questions = questions.first(fitting)
@@ -367,8 +367,8 @@ class InspectionRun:
                 questions, excerpt = self._cut(texts, left)
                 divisions = self._choose_divisions(min(excerpt, max(questions.lengths)))
         wordings = [Wording.RAREST_WORDS]
-        if self.given.writer and other_words and other_words.questions:
-            questions = questions.write_in_other_words(self.given.writer)
+        if self.request.writer and other_words and other_words.questions:
+            questions = questions.write_in_other_words(self.request.writer)
             if questions.asked_in(Wording.OTHER_WORDS):
                 wordings.append(Wording.OTHER_WORDS)
         searches = []
@@ -412,8 +412,8 @@ class InspectionRun:
 
     def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
         """Cut excerpts of the first texts, and count the tokens to encode for each."""
-        collection = cut_excerpts(self.given.collection, self.given.counter, length, texts)
-        tokens = self.given.counter.count_all([text.text for text in collection.texts])
+        collection = cut_excerpts(self.request.collection, self.request.counter, length, texts)
+        tokens = self.request.counter.count_all([text.text for text in collection.texts])
         questions = ask_questions(collection, tokens)
         divisions = self._choose_divisions(min(length, max(tokens)))
         with with_settings(rotated=0):
@@ -435,7 +435,7 @@ class InspectionRun:
         return splitting.ChunkSearch(division, vectors, values, tasks)
 
     def _build_task(self, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
-        collection = self.given.collection
+        collection = self.request.collection
         return build_question_task(collection.name, collection.language, questions, wording)
 
 

@@ -24,7 +24,7 @@ MIN_CACHED_AGE = 2.0
 DIGEST_BYTES = 64
 
 #: Digests by path, size, times of modification and change, and inode of a file.
-_known: dict[tuple[object, ...], bytes] = {}
+_digests: dict[tuple[object, ...], bytes] = {}
 
 
 def digest(*parts: object, size: int = SIZE) -> bytes:
@@ -64,11 +64,11 @@ def digest_file(file: Path) -> bytes:
     if time.time() - stat.st_ctime < MIN_CACHED_AGE:
         return _compute(file)
     key = (str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    if key not in _known:
-        _known[key] = (
+    if key not in _digests:
+        _digests[key] = (
             _compute(file) if stat.st_size < MIN_CACHED_SIZE else _read_or_compute(file, key)
         )
-    return _known[key]
+    return _digests[key]
 
 
 def _read_or_compute(file: Path, key: tuple[object, ...]) -> bytes:

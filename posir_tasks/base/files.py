@@ -168,8 +168,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
     target = follow_links(path)
     with explain_disk_full(path):
         with explain_unwritable(path):
-            known = _check_target(path, target)
-        if _is_open_file(target) or (known and not stat.S_ISREG(known.st_mode)):
+            status = _check_target(path, target)
+        if _is_open_file(target) or (status and not stat.S_ISREG(status.st_mode)):
             with tempfile.TemporaryDirectory() as folder:
                 beside = Path(folder) / f"file{PART_SUFFIX}"
                 beside.touch()
@@ -185,7 +185,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         beside = Path(name)
         try:
             yield beside
-            _copy_permissions(known, beside)
+            _copy_permissions(status, beside)
             # Without this, a file renamed just before a power failure may be empty.
             with beside.open("rb") as written:
                 os.fsync(written.fileno())
@@ -200,41 +200,41 @@ def _check_target(path: Path, target: Path) -> os.stat_result | None:
     write there.
     """
     try:
-        known = target.stat()
+        status = target.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     if _is_open_file(target):
-        return known
-    if stat.S_ISDIR(known.st_mode):
+        return status
+    if stat.S_ISDIR(status.st_mode):
         raise PosirError(f"{path}: is a folder. Name a file, such as {path / 'NAME'}.")
-    if stat.S_ISBLK(known.st_mode):
+    if stat.S_ISBLK(status.st_mode):
         raise PosirError(
             f"{path}: is a disk (block device), which posir does not overwrite. Name a file."
         )
     # The system lets root write to a file that nobody may write to.
-    if not os.access(target, os.W_OK) or not known.st_mode & 0o222:
+    if not os.access(target, os.W_OK) or not status.st_mode & 0o222:
         raise PosirError(
             f"{path}: is write-protected. Allow writing with `chmod u+w`, or choose another file."
         )
-    return known
+    return status
 
 
 def _is_open_file(target: Path) -> bool:
     return bool(DESCRIPTORS.fullmatch(str(target.parent)))
 
 
-def _copy_permissions(known: os.stat_result | None, file: Path) -> None:
+def _copy_permissions(status: os.stat_result | None, file: Path) -> None:
     """Give a file mode and owner of the file that it replaces, or the mode of a new file."""
-    if known is None:
+    if status is None:
         mask = os.umask(0)
         os.umask(mask)
         file.chmod(0o666 & ~mask)
         return
-    for user, group in ((known.st_uid, -1), (-1, known.st_gid)):
+    for user, group in ((status.st_uid, -1), (-1, status.st_gid)):
         # Only root may give a file to another user.
         with suppress(OSError):
             os.chown(file, user, group)
-    file.chmod(stat.S_IMODE(known.st_mode))
+    file.chmod(stat.S_IMODE(status.st_mode))
 
 
 def _replace(source: Path, target: Path) -> None:
@@ -391,31 +391,24 @@ def atomic_update(file: Path) -> Iterator[Path]:
     """Yield a folder with a copy of a file, which replaces it at the end, for code that changes it
     in place.
 
-    Links, modes and errors are those of `atomic_write`; a device, a FIFO or an open file is an
-    error.
+    Links, modes and errors are those of `atomic_write`; a device or a FIFO is an error.
     """
     target = follow_links(file)
     with explain_unwritable(file):
-        state = _check_target(file, target)
-    if _is_open_file(target) or (state and not stat.S_ISREG(state.st_mode)):
-        raise PosirError(
-            f"{file}: is a device, a FIFO or an open file. Name a file that can be changed."
-        )
-    with folder_lock(target.parent), explain_disk_full(file):
-        # Another process may have written it since.
-        known = target.stat() if target.exists() else None
+        status = _check_target(file, target)
+    if status and not stat.S_ISREG(status.st_mode):
+        raise PosirError(f"{file}: is a device or a FIFO. Name a file that can be changed.")
+    with folder_lock(target.parent), atomic_write(file) as written:
         remove_stale_parts(target.parent)
         prefix = f".{target.name[:PART_STEM]}."
         with tempfile.TemporaryDirectory(
             dir=target.parent, prefix=prefix, suffix=PART_SUFFIX
         ) as beside:
             copy = Path(beside) / file.name
-            if known:
+            if target.is_file():
                 shutil.copyfile(target, copy)
             yield copy.parent
-            _copy_permissions(known, copy)
-            with explain_unwritable(file):
-                _replace(copy, target)
+            shutil.copyfile(copy, written)
 
 
 SUFFIX = ".gz"

@@ -157,10 +157,10 @@ def public(
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             _refuse_unknown(function.__name__, kwargs, signature)
-            given = signature.bind(*args, **kwargs).arguments
+            values = signature.bind(*args, **kwargs).arguments
             for parameter in read_parameters(function):
-                if parameter.name in given:
-                    parameter.check(given[parameter.name])
+                if parameter.name in values:
+                    parameter.check(values[parameter.name])
             # A notebook prints an error with what it was raised from.
             with sanitize_errors():
                 return function(*args, **kwargs)
@@ -174,14 +174,14 @@ def public(
     return declare
 
 
-def _refuse_unknown(name: str, given: Iterable[str], signature: inspect.Signature) -> None:
+def _refuse_unknown(name: str, keywords: Iterable[str], signature: inspect.Signature) -> None:
     """Raise TypeError for a keyword that a function does not have, naming the one that was probably
     meant.
     """
     names = signature.parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in names.values()):
         return
-    for keyword in given:
+    for keyword in keywords:
         if keyword not in names:
             hint = suggest_name(keyword, names)
             raise TypeError(
@@ -189,12 +189,12 @@ def _refuse_unknown(name: str, given: Iterable[str], signature: inspect.Signatur
             )
 
 
-def to_list(given: Any) -> list[Any]:
+def to_list(value: Any) -> list[Any]:
     """List what a parameter that takes a text, a path or several was given; empty for None."""
-    if given is None:
+    if value is None:
         return []
-    is_one = isinstance(given, str | Path) or not isinstance(given, Iterable)
-    return [given] if is_one else [*given]
+    is_one = isinstance(value, str | Path) or not isinstance(value, Iterable)
+    return [value] if is_one else [*value]
 
 
 def read_parameters(function: Callable[..., Any]) -> list[Parameter]:

@@ -62,15 +62,15 @@ def load_settings(
     changes = overrides if isinstance(overrides, Mapping) else read_overrides(overrides)
     values = _merge(values, changes)
     names: dict[str, str] = {}
-    chosen: dict[str, object] = {}
+    values_of_options: dict[str, object] = {}
     for option, value in (options or {}).items():
         field = option.strip("-").replace("-", "_").lower()
         if value not in (None, []):
-            chosen[field] = value
-        if field in chosen or field not in values:
+            values_of_options[field] = value
+        if field in values_of_options or field not in values:
             names[field] = option
     try:
-        return kind.model_validate(values | chosen)
+        return kind.model_validate(values | values_of_options)
     except ValidationError as error:
         problems = _describe_errors(kind, str(file or "settings"), names, error)
         raise PosirError("\n".join(problems)) from None

@@ -120,8 +120,8 @@ def _explain_json_errors(name: object) -> Iterator[None]:
     except RecursionError:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
-        said = f"{type(error).__name__}: {sanitized(str(error), 200)}"
-        raise GateError(name, f"is not readable JSON in UTF-8 ({said})") from error
+        reason = f"{type(error).__name__}: {sanitized(str(error), 200)}"
+        raise GateError(name, f"is not readable JSON in UTF-8 ({reason})") from error
 
 
 def read_json(file: Path, *, max_bytes: int | None = None, nan_prefix: str | None = None) -> Any:
@@ -399,21 +399,21 @@ def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
 
 
 def _count_nodes(
-    node: yaml.Node | None, counted: dict[int, int | None], name: object, depth: int = 0
+    node: yaml.Node | None, counts: dict[int, int | None], name: object, depth: int = 0
 ) -> int:
-    """Count how many values a YAML node has, with those behind aliases; `counted` has None for one
+    """Count how many values a YAML node has, with those behind aliases; `counts` has None for one
     that is being counted.
     """
     if depth > MAX_DEPTH:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
-    if id(node) in counted:
-        known = counted[id(node)]
-        if known is None:
+    if id(node) in counts:
+        number = counts[id(node)]
+        if number is None:
             raise GateError(name, "an alias stands for something that contains it")
-        return known
+        return number
     if node is not None and node.tag in NUMBER_TAGS and len(node.value) > MAX_DIGITS:
         raise GateError(name, f"line {node.start_mark.line + 1}: has a number beyond 64 bits")
-    counted[id(node)] = None
+    counts[id(node)] = None
     items: list[Any] = getattr(node, "value", [])
     children: list[yaml.Node] = []
     if node is not None and node.id == "sequence":
@@ -427,10 +427,10 @@ def _count_nodes(
                 "twice in one mapping",
             )
         children = [part for pair in items for part in pair]
-    number = 1 + sum(_count_nodes(child, counted, name, depth + 1) for child in children)
+    number = 1 + sum(_count_nodes(child, counts, name, depth + 1) for child in children)
     if number > MAX_YAML_VALUES:
         raise GateError(
             name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are replaced"
         )
-    counted[id(node)] = number
+    counts[id(node)] = number
     return number

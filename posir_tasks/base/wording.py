@@ -40,11 +40,11 @@ def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, names: Iterable[str]) -> str:
     """Ask whether the most similar known name is meant, whatever the case; empty if none is
     similar.
     """
-    lowered = {other.lower(): other for other in known}
+    lowered = {other.lower(): other for other in names}
     close = get_close_matches(name.lower(), lowered, 1)
     return f" Did you mean {lowered[close[0]]}?" if close else ""
 
@@ -76,8 +76,8 @@ ORGANIZATION = re.compile(r"^[^\s/]+/")
 
 def drop_organizations(names: Sequence[str]) -> list[str]:
     """Drop the organizations from names of models, unless two differ in these alone."""
-    own = [ORGANIZATION.sub("", name) for name in names]
-    return own if len(set(own)) == len(set(names)) else list(names)
+    bare = [ORGANIZATION.sub("", name) for name in names]
+    return bare if len(set(bare)) == len(set(names)) else list(names)
 
 
 def shorten_names(names: Sequence[str], width: int) -> list[str]:

@@ -391,11 +391,11 @@ def tasks(word: str | None = None) -> Result:
             continue
         rows.append(row)
         name = task.name
-        own = next((part for part in name.split("-")[1:2] if part in names.values()), None)
-        if own and not word:
+        language_name = "".join(name.split("-")[1:2])
+        if language_name in names.values() and not word:
             # Tasks that differ in their language alone are one line.
-            name = name.replace(own, ANY, 1)
-            language = language.replace(own, ANY, 1)
+            name = name.replace(language_name, ANY, 1)
+            language = language.replace(language_name, ANY, 1)
         counts[name] += 1
         groups[name] = _find_group(task)
         sizes = map(format_size, (task.documents, task.questions))

@@ -65,8 +65,9 @@ def declared_commands() -> list[Command]:
             logger.warning("posir plugin '%s' declared %s; omitted", owner, problem)
         else:
             commands[command.name] = command
-    panels = [*PANELS]
-    return sorted(commands.values(), key=lambda command: panels.index(command.panel))
+    panels = dict.fromkeys([*PANELS, *(command.panel for command in commands.values())])
+    order = list(panels)
+    return sorted(commands.values(), key=lambda command: order.index(command.panel))
 
 
 def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, list[str]]:

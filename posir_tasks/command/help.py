@@ -60,13 +60,15 @@ class HelpEntry:
 
 def render_overview(commands: Iterable[Command]) -> str:
     """Render the help of `posir`: every command in the panel of its purpose."""
-    sections: dict[str, dict[str, HelpEntry]] = {}
+    sections: dict[str, list[HelpEntry]] = {}
+    names: set[str] = set()
     for command in commands:
         name, _, member = command.name.partition(" ")
         text = GROUPS.get(name, command.summary) if member else command.summary
-        sections.setdefault(command.panel, {}).setdefault(name, HelpEntry(name, text))
-    panels = {title: list(entries.values()) for title, entries in sections.items()}
-    return _render("Usage: posir [--version] COMMAND [ARGS]...", OVERVIEW, panels)
+        if name not in names:
+            sections.setdefault(command.panel, []).append(HelpEntry(name, text))
+            names.add(name)
+    return _render("Usage: posir [--version] COMMAND [ARGS]...", OVERVIEW, sections)
 
 
 def render_group(group: str, commands: Iterable[Command]) -> str:

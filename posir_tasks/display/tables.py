@@ -169,21 +169,6 @@ class Table:
         """Put each row in one line."""
         return self._change_text(lambda text: text.replace("\n", " "))
 
-    def lined_up(self) -> Table:
-        """Put numbers in columns to the right below each other, whether an interval follows them or
-        not.
-        """
-        columns = []
-        for column, cells in zip(self.columns, zip(*self.rows, strict=True), strict=False):
-            if column.align == "left":
-                columns.append(cells)
-                continue
-            tails = [len(cell) - len(cell.partition(" [")[0]) for cell in cells]
-            longest = max(tails)
-            padded = zip(cells, tails, strict=True)
-            columns.append(tuple(cell and cell + " " * (longest - tail) for cell, tail in padded))
-        return replace(self, rows=tuple(zip(*columns, strict=True)))
-
     def narrowed(self) -> Table:
         """Shorten the names in the first column, so that the table is at most `NARROW` columns wide
         or, if that is not possible, fits when it is divided.
@@ -329,7 +314,6 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     width = _picture_width(console)
     for table in map(Table.escaped, tables):
         for part in table.parts():
-            part = part.lined_up() if console.is_terminal else part
             part = part.narrowed() if part.is_narrow else part
             if total_width(part.column_widths()) > width:
                 part = part.without_pictures()

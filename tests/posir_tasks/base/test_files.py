@@ -143,7 +143,7 @@ def test_files_are_found_through_links_and_loops_end(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(PosirError, match=r"file/results: cannot be written to .* writable folder"):
+    with pytest.raises(PosirError, match=r"file/results: cannot be written to "):
         check_writable(tmp_path / "file" / "results")
     with pytest.raises(
         PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists).")
