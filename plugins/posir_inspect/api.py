@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from posir_inspect.snippets import SnippetKind, require_tokenizer
+from posir_inspect.snippets import SnippetKind
 from posir_inspect.window import WindowReading, complete_reading, measure_fit, measure_window
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
@@ -22,7 +22,7 @@ from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
 from posir_tasks.models.references import RERANKER, find_endpoint
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
+from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.read_part import parse_window
 
@@ -183,11 +183,8 @@ def inspect(
                 "--retriever module:function TEXTS."
             )
         # The readers and mteb take seconds to import.
-        from posir_inspect.live_index import inspect_index, read_index
-        from posir_score.alignment import AlignmentRules
-        from posir_score.api import describe_retriever
+        from posir_inspect.live_index import IndexOptions, inspect_index
         from posir_score.collecting import CollectionSettings
-        from posir_score.document_names import DocumentNames
         from posir_tasks.datasets.opening import open_data
 
         # Which hits are the first k does not depend on their order.
@@ -200,26 +197,16 @@ def inspect(
             folder=Path(output or cache_folder() / "retrievers"),
             max_time=max_time,
         )
-        rules = AlignmentRules(needs_all=False, separator=chunk_separator, names=DocumentNames())
-        opened = open_data(source, column=column)
-        indexed = read_index(opened, limit, embedder or reads, write, max_requests)
         questions = Path(write_questions) if write_questions else None
-        name = describe_retriever(retriever)
-        return inspect_index(retriever, name, indexed, rules, settings, max_requests, questions)
+        options = IndexOptions(limit, max_requests, embedder or reads, chunk_separator, questions)
+        opened = open_data(source, column=column)
+        return inspect_index(retriever, opened, write, settings, options)
     if texts is None or not isinstance(model, str | Path):
-        raise UsageError(
-            "Give a model and texts, such as all-MiniLM-L6-v2 FOLDER, or texts and --retriever "
-            "module:function."
-        )
+        raise UsageError("Give a model and texts, or texts and --retriever module:function.")
     if embedder or write_questions or max_time:
-        raise PosirError(
-            "--embedder, --max-time and --write-questions need --retriever module:function."
-        )
-    collection = _read_texts(str(model), texts, column, limit)
+        raise PosirError("--embedder, --max-time and --write-questions need --retriever.")
     splitters = name_splitters(chunker)
-    # A mistake in a chunker should not cost the time to load the model.
-    for splitter in splitters:
-        splitter.divide(collection.texts[0].text)
+    collection = _read_texts(str(model), texts, column, limit, splitters)
     with track("Loading the model"):
         # mteb and PyTorch take seconds to import, which a mistake in the texts should not cost.
         from posir_inspect.inspection import InspectionInput, inspect_model
@@ -240,14 +227,9 @@ def inspect(
         counter = (
             ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
         )
-    if snippet:
-        require_tokenizer(snippet, str(model), find_tokenizer(encoder.model))
     writer = write([text.text for text in collection.texts])
-    reference = refer_to(
-        encoder.model.mteb_model_meta,
-        str(model),
-        str(texts) if isinstance(texts, str | Path) else "",
-    )
+    data = str(texts) if isinstance(texts, str | Path) else ""
+    reference = refer_to(encoder.model.mteb_model_meta, str(model), data)
     request = InspectionInput(
         encoder, counter, collection, max_tokens, splitters, writer, reference, snippet
     )
@@ -255,8 +237,16 @@ def inspect(
         return inspect_model(request, Path(output) if output else None, show, full=full)
 
 
-def _read_texts(model: str, texts: DataReference, column: str | None, limit: int) -> TextCollection:
-    """Read the texts of an inspection, after a look at the names of model and texts."""
+def _read_texts(
+    model: str,
+    texts: DataReference,
+    column: str | None,
+    limit: int,
+    splitters: Sequence[TextSplitter],
+) -> TextCollection:
+    """Read the texts of an inspection, and try the splitters; a mistake should not cost the time to
+    load the model.
+    """
     with track("Reading texts"):
         # The readers take a second to import.
         from posir_tasks.models.registry import refuse_unloadable
@@ -267,7 +257,10 @@ def _read_texts(model: str, texts: DataReference, column: str | None, limit: int
             refuse_missing(str(texts))
         from posir_data.texts import read_texts
 
-        return read_texts(texts, column=column, limit=limit)
+        collection = read_texts(texts, column=column, limit=limit)
+    for splitter in splitters:
+        splitter.divide(collection.texts[0].text)
+    return collection
 
 
 def _open_question_writer(

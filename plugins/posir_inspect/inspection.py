@@ -37,7 +37,7 @@ from posir_inspect.sections import (
     WorkEstimate,
     complete_inspection,
 )
-from posir_inspect.snippets import UNCOUNTED, SnippetKind, write_snippet
+from posir_inspect.snippets import UNCOUNTED, SnippetKind, require_tokenizer, write_snippet
 from posir_inspect.window import measure_window
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide_result
@@ -122,6 +122,10 @@ def inspect_model(
         full: Whether observed differences and the published PSI are also shown.
     """
     collection = request.collection
+    model = request.encoder.model
+    tokenizer = find_tokenizer(model)
+    if request.snippet:
+        require_tokenizer(request.snippet, str(model.mteb_model_meta.name), tokenizer)
     tokens = request.counter.count_all(request.texts)
     inspection = _measure_reading(request, tokens, full=full)
     show(complete_inspection(inspection))
@@ -131,9 +135,9 @@ def inspect_model(
     run = InspectionRun(request, questions, inspection.window.reading)
     if request.budget is not None and request.budget < run.least:
         raise PosirError(
-            f"A budget of {request.budget:,} tokens is too small: at least {run.least:,} are needed "
-            f"for {MIN_SEARCHED} of these texts, whole and in chunks. Raise it with --budget, or "
-            "encode everything with --all-texts."
+            f"A budget of {request.budget:,} tokens is too small: at least {run.least:,} are "
+            f"needed for {MIN_SEARCHED} of these texts, whole and in chunks. Raise it with "
+            "--budget, or encode everything with --all-texts."
         )
     work = run.estimate_work()
     note_progress(
@@ -155,8 +159,6 @@ def inspect_model(
         chunking = Chunking(chunks.row.size)
         vectors = [len(chunking.group(length)) for length in tokens]
         inspection = replace(inspection, vectors_per_text=float(np.mean(vectors)))
-    model = request.encoder.model
-    tokenizer = find_tokenizer(model)
     similarity = model.mteb_model_meta.similarity_fn_name
     distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
     kinds: Sequence[SnippetKind] = get_args(SnippetKind) if tokenizer else UNCOUNTED
@@ -178,9 +180,8 @@ def _measure_reading(request: InspectionInput, tokens: Sequence[int], *, full: b
     """Measure how far the model reads, and what it never reads of the texts."""
     collection = request.collection
     # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
-    window = measure_window(
-        describe_model(request.encoder, request.tokenizer), () if request.tokenizer else request.texts
-    )
+    texts = () if request.tokenizer else request.texts
+    window = measure_window(describe_model(request.encoder, request.tokenizer), texts)
     unread = measure_unread(request.texts, window.reading, request.tokenizer)
     if window.reading.refusal and unread.texts_cut:
         raise PosirError(

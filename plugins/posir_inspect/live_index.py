@@ -22,7 +22,9 @@ import numpy as np
 from posir_data.texts import draw_texts, sample_candidates
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
 from posir_score.alignment import AlignmentRules, describe_own_number
+from posir_score.api import describe_retriever
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
+from posir_score.document_names import DocumentNames
 from posir_score.excerpts import THIRDS, find_evidence
 from posir_score.hits import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
@@ -125,17 +127,28 @@ class IndexedTexts:
         return tuple(folders)
 
 
+@dataclass(frozen=True)
+class IndexOptions:
+    """What is asked of an index."""
+
+    limit: int
+    """Maximum number of texts to read; of more, a random sample."""
+    max_requests: int
+    reads: ReadPart | str
+    """The part of a document that the embedder reads, or the embedder."""
+    separator: str
+    """Text between document id and number of a chunk; empty without chunks."""
+    folder: Path | None
+    """Folder for the questions."""
+
+
 def read_index(
     opened: Dataset,
-    limit: int,
-    reads: ReadPart | str,
+    options: IndexOptions,
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
-    max_requests: int,
 ) -> IndexedTexts:
     """Read the texts of an index and ask about them, in other words about no more sentences than
     are asked for.
-
-    `reads` is the part of a document that the embedder reads, or the embedder.
     """
     ids: set[str] = set()
 
@@ -147,10 +160,13 @@ def read_index(
 
     with track("Reading texts"):
         collection = draw_texts(
-            opened, limit, lambda items: sample_candidates(read_documents(items), 2 * limit)
+            opened,
+            options.limit,
+            lambda items: sample_candidates(read_documents(items), 2 * options.limit),
         )
     texts = [text.text for text in collection.texts]
     tokenizer: Tokenizer = EstimatedTokenizer()
+    reads = options.reads
     if isinstance(reads, str):
         embedder = load_embedder(reads)
         tokenizer = find_tokenizer(embedder) or tokenizer
@@ -164,7 +180,7 @@ def read_index(
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
     writer = open_writer(texts)
     if writer:
-        planned = plan_questions(questions, wordings)[:max_requests]
+        planned = plan_questions(questions, wordings)[: options.max_requests]
         chosen = questions.select({question.query.id for question in planned})
         questions = chosen.write_in_other_words(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
@@ -448,22 +464,23 @@ def _tabulate(inspection: IndexInspection) -> Table:
 
 def inspect_index(
     search: Retriever,
-    name: str,
-    texts: IndexedTexts,
-    rules: AlignmentRules,
+    opened: Dataset,
+    open_writer: Callable[[Sequence[str]], QuestionWriter | None],
     settings: CollectionSettings,
-    max_requests: int,
-    folder: Path | None,
+    options: IndexOptions,
 ) -> IndexInspection:
-    """Ask an index, given its name, the questions that have no answer yet; answers are kept until
+    """Ask an index the questions about its texts that have no answer yet; answers are kept until
     all questions have one.
 
     The questions are written to a folder, if there is one. PosirError is raised if no question has
     an answer, or no hit of the first answers is a document of the texts.
     """
+    name = describe_retriever(search)
+    rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
+    texts = read_index(opened, options, open_writer)
     every = plan_questions(texts.questions, texts.wordings)
-    planned = every[:max_requests]
-    written = texts.write_questions(folder, planned) if folder else ()
+    planned = every[: options.max_requests]
+    written = texts.write_questions(options.folder, planned) if options.folder else ()
     asked = (part for question in every for part in vars(question.query).values())
     key = digest(*asked, settings.k, settings.document_field).hex()
     file = settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl"

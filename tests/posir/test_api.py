@@ -252,7 +252,7 @@ MISTAKES = {
     "positions: 'front' is not allowed": lambda: posir.train(
         "my-model", data="squad.json", output="out", positions="front"
     ),
-    "Did you mean learning_rate": lambda: posir.train(
+    "did you mean learning_rate": lambda: posir.train(
         "my-model", data="squad.json", output="refused", learningrate=1
     ),
     "field 'output': Field required": lambda: posir.build(
