@@ -112,7 +112,7 @@ def _draw_scales(scores: Sequence[ScaleScore]) -> alt.FacetChart:
     )
     y = alt.Y("value:Q", title="Rating", scale=DOMAIN)
     points = base.mark_point(filled=True, size=50).encode(color=color, shape=shape, y=y)
-    intervals = interval_rule(base, "value", "y", color, DOMAIN)
+    intervals = interval_rule(base, "value", "y", color)
     layers = alt.layer(intervals, points, width=WIDTH, height=HEIGHT)
     language = alt.Facet("language:N", title=None)
     chart: alt.FacetChart = layers.facet(facet=language, columns=PANELS_PER_ROW)

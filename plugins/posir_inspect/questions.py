@@ -135,9 +135,9 @@ class QuestionSet:
             sentence = question.sentence.of(text)
             requests.append(WritingRequest(sentence, (text,), self.languages[question.document]))
         questions = list(self.questions)
-        for row, text in enumerate(writer.write(requests)):
-            if text:
-                wordings = {**questions[row].wordings, Wording.OTHER_WORDS: text}
+        for row, written in enumerate(writer.write(requests)):
+            if written:
+                wordings = {**questions[row].wordings, Wording.OTHER_WORDS: written}
                 questions[row] = replace(questions[row], wordings=wordings)
         return replace(self, questions=tuple(questions))
 

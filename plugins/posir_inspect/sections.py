@@ -229,9 +229,9 @@ def complete_inspection(inspection: Inspection) -> Inspection:
     revision = (inspection.revision or "unknown")[:12]
     texts = pluralize(inspection.texts, "text")
     skipped = describe_skipped(inspection.skipped, examples=1)
-    details = EXPLANATION
+    details = list(EXPLANATION)
     if inspection.fading:
-        details = (_describe_averages(inspection.fading[-1]), *EXPLANATION)
+        details.insert(0, _describe_averages(inspection.fading[-1]))
     return replace(
         inspection,
         title=title,

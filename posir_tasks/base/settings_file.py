@@ -138,8 +138,8 @@ def _describe_errors(
             place = options[path[0]]
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "model_type":
-            fields = ", ".join(_list_fields(kind, path))
-            message = f"Input should be a section with fields: {fields}"
+            names = ", ".join(_list_fields(kind, path))
+            message = f"Input should be a section with fields: {names}"
         elif problem["type"] == "extra_forbidden":
             fields = _list_fields(kind, path[:-1])
             near = get_close_matches(path[-1], fields, 1)

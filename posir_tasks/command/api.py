@@ -325,9 +325,8 @@ def _find_group(task: DeclaredTask) -> int:
 
 
 def _describe_task(task: DeclaredTask) -> dict[str, Any]:
-    subsets = [task.languages]
-    if isinstance(task.languages, Mapping):
-        subsets = list(task.languages.values())
+    languages = task.languages
+    subsets = list(languages.values()) if isinstance(languages, Mapping) else [languages]
     pairs = dict.fromkeys((codes[0], codes[-1]) for codes in subsets)
     query_language, document_language = next(iter(pairs))
     if len(pairs) > 1:
@@ -398,15 +397,15 @@ def tasks(word: str | None = None) -> Result:
             language = language.replace(language_name, ANY, 1)
         counts[name] += 1
         groups[name] = _find_group(task)
-        sizes = map(format_size, (task.documents, task.questions))
-        lines.setdefault(name, [name, language, *sizes])
+        documents = format_size(task.documents)
+        lines.setdefault(name, [language, documents, format_size(task.questions)])
     if not rows:
         near = suggest_name(word or "", (task.name for task in listed))
         raise UsageError(
             f"{word}: no task has this in its name or language.{near} `posir tasks` lists all."
         )
     cells: list[tuple[str, ...]] = []
-    for name, (_, language, *sizes) in lines.items():
+    for name, (language, *sizes) in lines.items():
         title = GROUPS[groups[name]][0]
         if all(cell[0] != title for cell in cells):
             cells.append((title, "", "", ""))

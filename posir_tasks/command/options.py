@@ -218,12 +218,10 @@ def build_parameter(parameter: Parameter, *, several: bool) -> inspect.Parameter
         annotation = annotation | None
     elif kind is str:
         default = str(default)
-    position = inspect.Parameter.KEYWORD_ONLY
-    if parameter.is_argument:
-        position = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    kinds = inspect.Parameter
     return inspect.Parameter(
         parameter.name,
-        position,
+        kinds.POSITIONAL_OR_KEYWORD if parameter.is_argument else kinds.KEYWORD_ONLY,
         default=default,
         annotation=Annotated[annotation, cli],
     )

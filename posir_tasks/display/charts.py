@@ -296,10 +296,11 @@ def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
     named = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
     rule = named.mark_rule(**WINDOW_END, color=FAINT)
     charts = [rule.encode(y=alt.value(0), y2=alt.value("height"))]
-    for side, align, dx in (
+    sides: tuple[tuple[str, Literal["left", "right"], int], ...] = (
         ("datum.start <= 0.5", "left", 4),
         ("datum.start > 0.5", "right", -4),
-    ):
+    )
+    for side, align, dx in sides:
         text = named.transform_filter(side).mark_text(align=align, dx=dx, color=INK, fontSize=12)
         charts.append(text.encode(y=alt.value(10), text="beyond_label:N"))
     return charts
