@@ -265,8 +265,10 @@ class Result:
 
     def __repr__(self) -> str:
         """Return the title and the first lines of the text."""
-        lines = [line for line in str(self).splitlines() if line]
-        shown = [f"{type(self).__name__}: {escape_controls(self.title)}", *lines[:REPR_LINES]]
+        title = escape_controls(self.title)
+        # The text may begin with the title.
+        lines = [line for line in str(self).splitlines() if line not in ("", title)]
+        shown = [f"{type(self).__name__}: {title}", *lines[:REPR_LINES]]
         if lines[REPR_LINES:]:
             more = pluralize(len(lines) - REPR_LINES, "line")
             shown.append(f"... and {more} more; print it to see all")

@@ -131,7 +131,7 @@ def test_wrong_calls_of_recipes_are_named():
     assert "Unknown option" in checked.records()[0]["problem"]
     assert "--modle" in checked.records()[2]["problem"]
     assert check_call(("posir", "recipe", "--help")) is None
-    assert "'rm' is none of the programs" in str(check_call(("rm", "-r")))
+    assert "'rm' is not posir" in str(check_call(("rm", "-r")))
     with pytest.raises(PosirError, match="the variable 'MODEL' has no value"):
         list(expand_line("posir window $MODEL", {}))
 
