@@ -39,7 +39,7 @@ from posir_significance.messages import describe_change, describe_limit, format_
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.wording import drop_organizations, escape_controls
-from posir_tasks.command.undecided import UNDECIDED
+from posir_tasks.command.exit_status import UNDECIDED
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import (
     MISSING,

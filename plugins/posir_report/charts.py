@@ -41,7 +41,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         ],
         window,
     )
-    base = charts.with_percentages(charts.build_chart(values))
+    base = charts.build_chart(values)
     fill = alt.when("datum.few").then(alt.value("white")).otherwise(alt.value(charts.COLORS[0]))
     layers = [
         *charts.mark_window(base, positions),
@@ -105,7 +105,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         margin = (cell.end - cell.start) * (1 - BANDS[cell.few]) / 2
         ends = {"start": cell.start + margin, "end": cell.end - margin}
         values.append({**cell.columns(), **ends, "row": rows[cell.length]})
-    base = charts.with_percentages(charts.build_chart(values)).encode(
+    base = charts.build_chart(values).encode(
         x=positions.axis,
         y=alt.Y(
             "row:O",

@@ -103,8 +103,8 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     return replace(
         scored,
         parts=Deferred(lambda: _build_sections(scored, report)),
-        notes=Deferred(lambda: (LEGEND, *report().legend())),
-        details=Deferred(lambda: report().explanation()),
+        notes=Deferred(lambda: (LEGEND, *report().notes)),
+        details=Deferred(lambda: report().details),
     )
 
 

@@ -794,20 +794,15 @@ WINDOWS = {
     ),
     "as_claimed": "It reads {length} of a text{about}, as it claims, and {rest}.",
 }
-FEWER_TOKENS = "It reads only {length} of the {claimed} tokens that {claimant} claims, and {rest}."
 REFUSES = "refuses longer texts"
 IGNORES = "ignores the rest without an error"
 ABOUT_ENGLISH = (
     "That is about the {part} {characters:,} characters, or {words:,.0f} words, of English."
 )
-NOT_READ = "{rest} does not change its {output}."
+NOT_READ = "The rest does not change its {output}."
 REQUIREMENT = "{verb} enough: {required:,} tokens are required."
-START_REQUIREMENT = (
-    "{verb} enough: {required:,} tokens are required from the start without a gap, {number}."
-)
 READS_ALL_TEXTS = "{model} reads {texts} to the end"
 NEVER_READS = "{model} never reads {share} of the words of {texts}"
-TRUNCATES_TEXTS = "{model} does not read all of {number:,} of {texts}"
 UNREAD_WORDS = "{number:,} of {texts:,} texts are longer: {share} of all words are never read."
 WORD_BASELINE = "BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}."
 SAME_ADVICE = "The advice is that of questions in their rarest words."
@@ -816,7 +811,7 @@ MORE_TEXTS = "Add texts: {number:,} are too few to measure a bias or the best ch
 FITTING_CHUNKS = "Search in chunks of {size} tokens: it reads no more. "
 SENTENCE_SCORES = "How well: nDCG@10 {score} over {sentences}. {observed}"
 TRUNCATED_SCORES = (
-    "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}{guessed}."
+    "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}."
 )
 
 
@@ -835,70 +830,10 @@ def describe_sentence_scores(findings: GroupFindings) -> str:
     ).rstrip()
 
 
-def describe_truncated_scores(
-    read: str, score: float, shared: float, chance: float, *, is_guessed: bool
-) -> str:
-    """Describe nDCG@10 of truncated sentences next to BM25 in what is read, and to chance."""
-    return TRUNCATED_SCORES.format(
-        score=numbers.format_percent(score),
-        read=read,
-        shared=numbers.format_percent(shared),
-        chance=numbers.format_percent(chance),
-        guessed=": it is guessed from the topic" if is_guessed else "",
-    )
-
-
 CHUNK_COST = "It takes {cost:.1f} times as many vectors."
 WHOLE_SERVES = "No chunks find more than {whole}."
-CHUNK_ADVICE = "Search in {chunks}: nDCG@10 {rises} from {whole} to {value} on {texts}, with {cost}"
+CHUNK_ADVICE = "Search in {chunks}: nDCG@10 changes from {whole} to {value} on {texts}, with {cost}"
 BEST_CHUNKS = "; {chunks} reach {value}, with {times:.2g} times the vectors"
-CHUNK_CHOICE = (
-    "Advised: {reason}. Chunks overlap by half; queries in a text's own words favor small ones."
-)
-
-
-def describe_chunk_advice(
-    chunks: str,
-    texts: str,
-    scores: tuple[float, float],
-    *,
-    vectors: float | None,
-    cost: float,
-    is_better: bool,
-    best: tuple[str, float, float] | None,
-) -> str:
-    """Describe the advised chunks.
-
-    Args:
-        chunks: Their name.
-        texts: The texts that they were measured on.
-        scores: nDCG@10 of whole texts and of the chunks.
-        vectors: Mean number of chunks of a text, if it is known.
-        cost: Vectors relative to whole texts.
-        is_better: Whether the chunks are better than whole texts.
-        best: Name, nDCG@10 and vectors relative to the advised chunks of the best ones, if others
-            are better.
-    """
-    whole, value = map(numbers.format_percent, scores)
-    text = CHUNK_ADVICE.format(
-        chunks=chunks,
-        rises="rises" if is_better else "changes",
-        whole=whole,
-        value=value,
-        texts=texts,
-        cost=f"about {vectors:,.0f} vectors a text" if vectors else f"{cost:.1f} times the vectors",
-    )
-    if best:
-        name, score, times = best
-        text += BEST_CHUNKS.format(chunks=name, value=numbers.format_percent(score), times=times)
-    return f"{text}."
-
-
-def note_chunk_choice(*, is_better: bool) -> str:
-    """Explain why chunks are advised."""
-    reason = "the fewest vectors of those that are better than whole"
-    return CHUNK_CHOICE.format(reason=reason if is_better else "as good, for fewer vectors")
-
 
 #: How recall in two parts of the documents differs; {recall} is `Recall (document, rarest words)`.
 RECALL: dict[ChangeState, str] = {

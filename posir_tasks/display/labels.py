@@ -28,7 +28,7 @@ class Label(str):
 
 
 def find_tone(cell: object) -> Tone | None:
-    """Return the tone of a label; None for any other cell."""
+    """Find the tone of a label; None for any other cell."""
     return cell.tone if isinstance(cell, Label) else None
 
 

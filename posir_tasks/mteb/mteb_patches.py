@@ -220,7 +220,7 @@ def answer_runs(module: ModuleType) -> None:
     @wraps(run)
     def run_and_answer(args: Any) -> None:
         from posir_tasks.command.app import INTERRUPTED
-        from posir_tasks.command.undecided import exit_with
+        from posir_tasks.command.exit_status import exit_with
 
         if args.model is None:
             exit_with("Missing option '-m', a model, such as mteb/baseline-bm25s.", 2)

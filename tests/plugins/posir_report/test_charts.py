@@ -348,7 +348,9 @@ def test_a_bare_figure_is_as_wide_as_it_should_be_and_has_no_text_around_it(figu
     assert path.name == "PosIR-English.org_model.heat-map.svg"
     # 96 pixels are an inch, 72 points are one, too.
     assert re.search(r'<svg[^>]* width="480" ', svg)
-    assert set(re.findall(r'font-size="([\d.]+)px"', svg)) == {"12"}
+    natural = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
+    (size,) = set(re.findall(r'font-size="([\d.]+)px"', svg))
+    assert float(size) * 480 / natural == pytest.approx(12, rel=0.02)
     assert set(re.findall(r'font-family="([^"]+)"', svg)) == {"DejaVu Serif"}
     drawn = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
     assert "nDCG@10 (x 100)" in drawn
