@@ -163,7 +163,7 @@ def test_an_unknown_model_or_address_lists_the_models_and_nobody_listens(server,
         (server.reference.removesuffix("/v1"), r"no such model or address .* end in /v1\."),
         (
             f"m@tei+{server.url}",
-            r"model or address \(404: [^)]*\)\. Check .*: tei is asked at http://[\d.:]+/embed\.",
+            r"model or address \(404: [^)]*\)\. .*Tried: tei \(http://[\d.:]+/embed\)\.",
         ),
         ("m@http://127.0.0.1:9/v1", r"after 1 attempts \(.*[Cc]onnection refused"),
     ):
@@ -401,12 +401,12 @@ def test_each_kind_of_server_is_asked_in_its_own_form(kind):
 def test_an_address_of_no_kind_says_which_were_tried(server):
     with pytest.raises(
         PosirError,
-        match=r"404: .*Tried: openai \(/embeddings\), tei .*, ollama .*, cohere .*@tei\+http",
+        match=r"404: .*Tried: openai \(.*/embeddings\), tei .*, ollama .*, cohere .*@tei\+http",
     ):
         EmbeddingClient(find_endpoint(server.reference.replace("/v1", "/v7")))
     with pytest.raises(PosirError, match="404: ") as refused:
         EmbeddingClient(find_endpoint(f"tiny@tei+{server.url}"))
-    assert "Tried" not in str(refused.value)
+    assert "openai" not in str(refused.value)
 
 
 def encode_float(vector):
