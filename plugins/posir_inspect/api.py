@@ -21,7 +21,7 @@ from posir_tasks.models.command_reference import refer_as_given, refer_to
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
-from posir_tasks.models.references import RERANKER, bare_name, find_endpoint
+from posir_tasks.models.references import RERANKER, find_endpoint
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
 from posir_tasks.text.tokenizer import ModelTokenizer
@@ -228,12 +228,10 @@ def inspect(
         )
     with track("Reading texts"):
         # The readers take a second to import.
-        from posir_tasks.models.registry import read_declared_names, refuse_unloadable
+        from posir_tasks.models.registry import find_declared, refuse_unloadable
         from posir_tasks.tasks.catalog import refuse_missing
 
-        if Path(model).is_dir() and str(texts) in {
-            name for full in read_declared_names() for name in (full, bare_name(full))
-        }:
+        if Path(model).is_dir() and find_declared(str(texts)):
             swapped = shlex.join(["posir", "inspect", str(texts), str(model)])
             raise PosirError(f"'{texts}' is a model. Did you mean `{swapped}`?")
         refuse_unloadable(str(model))

@@ -149,8 +149,7 @@ def find_claim(model: MTEBModels) -> tuple[int | None, str]:
             if registration
             else (None, str(meta.name))
         )
-    cut = find_cut(model)
-    return _finite(meta.max_tokens) or (cut.tokens if cut else None), str(meta.name)
+    return _finite(meta.max_tokens) or find_cut(model), str(meta.name)
 
 
 def _finite(tokens: float | None) -> int | None:

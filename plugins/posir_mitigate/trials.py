@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 SEARCH_PHASES = ("Encoding ", "Searching ")
 
 
+#: The scores that are compared.
+COMPARED = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
+
+
 def open_task(data: str) -> PositionTask:
     """Return the task of a name, or one on any other data with the spans of evidence; a file or
     folder takes precedence.
@@ -171,7 +175,6 @@ class Trial:
     """Wall time of encoding queries and documents and of searching."""
     time_ratio: float | None
     """Seconds as a multiple of those of the plain model; None if these are unknown."""
-    cost: str = "one vector"
     deployment: str = ""
     changes: Mapping[Metric, ChangeRow] = field(default_factory=dict)
     """The changes from the plain model; none for the plain model itself."""
@@ -183,17 +186,15 @@ class Trial:
     def record(self) -> dict[str, Any]:
         """Return the trial as a row of JSON and CSV."""
         row: dict[str, Any] = {"method": self.method, "queries": self.findings.questions}
-        compared = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
-        row |= {metric.key: self.find_estimate(metric) for metric in compared}
+        row |= {metric.key: self.find_estimate(metric) for metric in COMPARED}
         row |= {
             "vectors_per_document": self.vectors_per_document,
             "seconds": self.seconds,
             "time_ratio": self.time_ratio,
-            "cost": self.cost,
             "state": self.findings.state,
             "reason": self.findings.reason,
         }
-        for metric in compared:
+        for metric in COMPARED:
             change = self.changes.get(metric)
             row |= {
                 f"{metric.key}_change": change and change.state,
@@ -232,8 +233,7 @@ def compare_trials(
             vectors_per_document=average_vectors(result.run for result in results) or 1.0,
             seconds=method_seconds,
             time_ratio=method_seconds / seconds if seconds else None,
-            cost=method.cost,
-            deployment=method.deployment,
+            deployment=method.DEPLOYMENT,
             changes={
                 row.metric: row
                 for row in comparison.rows

@@ -99,14 +99,6 @@ class RequestError(Exception):
         """Whether another server, or the same one later, may answer."""
         return not self.refused and (self.status in (0, 408, 409, 429) or self.status >= 500)
 
-    @property
-    def repeats(self) -> bool:
-        """Whether the request should be sent again."""
-        advice = self.headers.get("x-should-retry")
-        if advice in ("true", "false"):
-            return advice == "true"
-        return self.may_pass and self.status != UNREAD_STATUS
-
     def find_wait(self, attempt: int) -> float:
         """Return the seconds until the next attempt; attempts count from 0."""
         server_wait = read_retry_after(self.headers)
@@ -222,7 +214,8 @@ class Connection:
             max_retries = self.limit_retries if failure.status == 429 else self.retries
             if retries is not None and failure.status == 500:
                 max_retries = min(max_retries, retries)
-            if not failure.repeats or attempt >= max_retries:
+            is_final = not failure.may_pass or failure.status == UNREAD_STATUS
+            if is_final or attempt >= max_retries:
                 raise failure
             await asyncio.sleep(failure.find_wait(attempt))
             attempt += 1
@@ -296,7 +289,7 @@ class Connection:
             case 404:
                 return (
                     f"the server has no such model or address (404: {reason}). Addresses usually "
-                    f"end in /v1.{self._list_models()}"
+                    "end in /v1."
                 )
             case 429:
                 return (
@@ -304,16 +297,6 @@ class Connection:
                     "Run again later."
                 )
         return f"the server failed up to {attempts} times ({status}: {reason})."
-
-    def _list_models(self) -> str:
-        try:
-            # Its own session may belong to an event loop that waits for this.
-            other = Connection(self.address, key_variable=self._key_variable, retries=0)
-            answer = other.send(f"{self.address}/models")
-            names = [model["id"] for model in parse_json(answer, self.address)["data"]]
-            return f" Its models: {quote_message(shorten(names))}."
-        except (RequestError, GateError, TypeError, KeyError):
-            return ""
 
 
 def quote_message(message: str) -> str:

@@ -1,22 +1,25 @@
-"""Models by what they read: a model whose reading length is measured, and the embedder of a system
-by name.
+"""Models whose window is measured, and the measurements that are kept in the cache for later runs.
+
+Of an endpoint, neither mteb nor PyTorch is imported.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-import time
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.files import atomic_write, cache_folder
 from posir_tasks.base.progress import format_seconds, track
+from posir_tasks.base.untrusted import read_json
 from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
-from posir_tasks.models.measured_windows import keep_measured, read_measured
 from posir_tasks.models.reading_length import (
     CLAIM_FACTOR,
     MAX_TOKENS,
@@ -28,17 +31,17 @@ from posir_tasks.models.reading_probe import (
     MAX_REQUESTS,
     DocumentEncoder,
     ModelProbe,
-    RememberingEncoder,
     TextSource,
     TokenCounter,
 )
 from posir_tasks.models.references import (
+    MISSING_REVISIONS,
     RERANKER,
     Endpoint,
     ModelReference,
     find_endpoint,
 )
-from posir_tasks.models.request_fields import find_request_fields
+from posir_tasks.models.run_settings import find_request_fields
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.values.read_part import ReadPart
@@ -50,8 +53,6 @@ logger = logging.getLogger(__name__)
 
 #: Maximum number of special tokens of a text.
 MAX_SPECIAL = 3
-#: What claims the limit that a server states.
-SERVER = "the server"
 #: Words beyond the longest window, by which a text is certainly cut.
 BEYOND = 64
 #: Most requests about a limit that is where the server says; texts in a request, of which two are
@@ -62,7 +63,7 @@ TEXTS = CHANGES + 2
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """A model whose reading length is measured: what encodes, and what is known of it before."""
+    """A model under measurement: its encoder and the limits that it claims."""
 
     name: str
     revision: str | None
@@ -92,47 +93,45 @@ class MeasuredModel:
         *,
         retries: int | None = None,
     ) -> MeasuredModel:
-        """Return a model behind an endpoint, with the limit that its server states and what the
-        tokens of a text show of it.
+        """Connect to a model behind an endpoint, and find the limit that its server states and what
+        the tokens of a text show of it.
 
-        Neither mteb nor PyTorch is imported. Failed requests are repeated `retries` times, by
-        default as ever.
+        Failed requests are repeated `retries` times, by default as usual.
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
-        count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
-        encode = RememberingEncoder(client.embed)
         measuring = partial(client.measure, retries=0)
+        speed = 0.0
         with measuring():
-            stated, refuses = client.read_limit()
-            limit = stated
-            speed = 0.0
-            if client.kind.tokens or stated is None:
-                sizes = [*(words for words in COUNTED_WORDS if words < longest), longest + BEYOND]
+            claimed, refuses = client.read_limit()
+            limit = claimed
+            if client.kind.tokens or limit is None:
+                sizes = [words for words in COUNTED_WORDS if words < longest]
                 source = TextSource((), None)
-                counted = client.count_read(source.build(words, 0).prefix(words) for words in sizes)
-                limit = counted.limit or stated
+                counted = client.count_read(
+                    source.build(words, 0).prefix(words) for words in [*sizes, longest + BEYOND]
+                )
+                limit = counted.limit or limit
                 refuses = counted.refuses
                 speed = counted.seconds_per_word
-            start = time.perf_counter()
-            verified = find_special_tokens(encode, limit, refuses=refuses) if limit else None
-            if limit and not speed:
-                speed = (time.perf_counter() - start) / (TEXTS * limit)
-            claimed = limit if verified is not None else stated
-            if verified is not None and tokenizer is None:
-                # Frequent words are a token each if the limit is where the server says.
-                count = count_words
-                special = verified
+            special = find_special_tokens(client.embed, limit, refuses=refuses) if limit else None
+        count: TokenCounter | None = None
+        if special is not None:
+            # Frequent words are a token each if the limit is where the server says.
+            claimed = limit
+            count = count_words
+        if tokenizer:
+            count = tokenizer.count
+            special = tokenizer.special_tokens
         return cls(
             endpoint.name,
             endpoint.revision,
-            encode,
+            client.embed,
             measuring,
             count,
             special,
-            0,
-            claimed,
-            SERVER,
-            tokenizer,
+            claimed_tokens=claimed,
+            claimed_by="the server",
+            tokenizer=tokenizer,
             is_experiment=bool(client.fields.query or client.fields.passage),
             seconds_per_word=speed,
         )
@@ -152,10 +151,13 @@ class MeasuredModel:
         the tokens that are required are tried, at most `max_tokens`: by default a quarter more than
         the model claims, at most 32,768.
         """
-        description = (
-            "Finding how far the model "
-            f"reads{self._estimate_cost(max(required, max_tokens or MAX_TOKENS))}"
-        )
+        description = "Finding how far the model reads"
+        if self.seconds_per_word:
+            is_verified = self.claimed_tokens is not None and self.count_tokens is not None
+            requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
+            words = TEXTS * (self.claimed_tokens or max(required, max_tokens or MAX_TOKENS))
+            seconds = format_seconds(requests * words * self.seconds_per_word)
+            description += f" (at most {MAX_REQUESTS} requests, up to about {seconds})"
         with self.measuring(), track(description) as advance:
             try:
                 reading = measure_reading_length(
@@ -180,17 +182,6 @@ class MeasuredModel:
             keep_measured(self.name, self.revision, reading.stored_part(self.added_tokens))
         return reading
 
-    def _estimate_cost(self, longest: int) -> str:
-        """Return the most requests to a server, and the time that they take with texts of the
-        claimed or longest length.
-        """
-        if not self.seconds_per_word:
-            return ""
-        is_verified = self.claimed_tokens is not None and self.count_tokens is not None
-        requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
-        seconds = requests * TEXTS * (self.claimed_tokens or longest) * self.seconds_per_word
-        return f" (at most {MAX_REQUESTS} requests, up to about {format_seconds(seconds)})"
-
 
 def load_embedder(name: str) -> ReadPart | MTEBModels:
     """Load a model; of an endpoint, return what it reads, which is measured unless that is known of
@@ -202,7 +193,8 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 
         with track(f"Loading {name}"):
             return load_model(ModelReference(name))
-    if measured := read_measured(endpoint.name, endpoint.revision):
+    measured = read_measured(endpoint.name, endpoint.revision)
+    if measured:
         return measured
     model = MeasuredModel.connect(endpoint)
     return model.measure().stored_part(model.added_tokens)
@@ -211,8 +203,8 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 def find_special_tokens(
     encode: DocumentEncoder, limit: int, *, refuses: bool = False
 ) -> int | None:
-    """Return the special tokens of a text if the limit is true, and frequent words are a token
-    each; None if it is not so.
+    """Find the special tokens of a text if the limit is true, and frequent words are a token each;
+    None otherwise.
 
     The last words of the text before the limit change the embedding, and what follows does not; of
     a model that refuses longer texts, a text up to the limit is accepted, and one with a word more
@@ -226,11 +218,47 @@ def find_special_tokens(
         return None
     if not refuses:
         with suppress(PosirError):
-            read = [
-                ratio > 1
-                for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)
-            ]
-            return read.index(True) - 1 if True in read[1:] and not read[0] else None
-    tried = range(limit + 1, cuts[-1], -1)
-    place = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
-    return place - 1 if 0 < place < len(tried) else None
+            ratios = probe.compare(document, [(cut, size) for cut in cuts], variants=1)
+            first = next((number for number, ratio in enumerate(ratios) if ratio > 1), 0)
+            return first - 1 if first else None
+    if probe.accepts(document.prefix(limit + 1)):
+        return None
+    for special, cut in enumerate(cuts[:-1]):
+        if probe.accepts(document.prefix(cut)):
+            return special
+    return None
+
+
+def read_measured(model: str, revision: str | None) -> ReadPart | None:
+    """Read the part that `posir window` measured for this revision of a model, or None."""
+    file = _find_file(model, revision)
+    try:
+        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
+    except PosirError as error:
+        logger.warning("%s; measure the window again", error)
+        return None
+
+
+def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
+    """Keep what was measured of a model for the results of later runs, if its revision is known.
+
+    A shorter text that was read as a whole says nothing new, and what is kept then stays.
+    """
+    earlier = read_measured(model, revision)
+    if earlier and part.least_tokens:
+        earlier_tokens = earlier.tokens or earlier.least_tokens
+        if earlier_tokens and part.least_tokens <= earlier_tokens:
+            return
+    file = _find_file(model, revision)
+    if file:
+        with atomic_write(file) as partial_file:
+            partial_file.write_text(json.dumps(part.to_json()), "utf-8")
+
+
+def _find_file(model: str, revision: str | None) -> Path | None:
+    """Find the file of a measurement; None without a revision, whose weights may be others
+    tomorrow.
+    """
+    if revision in MISSING_REVISIONS:
+        return None
+    return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

@@ -156,10 +156,10 @@ def test_a_refusal_is_one_message_and_not_repeated(server, failure, message):
         mteb.get_model(server.reference)
 
 
-def test_an_unknown_model_or_address_lists_the_models_and_nobody_listens(server, monkeypatch):
+def test_an_unknown_model_or_address_is_one_message(server, monkeypatch):
     monkeypatch.setattr(connection, "RETRIES", 0)
     for reference, message in (
-        (f"other@{server.url}", r"no such model or address .* Its models: tiny\."),
+        (f"other@{server.url}", r"no such model or address"),
         (server.reference.removesuffix("/v1"), r"no such model or address .* end in /v1\."),
         (
             f"m@tei+{server.url}",

@@ -138,11 +138,6 @@ def test_a_link_into_a_cache_is_read_as_its_content(folder, tmp_path):
             r"empty/: not a model; .* its `save_pretrained`\.",
         ),
         (
-            lambda folder: shutil.copytree(folder, folder.parent / "runs" / "checkpoint-9"),
-            "./runs",
-            "mean runs/checkpoint-9?",
-        ),
-        (
             lambda folder: (folder / "config.json").write_text("{"),
             "./my-model",
             r"config\.json: cannot be read",
@@ -178,7 +173,7 @@ def test_what_is_damaged_or_being_written_and_another_revision_are_refused(folde
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"num_hidden_layers": 3}, r"layer\.1\.\S+, .* and 29 more"),
+        ({"num_hidden_layers": 3}, r"32 are missing .*layer\.1\.\S+, "),
         ({"intermediate_size": 24}, r"layer\.0\.inter"),
     ],
 )
@@ -216,16 +211,7 @@ def test_a_model_of_transformers_alone_is_dense_and_weights_that_nothing_reads_m
     assert mteb.get_model("./my-model", device="cpu") is not None
 
 
-def test_a_number_of_layers_or_a_prompt_that_no_model_has_is_refused_by_name(folder):
-    for prompt in (["a"], {"a": "b"}, 3):
-        edit_json(
-            folder / "config_sentence_transformers.json",
-            prompts={"query": "q: ", "document": prompt},
-        )
-        with pytest.raises(
-            PosirError, match=r"config_sentence_transformers\.json: field 'prompts\.document'"
-        ):
-            mteb.get_model("./my-model")
+def test_a_number_of_layers_that_no_model_has_is_refused(folder):
     for layers in (-1, 10**9):
         edit_json(folder / "config.json", num_hidden_layers=layers)
         with pytest.raises(

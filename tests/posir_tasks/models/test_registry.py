@@ -26,7 +26,6 @@ from posir_tasks.models.registry import (
     find_model,
     load_model,
     read_declarations,
-    read_declared_names,
     refuse_unknown,
     refuse_unloadable,
     split_models,
@@ -133,7 +132,7 @@ def test_a_bare_name_refers_to_the_only_model_that_has_it_and_the_contents_are_u
 def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkeypatch):
     from mteb.models.model_implementations import MODEL_REGISTRY
 
-    assert {name for name in MODEL_REGISTRY if PLAIN.fullmatch(name)} <= read_declared_names()
+    assert {name for name in MODEL_REGISTRY if PLAIN.fullmatch(name)} <= {*read_declarations()}
     monkeypatch.delitem(sys.modules, "mteb")
     for known in (
         BM25,
@@ -144,7 +143,7 @@ def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkey
     ):
         refuse_unknown(known)
     with pytest.raises(
-        PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2, "
+        PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2\?"
     ):
         refuse_unknown("all-MiniLM-L6-v3")
 
@@ -152,11 +151,6 @@ def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkey
 def write_refused_folder(folder: Path) -> str:
     write_tiny_model(folder)
     (folder / "config.json").write_text('{"auto_map": {"AutoModel": "evil.Model"}}')
-    return str(folder)
-
-
-def write_folder_without_weights(folder: Path) -> str:
-    (write_tiny_model(folder) / "model.safetensors").unlink()
     return str(folder)
 
 
@@ -176,7 +170,6 @@ def write_folder_without_weights(folder: Path) -> str:
         ("./no-such", "no such folder"),
         ("model@http:///v1", "no host"),
         (write_refused_folder, "auto_map"),
-        (write_folder_without_weights, "no weights"),
         (lambda folder: f"hybrid({BM25},{write_refused_folder(folder)})", "auto_map"),
         (lambda folder: f"{folder}/", "no such folder"),
     ],
@@ -234,7 +227,7 @@ def test_a_text_of_mteb_that_declares_names_tells_which_weights_are_those_of_the
         ),
         (
             ModelReference("all-MiniLM-L6-v3"),
-            r"Did you mean all-MiniLM-L6-v2, .* or [^\n]*\?\nIt is not registered with mteb",
+            r"Did you mean all-MiniLM-L6-v2\? It is not registered with mteb",
         ),
         (ModelReference("no model at all has this name"), r"the Hub has none that mteb can load\."),
         (ModelReference(BM25, "older"), r"^Model revision older not found .* Expected 0_3_0\.$"),
