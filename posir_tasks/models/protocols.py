@@ -108,11 +108,6 @@ class Protocol:
         )
         return None if value == UNKNOWN or (not value and not is_prompt) else value
 
-    def find_number(self, name: str) -> int | None:
-        """Return the value of a field as a number; None as for `find`."""
-        value = self.find(name)
-        return None if value is None else int(value)
-
     def find_first_stage(self, task: str) -> str | None:
         """Return the model whose documents the authors reranked on a task; None if they ran nothing
         on it.

@@ -316,7 +316,7 @@ def test_the_table_has_every_row_of_the_papers_and_checks_them():
         "nvidia/NV-Embed-v2",
         None,
     )
-    assert find_protocol("posq", "voyage-3-large").find_number("dimensions") == 2048
+    assert find_protocol("posq", "voyage-3-large").find("dimensions") == "2048"
     assert find_protocol("posq", "stella_en_400M_v5").find("dimensions") is None
 
 
