@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from posir_compare.comparison import FORMATS
-from posir_significance.findings import ChangeRow, Metric
+from posir_significance.findings import Metric
 from posir_significance.messages import format_change, group_by_state, label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
@@ -225,7 +225,8 @@ def build_table(trials: Sequence[Trial]) -> Table:
         for metric in SCORES:
             estimate = trial.find_estimate(metric)
             cells.append(format_estimate(estimate, FORMATS[metric]))
-            cells.append(_format_change(trial.changes.get(metric)))
+            change = trial.changes.get(metric)
+            cells.append(format_change(change) if change else MISSING)
         cells += [
             label_state(trial.findings),
             format_number(trial.vectors_per_document, ",.1f"),
@@ -233,10 +234,6 @@ def build_table(trials: Sequence[Trial]) -> Table:
         ]
         rows.append(tuple(cells))
     return Table(tuple(columns), tuple(rows))
-
-
-def _format_change(change: ChangeRow | None) -> str:
-    return format_change(change) if change else MISSING
 
 
 def format_ratio(ratio: float | None) -> str:

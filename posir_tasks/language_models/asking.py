@@ -9,7 +9,7 @@ import gc
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +30,7 @@ from posir_tasks.language_models.chat_client import (
     parse_answer,
 )
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost
+from posir_tasks.models.connection import submit
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 Item = TypeVar("Item")
@@ -225,13 +226,7 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
     """Run a coroutine in another thread; Ctrl-C sets `stop` and waits, a second one ends the
     program.
     """
-    future: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(asyncio.run(work))
-        except BaseException as error:
-            future.set_exception(error)
+    future = submit(work)
 
     def join() -> None:
         # In short steps: without a limit, Ctrl-C may not end the wait, since the signal can reach
@@ -242,7 +237,6 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
     # What is imported by now stays. Without it, the garbage collector takes a tenth of the time of
     # many requests.
     gc.freeze()
-    threading.Thread(target=run, daemon=True).start()
     try:
         join()
     except KeyboardInterrupt:

@@ -123,15 +123,11 @@ def build_vocabulary(texts: Sequence[str]) -> list[str]:
     """
     common = find_common_words(texts)
     counts = count_texts(texts)
-    suitable = [
-        word
-        for word, count in counts.items()
-        if count >= FEW_TEXTS
-        and word not in common
-        and len(word) >= SHORT_STEM
-        and word.isalpha()
-        and not is_unspaced(word)
-    ]
+    suitable = []
+    for word, count in counts.items():
+        is_common = count < FEW_TEXTS or word in common
+        if not is_common and len(word) >= SHORT_STEM and word.isalpha() and not is_unspaced(word):
+            suitable.append(word)
     return sorted(suitable, key=lambda word: (-counts[word], word))[:MAX_VOCABULARY]
 
 
@@ -181,12 +177,8 @@ class EmbedderWriter:
     def _find_allowed(self, avoided: tuple[str, ...]) -> Integers:
         """Find the rows of the words that share no stem with any word of texts."""
         stems = find_stems(*avoided)
-        rows = [
-            row
-            for row, word in enumerate(self.vocabulary)
-            if stems.isdisjoint(find_word_stems(word))
-        ]
-        return np.array(rows, np.int64)
+        is_allowed = [stems.isdisjoint(find_word_stems(word)) for word in self.vocabulary]
+        return np.flatnonzero(is_allowed)
 
 
 def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:

@@ -14,6 +14,7 @@ import random
 import re
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -99,14 +100,6 @@ class RequestError(Exception):
         """Whether another server, or the same one later, may answer."""
         return not self.refused and (self.status in (0, 408, 409, 429) or self.status >= 500)
 
-    def find_wait(self, attempt: int) -> float:
-        """Return the seconds until the next attempt; attempts count from 0."""
-        server_wait = read_retry_after(self.headers)
-        if server_wait and server_wait <= MAX_ASKED_SECONDS:
-            return server_wait
-        wait = FIRST_WAIT * 2.0 ** min(attempt, 20)
-        return min(wait, MAX_WAIT) * random.uniform(0.75, 1)
-
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait that a response asks for in Retry-After (RFC 9110, 10.2.3), or
@@ -169,7 +162,7 @@ class Connection:
         self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
     ) -> str:
         """Wait for the answer of `send_async`."""
-        return _run(self.send_async(url, body, retries=retries))
+        return submit(self.send_async(url, body, retries=retries)).result()
 
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
@@ -183,7 +176,7 @@ class Connection:
             connector=aiohttp.TCPConnector(limit=0),
         )
         # At the end of the process; an open session would complain.
-        atexit.register(lambda: None if session.closed else _run(session.close()))
+        atexit.register(lambda: session.closed or submit(session.close()).result())
         return session
 
     async def aclose(self) -> None:
@@ -217,7 +210,11 @@ class Connection:
             is_final = not failure.may_pass or failure.status == UNREAD_STATUS
             if is_final or attempt >= max_retries:
                 raise failure
-            await asyncio.sleep(failure.find_wait(attempt))
+            wait = read_retry_after(failure.headers) or 0.0
+            if not 0 < wait <= MAX_ASKED_SECONDS:
+                wait = min(FIRST_WAIT * 2.0 ** min(attempt, 20), MAX_WAIT)
+                wait *= random.uniform(0.75, 1)
+            await asyncio.sleep(wait)
             attempt += 1
 
     async def _read(
@@ -308,14 +305,15 @@ def quote_message(message: str) -> str:
 
 @cache
 def _start_loop() -> asyncio.AbstractEventLoop:
-    """Start the event loop of all requests that threads wait for."""
+    """Start the event loop of all requests."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="posir requests", daemon=True).start()
     return loop
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run_coroutine_threadsafe(work, _start_loop()).result()
+def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start a coroutine in the event loop of all requests."""
+    return asyncio.run_coroutine_threadsafe(work, _start_loop())
 
 
 def _find_message(text: str) -> str:

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -25,6 +25,7 @@ from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.models.connection import Connection, RequestError, quote_message, shorten
 from posir_tasks.models.endpoint_kinds import FORMAT, KINDS, TRIED, EndpointKind, Fields
 from posir_tasks.models.references import Endpoint, RequestFields
+from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
@@ -68,28 +69,31 @@ MANY_TEXTS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class CountedTokens:
-    """The limit that a server's counts show, and the time that it takes."""
-
-    limit: int | None = None
-    """Tokens that it says it reads of a text, or states in refusing one."""
-    refuses: bool = False
-    """Whether it refuses longer texts."""
-    seconds_per_word: float = 0.0
-
-
 class EndpointModel:
     """Requests to the server of an endpoint; may be used by several threads."""
 
     advice = f"{ADVICE}."
     """The remedy for a request that is refused."""
+    max_length: int | None = None
+    """Tokens of an input, special ones included, that are sent; None for all."""
+    tokenizer: Any = None
+    """Counts them; None if they are estimated, or counted by the server."""
+    tokenizer_name: str | None = None
 
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
         self._endpoint = endpoint
         self._connection = Connection(endpoint.address)
         if retries is not None:
             self._connection.retries = min(retries, self._connection.retries)
+
+    def use_tokenizer(self, name: str) -> None:
+        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
+        loaded.
+        """
+        self.tokenizer = ModelTokenizer.load(name).tokenizer
+        # Texts are cut at their end, whatever the tokenizer would do.
+        self.tokenizer.truncation_side = "right"
+        self.tokenizer_name = name
 
     def _ask(
         self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
@@ -425,12 +429,13 @@ class EmbeddingClient(EndpointModel):
         answer = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
         return self._read(self.kind, [[text]], answer), _find_count(answer, self.kind.tokens)
 
-    def count_read(self, texts: Iterable[str]) -> CountedTokens:
+    def count_read(self, texts: Iterable[str]) -> tuple[int | None, bool, float]:
         """Find the limit that the server states about longer and longer texts of words, by its
         count of their tokens or in refusing one.
 
-        No text is sent that is expected to take longer than `MAX_COUNT_SECONDS`. Raise
-        NoAnswerError if the server does not answer a text within `FIRST_SECONDS`.
+        Returns the limit, whether longer texts are refused, and seconds per word. No text is sent
+        that is expected to take longer than `MAX_COUNT_SECONDS`. Raise NoAnswerError if the server
+        does not answer a text within `FIRST_SECONDS`.
         """
         speed = 0.0
         usual = self._connection.seconds
@@ -446,7 +451,7 @@ class EmbeddingClient(EndpointModel):
                 counted = _find_count(answer, self.kind.tokens)
                 # A count of words that are all there is no limit.
                 if counted and counted < words:
-                    return CountedTokens(counted, seconds_per_word=speed)
+                    return counted, False, speed
                 # Neither is one of characters.
                 if self.kind.tokens and (counted is None or counted > 2 * words):
                     break
@@ -455,10 +460,10 @@ class EmbeddingClient(EndpointModel):
                 details = f" It was asked for a text of {words:,} words, after short ones."
                 raise self._failed(error, details) from None
             limit = max(_find_numbers(error.reason, below=words), default=None)
-            return CountedTokens(limit, error.refused, speed)
+            return limit, error.refused, speed
         finally:
             self._connection.seconds = usual
-        return CountedTokens(seconds_per_word=speed)
+        return None, False, speed
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:

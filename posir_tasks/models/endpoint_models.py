@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.types import Array, BatchedInput
     from torch.utils.data import DataLoader
-    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -90,11 +89,6 @@ OTHER_FIELDS = (400, 422)
 class EndpointEncoder(EmbeddingClient, AbsEncoder):
     """Encodes texts by requests to a server, several at a time."""
 
-    max_length: int | None = None
-    """Tokens of a text, special ones included, that are sent; None for all."""
-    tokenizer: PreTrainedTokenizerBase | None = None
-    """Counts them; None if that is the server's part, or estimated."""
-    tokenizer_name: str | None = None
     read_part: ReadPart | None = None
     """`unknown` if the server reads less than it is sent; None if nothing is known of that."""
 
@@ -145,16 +139,6 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             }
         return record or None
 
-    def use_tokenizer(self, name: str) -> None:
-        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
-        loaded.
-        """
-        loaded = ModelTokenizer.load(name)
-        # Texts are cut at their end, whatever the tokenizer would do.
-        loaded.tokenizer.truncation_side = "right"
-        self.tokenizer = loaded.tokenizer
-        self.tokenizer_name = name
-
     @cached_property
     def _counts_by(self) -> str:
         """What counts the tokens of texts that are cut: `tokenizer`, `server` or `estimate`."""
@@ -201,10 +185,6 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             if window is not None:
                 tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
                 special = tokenizer.special_tokens if tokenizer else 0
-                if window <= special:
-                    raise PosirError(
-                        f"window {window}: special tokens alone fill it. Give a larger one."
-                    )
                 texts = cut_all(texts, window - special, tokenizer)
             embeddings = self._embed_batches(texts, size, description, query=query)
         reasons = self._left_out.get(side, {})
@@ -390,11 +370,6 @@ class RerankEndpoint(EndpointModel):
     """
 
     mteb_model_meta: ModelMeta
-    max_length: int | None = None
-    """Tokens of a query and a text together that are sent, special ones included; None for all."""
-    tokenizer: PreTrainedTokenizerBase | None = None
-    """Counts them; None if they are estimated."""
-    tokenizer_name: str | None = None
 
     def __init__(self, endpoint: Endpoint, **_: Any) -> None:
         super().__init__(endpoint)
@@ -411,13 +386,6 @@ class RerankEndpoint(EndpointModel):
         requests = list(split_requests(pairs, options.get("batch_size", 32)))
         return np.concatenate([np.zeros(0), *send_in_flight(self._rerank_cut, requests)])
 
-    def use_tokenizer(self, name: str) -> None:
-        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
-        loaded.
-        """
-        self.tokenizer = ModelTokenizer.load(name).tokenizer
-        self.tokenizer_name = name
-
     def _rerank_cut(self, request: tuple[str, Sequence[str]]) -> Floats:
         """Return the scores of texts that are cut to what the query leaves of the window."""
         query, texts = request
@@ -429,11 +397,6 @@ class RerankEndpoint(EndpointModel):
             tokenizer = ModelTokenizer(self.tokenizer)
             special = self.tokenizer.num_special_tokens_to_add(pair=True)
             taken = special + tokenizer.count(query)
-        if taken >= self.max_length:
-            raise PosirError(
-                f"window {self.max_length}: the query that begins {query[:SHOWN]!r} leaves no "
-                "token for a text. Give a larger one."
-            )
         return self.rerank(query, cut_all(texts, self.max_length - taken, tokenizer))
 
     def rerank(self, query: str, texts: Sequence[str]) -> Floats:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
@@ -62,6 +65,35 @@ TEXTS = CHANGES + 2
 
 
 @dataclass(frozen=True)
+class RememberingEncoder:
+    """Encodes documents, and keeps the answers to single texts: none is sent again, nor what begins
+    with a refused one.
+    """
+
+    encode: DocumentEncoder
+    answers: dict[str, NDArray[Any] | Exception] = field(default_factory=dict)
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
+        """Return the embeddings of texts, shape (n, dimensions); raise the error of a text that was
+        refused.
+        """
+        for known_text, answer in self.answers.items():
+            if not isinstance(answer, Exception):
+                if texts == [known_text]:
+                    return answer
+            elif any(text.startswith(known_text) for text in texts):
+                raise answer
+        try:
+            vectors = self.encode(texts)
+        except Exception as error:
+            if len(texts) == 1:
+                self.answers[texts[0]] = error
+            raise
+        self.answers[texts[0]] = vectors[:1]
+        return vectors
+
+
+@dataclass(frozen=True)
 class MeasuredModel:
     """A model under measurement: its encoder and the limits that it claims."""
 
@@ -100,6 +132,7 @@ class MeasuredModel:
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
         measuring = partial(client.measure, retries=0)
+        encode = RememberingEncoder(client.embed)
         speed = 0.0
         with measuring():
             claimed, refuses = client.read_limit()
@@ -107,13 +140,11 @@ class MeasuredModel:
             if client.kind.tokens or limit is None:
                 sizes = [words for words in COUNTED_WORDS if words < longest]
                 source = TextSource((), None)
-                counted = client.count_read(
+                counted, refuses, speed = client.count_read(
                     source.build(words, 0).prefix(words) for words in [*sizes, longest + BEYOND]
                 )
-                limit = counted.limit or limit
-                refuses = counted.refuses
-                speed = counted.seconds_per_word
-            special = find_special_tokens(client.embed, limit, refuses=refuses) if limit else None
+                limit = counted or limit
+            special = find_special_tokens(encode, limit, refuses=refuses) if limit else None
         count: TokenCounter | None = None
         if special is not None:
             # Frequent words are a token each if the limit is where the server says.
@@ -125,7 +156,7 @@ class MeasuredModel:
         return cls(
             endpoint.name,
             endpoint.revision,
-            client.embed,
+            encode,
             measuring,
             count,
             special,
@@ -221,12 +252,9 @@ def find_special_tokens(
             ratios = probe.compare(document, [(cut, size) for cut in cuts], variants=1)
             first = next((number for number, ratio in enumerate(ratios) if ratio > 1), 0)
             return first - 1 if first else None
-    if probe.accepts(document.prefix(limit + 1)):
-        return None
-    for special, cut in enumerate(cuts[:-1]):
-        if probe.accepts(document.prefix(cut)):
-            return special
-    return None
+    tried = range(limit + 1, cuts[-1], -1)
+    first = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
+    return first - 1 if 0 < first < len(tried) else None
 
 
 def read_measured(model: str, revision: str | None) -> ReadPart | None:

@@ -200,14 +200,13 @@ def measure_reading_length(
         return _measure_refusal(probe, source, refusal, claimed)
 
 
+@dataclass
 class _RefusedError(Exception):
     """A model raises an error for a document of so many pieces."""
 
-    def __init__(self, pieces: int, accepted: int, error: Exception) -> None:
-        super().__init__(pieces, accepted, error)
-        self.pieces = pieces
-        self.accepted = accepted
-        self.error = error
+    pieces: int
+    accepted: int
+    error: Exception
 
 
 def _measure_part(

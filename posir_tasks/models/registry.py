@@ -290,12 +290,8 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     """Resolve `hybrid(MODEL,MODEL)`; raise PosirError for fewer than two models, equal, unknown or
     reranking ones.
     """
-    if not name.startswith(START):
-        return None
-    if not name.endswith(END):
-        # With a method after it, `hybrid(A,B)+chunks(64)`, it is of another kind.
-        if name.count("(") > name.count(")"):
-            raise PosirError(f"{name}: a parenthesis is not closed. {FORM}")
+    # With a method after it, `hybrid(A,B)+chunks(64)`, it is of another kind.
+    if not (name.startswith(START) and name.endswith(END)):
         return None
     from mteb.models import ModelMeta
 

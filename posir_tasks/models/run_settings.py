@@ -315,18 +315,13 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
         model.skips_failed = True
     prompts = [name for name in (QUERY_PROMPT, DOCUMENT_PROMPT) if name in settings]
     if prompts:
-        variable = SETTING_VARIABLES[prompts[0]]
-        try:
-            # It imports mteb's classes of models, which may be about to be imported before.
-            from posir_tasks.models.prompts import replace_prompts
-        except ImportError as error:
-            raise PosirError(
-                f"{variable}: the installed mteb has no such prompts ({error}). Unset it."
-            ) from error
+        # It imports mteb's classes of models, which may be about to be imported before.
+        from posir_tasks.models.prompts import replace_prompts
+
         if not replace_prompts(model, settings.get(QUERY_PROMPT), settings.get(DOCUMENT_PROMPT)):
             raise PosirError(
-                f"{variable}: {meta.name} is of the class {type(model).__name__}, which chooses "
-                "its own prompts. Unset the variable."
+                f"{SETTING_VARIABLES[prompts[0]]}: {meta.name} is of the class "
+                f"{type(model).__name__}, which chooses its own prompts. Unset the variable."
             )
     vars(model)["mteb_model_meta"] = with_run_settings(meta)
     return model

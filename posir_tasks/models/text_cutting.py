@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import BYTES_PER_TOKEN, is_unspaced
 
@@ -30,8 +31,13 @@ def cut_to_estimate(text: str, tokens: int) -> str:
 
 def cut_all(texts: Sequence[str], tokens: int, tokenizer: ModelTokenizer | None) -> list[str]:
     """Return the first tokens of each text, without special ones: by a tokenizer, or estimated if
-    there is none.
+    there is none. Raise PosirError for less than a token.
     """
+    if tokens < 1:
+        raise PosirError(
+            "the window leaves no token for a text after special tokens and the question. Give a "
+            "larger one."
+        )
     if tokenizer is None:
         return [cut_to_estimate(text, tokens) for text in texts]
     cut = list(texts)

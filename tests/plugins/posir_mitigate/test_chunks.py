@@ -265,9 +265,7 @@ def test_chunks_in_context_are_compared_by_a_server():
 @pytest.mark.parametrize(
     ("method", "vectors"), [("", 1), ("+chunks(8,4)", None), ("+chunks(8,4,mean)", 1)]
 )
-def test_a_model_in_an_application_has_the_vectors_and_scores_of_its_parts(
-    tmp_path, method, vectors
-):
+def test_open_model_has_the_vectors_and_scores_of_its_parts(tmp_path, method, vectors):
     folder = write_tiny_model(tmp_path / "tiny")
     model, plain = posir.open_model(f"{folder}{method}"), posir.open_model(folder)
     encoded, (query,) = model.encode(TEXTS), model.encode(["a copper bell"], query=True)

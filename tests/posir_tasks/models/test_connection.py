@@ -113,9 +113,7 @@ CLIENTS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_beyond_the_limits_is_one_error_and_asked_for_once(
-    serve, client: str, answer: str
-):
+def test_an_answer_beyond_the_limits_is_requested_once(serve, client: str, answer: str):
     requests = []
     write_answer, word = ANSWERS[answer]
 
@@ -140,9 +138,7 @@ def test_broken_compression_is_one_error(serve, monkeypatch, client: str, answer
 
 @pytest.mark.parametrize("client", ["embeddings", "rerank"])
 @pytest.mark.parametrize("body", JSON.values(), ids=JSON)
-def test_json_that_can_be_read_in_two_ways_or_takes_the_stack_is_refused(
-    serve, client: str, body: bytes
-):
+def test_ambiguous_or_deep_json_is_refused(serve, client: str, body: bytes):
     with pytest.raises(PosirError, match="the server's answer"):
         CLIENTS[client](serve(lambda to: write(to, body)))
 
@@ -153,7 +149,7 @@ def test_answers_may_be_compressed(serve):
     assert json.loads(ask_chat(address)) == {"right": True}
 
 
-def test_limits_are_waited_for_and_failures_are_not_repeated_where_retries_are_limited(monkeypatch):
+def test_limits_are_waited_for_with_limited_retries(monkeypatch):
     waits: list[float] = []
 
     async def wait(seconds: float) -> None:

@@ -103,7 +103,7 @@ def test_whatever_changes_embeddings_changes_the_revision(folder, change):
     assert find().revision != before
 
 
-def test_what_training_and_evaluation_leave_in_the_folder_does_not_change_the_revision(folder):
+def test_files_of_training_do_not_change_the_revision(folder):
     before = find().revision
     (folder / "results" / "results").mkdir(parents=True)
     for file in (
@@ -152,7 +152,7 @@ def test_what_is_not_a_model_is_one_message(folder, prepare, name, message):
         mteb.get_model(name)
 
 
-def test_what_is_damaged_or_being_written_and_another_revision_are_refused(folder):
+def test_a_damaged_or_changing_folder_is_refused(folder):
     meta = find()
     edit_json(folder / "config.json", layer_norm_eps=1e-5)
     with pytest.raises(PosirError, match=r"local/my-model changed while it was loaded"):
@@ -178,9 +178,7 @@ def test_what_is_damaged_or_being_written_and_another_revision_are_refused(folde
     ],
 )
 @pytest.mark.parametrize("kind", TINY_KINDS)
-def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_names(
-    tmp_path, kind, settings, named
-):
+def test_weights_that_do_not_fit_the_settings_are_refused(tmp_path, kind, settings, named):
     """transformers makes up the missing ones at random."""
     folder = write_tiny_model(tmp_path / "mine", kind)
     edit_json(folder / "config.json", **settings)
@@ -192,7 +190,7 @@ def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_name
             mteb.get_model(f"{folder}:colbert", device="cpu")
 
 
-def test_a_model_of_transformers_alone_is_dense_and_weights_that_nothing_reads_may_be_missing(
+def test_a_model_of_transformers_is_dense_and_needs_no_pooler(
     folder,
 ):
     shutil.copytree(
