@@ -216,29 +216,24 @@ def compare_trials(
         if task in run.tasks
     }
     plain = runs[str(plain_model.name)]
-    methods = {runs[str(meta.name)].label: method for method, meta in mitigated.items()}
     pairs = [Pair(plain, runs[str(meta.name)], task) for meta in mitigated.values()]
     comparison = compare_pairs(pairs, [ALL])
-    seconds = measure_seconds(plain, task)
+    plain_seconds = measure_seconds(plain, task)
     findings = decide(analyze(comparison.common[0][1].a).overall)
-    trials = [Trial("plain", findings, 1.0, seconds, 1.0)]
-    for pair, common in comparison.common:
-        method = methods[pair.b.label]
-        method_seconds = measure_seconds(pair.b, task)
+    trials = [Trial("plain", findings, 1.0, plain_seconds, 1.0)]
+    for method, (pair, common) in zip(mitigated, comparison.common, strict=True):
+        seconds = measure_seconds(pair.b, task)
         results = pair.b.by_subset(task).values()
+        rows = [row for row in comparison.rows if row.subject.model == pair.b.label]
         trial = Trial(
             method=str(method),
             findings=decide(analyze(common.b).overall),
             # One vector per document, unless the results say otherwise.
             vectors_per_document=average_vectors(result.run for result in results) or 1.0,
-            seconds=method_seconds,
-            time_ratio=method_seconds / seconds if seconds else None,
+            seconds=seconds,
+            time_ratio=seconds / plain_seconds if plain_seconds else None,
             deployment=method.DEPLOYMENT,
-            changes={
-                row.metric: row
-                for row in comparison.rows
-                if (row.subject.model, row.subject.task) == (pair.b.label, task)
-            },
+            changes={row.metric: row for row in rows},
         )
         trials.append(trial)
     return trials
@@ -250,14 +245,10 @@ def measure_seconds(run: ModelRun, task: str) -> float:
     """
     file = next(iter(run.by_subset(task).values())).file
     phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []
-    spans = sorted(
-        (phase["start"], phase["end"])
-        for phase in phases
-        if phase["name"].startswith(SEARCH_PHASES)
-    )
     seconds = 0.0
     reached = float("-inf")
-    for start, end in spans:
-        seconds += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
+    for phase in sorted(phases, key=lambda phase: float(phase["start"])):
+        if phase["name"].startswith(SEARCH_PHASES):
+            seconds += max(0.0, phase["end"] - max(phase["start"], reached))
+            reached = max(reached, phase["end"])
     return seconds

@@ -95,8 +95,8 @@ def refer_to(meta: ModelMeta, model: str, data: str = "") -> CommandReference:
 
 def refer_as_given(model: str) -> CommandReference:
     """Return the reference to a model as a user gave it, with the settings of this process."""
-    present = {name: os.environ.get(name, "") for name in VARIABLES}
-    return CommandReference(model, variables={name: text for name, text in present.items() if text})
+    present = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
+    return CommandReference(model, variables=present)
 
 
 def _find_variables(meta: ModelMeta) -> dict[str, str]:

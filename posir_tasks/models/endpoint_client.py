@@ -10,7 +10,7 @@ import base64
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeAlias
@@ -143,9 +143,6 @@ class EmbeddingClient(EndpointModel):
         With a number of `retries`, the first answer must begin within `FIRST_SECONDS`.
         """
         super().__init__(endpoint, retries)
-        seconds = self._connection.seconds
-        if retries is not None:
-            self._connection.seconds = min(FIRST_SECONDS, seconds)
         self.fields = fields or RequestFields()
         self.is_measured = False
         """Whether the texts that are cut are being measured, so that no warning is needed."""
@@ -155,18 +152,18 @@ class EmbeddingClient(EndpointModel):
         self._sends_alone = False
         self._is_probing = False
         documents = [[text] for text in FIRST_TEXTS]
-        self.kind, answer = self._find_kind(documents)
-        if answer is None:
-            first, second = self._embed(self.kind, documents)
-        else:
-            first, second = self._read(self.kind, documents, answer)
+        with self._answer_soon() if retries is not None else nullcontext():
+            self.kind, answer = self._find_kind(documents)
+            if answer is None:
+                first, second = self._embed(self.kind, documents)
+            else:
+                first, second = self._read(self.kind, documents, answer)
         if np.array_equal(first, second):
             raise self._invalid(
                 f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: "
                 f"{shorten(first)}"
             )
         self._dimensions = len(first)
-        self._connection.seconds = seconds
         if self.kind.truncation:
             self.advice = f"{ADVICE} ({self.kind.truncation})."
 
@@ -438,32 +435,39 @@ class EmbeddingClient(EndpointModel):
         does not answer a text within `FIRST_SECONDS`.
         """
         speed = 0.0
+        for text in texts:
+            words = len(text.split())
+            if speed * words > MAX_COUNT_SECONDS:
+                break
+            start = time.perf_counter()
+            with self._answer_soon():
+                try:
+                    answer = self._request(self.kind, [[text]])
+                except RequestError as error:
+                    if error.is_timeout:
+                        details = f" It was asked for a text of {words:,} words, after short ones."
+                        raise self._failed(error, details) from None
+                    limit = max(_find_numbers(error.reason, below=words), default=None)
+                    return limit, error.refused, speed
+            speed = max(speed, (time.perf_counter() - start) / words)
+            counted = _find_count(answer, self.kind.tokens)
+            # A count of words that are all there is no limit.
+            if counted and counted < words:
+                return counted, False, speed
+            # Neither is one of characters.
+            if self.kind.tokens and (counted is None or counted > 2 * words):
+                break
+        return None, False, speed
+
+    @contextmanager
+    def _answer_soon(self) -> Iterator[None]:
+        """Expect the beginning of an answer within `FIRST_SECONDS`."""
         usual = self._connection.seconds
         self._connection.seconds = min(FIRST_SECONDS, usual)
         try:
-            for text in texts:
-                words = len(text.split())
-                if speed * words > MAX_COUNT_SECONDS:
-                    break
-                start = time.perf_counter()
-                answer = self._request(self.kind, [[text]])
-                speed = max(speed, (time.perf_counter() - start) / words)
-                counted = _find_count(answer, self.kind.tokens)
-                # A count of words that are all there is no limit.
-                if counted and counted < words:
-                    return counted, False, speed
-                # Neither is one of characters.
-                if self.kind.tokens and (counted is None or counted > 2 * words):
-                    break
-        except RequestError as error:
-            if error.is_timeout:
-                details = f" It was asked for a text of {words:,} words, after short ones."
-                raise self._failed(error, details) from None
-            limit = max(_find_numbers(error.reason, below=words), default=None)
-            return limit, error.refused, speed
+            yield
         finally:
             self._connection.seconds = usual
-        return None, False, speed
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:

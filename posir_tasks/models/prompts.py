@@ -139,18 +139,15 @@ def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict
     The other kind does not get them: mteb prefers `<task>-document` to `<task>`, and that to
     `document`.
     """
-    kinds = (PromptType.query.value, PromptType.document.value)
-    kept = next((kind for kind in kinds if kind not in replaced), None)
-    if kept is None:
-        return {}
-    other = next(kind for kind in kinds if kind != kept)
-    of_kind = {name: text for name, text in prompts.items() if name.split("-")[-1] == kept}
-    of_both = {
-        f"{name}-{kept}": text
-        for name, text in prompts.items()
-        if name.split("-")[-1] not in (kept, other)
-    }
-    return of_both | of_kind
+    kept_prompts: dict[str, str] = {}
+    for kept in {PromptType.query.value, PromptType.document.value}.difference(replaced):
+        for name, text in prompts.items():
+            kind = name.split("-")[-1]
+            if kind == kept:
+                kept_prompts[name] = text
+            elif kind not in replaced:
+                kept_prompts.setdefault(f"{name}-{kept}", text)
+    return kept_prompts
 
 
 def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str]:

@@ -286,7 +286,7 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     )
 
 
-def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
+def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `hybrid(MODEL,MODEL)`; raise PosirError for fewer than two models, equal, unknown or
     reranking ones.
     """
@@ -299,10 +299,7 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     if len(references) < 2 or not all(references):
         raise PosirError(f"{name}: a hybrid has at least two models. {FORM}")
     with own_settings():
-        parts = [
-            registered[part] if part in registered else find_model(ModelReference(part))
-            for part in references
-        ]
+        parts = [find_model(ModelReference(part)) for part in references]
     names = [str(part.name) for part in parts]
     if len({*names}) < len(names):
         raise PosirError(f"{name}: a model occurs more than once, which changes nothing. {FORM}")
@@ -333,15 +330,13 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
 
 
 def split_models(text: str) -> list[str]:
-    """Return the parts of a text between the commas that are not inside of parentheses."""
-    parts = [""]
-    depth = 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            parts.append("")
+    """Split a text at the commas that are not inside parentheses."""
+    parts: list[str] = []
+    for part in text.split(","):
+        if parts and parts[-1].count("(") > parts[-1].count(")"):
+            parts[-1] += f",{part}"
         else:
-            parts[-1] += letter
+            parts.append(part)
     return [part.strip() for part in parts]
 
 

@@ -290,33 +290,33 @@ class CachedEncoder(WrappedEncoder):
         keys, first, inverse = find_distinct_texts(dataset, columns)
         cache = self._open_cache(key)
         rows, missing = cache.look_up(keys)
+        embedding_format = cache.format
         logger.info("%s: encoding %d of %d texts", key.model, len(missing), len(inverse))
-        if not missing.size:
-            assert cache.format is not None
-            return cache.format.restore(rows[inverse] if len(rows) != inverse.size else rows)
-        is_complete = missing.size == inverse.size
-        loader = inputs
-        if not is_complete:
-            loader = DataLoader(
-                cast("Any", dataset.select(first[missing])),
-                batch_size=inputs.batch_size,
-                collate_fn=inputs.collate_fn,
-                num_workers=inputs.num_workers,
-            )
-        encoded = encode(loader)
-        embedding_format = EmbeddingFormat.detect(encoded, missing.size)
-        if embedding_format is None:
-            _warn_once(
-                f"Embeddings of {key.model} are not cached: the model does not return one "
-                "dense vector per text."
-            )
-            return encoded if is_complete else encode(inputs)
-        cache.add(keys[missing], encoded)
-        if missing.size == len(keys):
-            rows = to_rows(encoded)
-        else:
-            rows[missing] = to_rows(encoded)
-        return embedding_format.restore(rows[inverse] if len(rows) != inverse.size else rows)
+        if missing.size:
+            is_complete = missing.size == inverse.size
+            loader = inputs
+            if not is_complete:
+                loader = DataLoader(
+                    cast("Any", dataset.select(first[missing])),
+                    batch_size=inputs.batch_size,
+                    collate_fn=inputs.collate_fn,
+                    num_workers=inputs.num_workers,
+                )
+            encoded = encode(loader)
+            embedding_format = EmbeddingFormat.detect(encoded, missing.size)
+            if embedding_format is None:
+                _warn_once(
+                    f"Embeddings of {key.model} are not cached: the model does not return one "
+                    "dense vector per text."
+                )
+                return encoded if is_complete else encode(inputs)
+            cache.add(keys[missing], encoded)
+            if missing.size == len(keys):
+                rows = to_rows(encoded)
+            else:
+                rows[missing] = to_rows(encoded)
+        assert embedding_format is not None
+        return embedding_format.restore(rows if len(rows) == inverse.size else rows[inverse])
 
     def _open_cache(self, key: EmbeddingKey) -> EmbeddingCache:
         """Open the cache of a key, which a file in its folder describes."""
