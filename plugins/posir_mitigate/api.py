@@ -211,14 +211,16 @@ def present_trials(model: str, trials: Sequence[Trial], not_tried: Sequence[str]
 
 def build_table(trials: Sequence[Trial]) -> Table:
     """Build a table with a line for each method."""
-    columns = [Column("Method")]
-    for title in SCORES.values():
-        columns += [Column(title, "right", title), Column("Change", "right", title)]
-    columns += [
+    scores = [
+        Column(name, "right", title) for title in SCORES.values() for name in (title, "Change")
+    ]
+    columns = (
+        Column("Method"),
+        *scores,
         Column("Bias within the window"),
         Column("Vectors", "right", "Cost"),
         Column("Time", "right", "Cost"),
-    ]
+    )
     rows = []
     for trial in trials:
         cells = [trial.method]
@@ -233,7 +235,7 @@ def build_table(trials: Sequence[Trial]) -> Table:
             format_ratio(trial.time_ratio),
         ]
         rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows))
+    return Table(columns, tuple(rows))
 
 
 def format_ratio(ratio: float | None) -> str:

@@ -103,7 +103,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         self.model_prompts = model_prompts or {}
         self.advice += " --skip-failed leaves out what cannot be embedded."
         self._longest_checked = 0
-        self._checked_batch = {"queries": 1, "documents": 1}
+        self._checked_batch = 1
         self._batch_cosine: float | None = None
         # Of the subset, a task with its subset: the texts that are left out with their reasons, and
         # the number of all texts.
@@ -209,9 +209,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         batches = split_batches(texts, size)
         embed = partial(self.embed, query=query)
         first = list[Embeddings]()
-        side = _name_side(query=query)
-        if len(batches[0]) > self._checked_batch[side]:
-            self._checked_batch[side] = len(batches[0])
+        if len(batches[0]) > self._checked_batch:
+            self._checked_batch = len(batches[0])
             first = [embed(batches[0])]
             if not self._sends_alone and not self._is_probing:
                 self._compare_alone(batches[0], first[0], query=query)

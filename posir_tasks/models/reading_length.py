@@ -476,14 +476,13 @@ def _summarize(
     # That a text is read so far is certain; that it is read no further is so where nothing is
     # lost in the noise.
     is_hidden = all(cut.slack for cut in cuts) or any(cut.slack and cut.noisy for cut in cuts)
-    certain = [cut for cut in cuts if is_hidden or not cut.slack]
     agreed: list[str] = []
     bounds: dict[str, Any] = {}
     for unit, count in source.counters.items():
         lows = [count(cut.document.prefix(cut.pieces - is_cut)) + more for cut in cuts]
         highs = [count(cut.document.prefix(cut.pieces + cut.slack)) - less for cut in cuts]
-        limits = [count(cut.document.prefix(cut.pieces + cut.slack)) - less for cut in certain]
-        highest = max(limits) if is_hidden else min(limits)
+        certain = [high for high, cut in zip(highs, cuts, strict=True) if not cut.slack]
+        highest = max(highs) if is_hidden else min(certain)
         if max(lows) <= highest:
             agreed.append(unit)
             bounds[unit] = Bounds(max(lows), highest)

@@ -182,6 +182,15 @@ class TextSource:
         return MIN_DOCUMENTS if self.texts else 2
 
 
+def _measure_distances(
+    vectors: NDArray[np.float64], originals: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Measure the distances of vectors from others, relative to the length of the latter."""
+    lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
+    distances: NDArray[np.float64] = np.linalg.norm(vectors - originals, axis=1) / lengths
+    return distances
+
+
 @dataclass
 class ModelProbe:
     """Finds out whether a model reads what differs between texts."""
@@ -211,8 +220,7 @@ class ModelProbe:
         ]
         # Twice, at both ends of the batch: the distance of the two is rounding.
         vectors = self._request([same, *changed, same])
-        length = max(np.linalg.norm(vectors[0]), 1e-30)
-        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / length
+        distances = _measure_distances(vectors[1:], vectors[:1])
         self.noise = max(self.noise, float(distances[-1]))
         ratios = distances[:-1] / max(MIN_DISTANCE, NOISE_FACTOR * self.noise)
         largest: list[float] = ratios.reshape(len(changes), variants).max(axis=1).tolist()
@@ -257,12 +265,9 @@ class ModelProbe:
             if len(texts) == 1:
                 return [True]
             return [cut for text in texts for cut in self.find_cut_texts([text], place)]
-        originals = vectors[: len(texts)]
-        lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
-        distances = np.linalg.norm(vectors[len(texts) : -1] - originals, axis=1) / lengths
-        noise = np.linalg.norm(vectors[-1] - vectors[0]) / lengths[0]
-        cut: list[bool] = (distances <= max(MIN_DISTANCE, NOISE_FACTOR * noise)).tolist()
-        return cut
+        originals = vectors[[*range(len(texts)), 0]]
+        *distances, noise = _measure_distances(vectors[len(texts) :], originals).tolist()
+        return [distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise) for distance in distances]
 
     def accepts(self, text: str) -> bool:
         """Return whether the model encodes a text without an error; raise NoAnswerError if a server

@@ -94,10 +94,10 @@ def build_scorer(
         question_embeddings = encode(questions, PromptType.query)
 
         def compare(pairs: Sequence[Pair]) -> Scores:
-            texts = encode((text for _, text in pairs), PromptType.document)
+            queries, texts = (list(column) for column in zip(*pairs, strict=True))
+            embeddings = encode(texts, PromptType.document)
             similarities = model.similarity_pairwise(
-                question_embeddings.select(question for question, _ in pairs),
-                texts.select(text for _, text in pairs),
+                question_embeddings.select(queries), embeddings.select(texts)
             )
             return np.asarray(similarities, np.float64).reshape(-1)
 
