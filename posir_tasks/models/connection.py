@@ -235,7 +235,7 @@ class Connection:
             proxy=self._proxy,
             timeout=timeout,
         ) as response:
-            if "Location" in response.headers and response.status < 400:
+            if "Location" in response.headers and 300 <= response.status < 400:
                 raise RequestError(
                     f"redirects to {response.headers['Location']}, which would get the texts; give "
                     "its address if it should",

@@ -31,13 +31,13 @@ from posir_tasks.models.reading_probe import (
     MAX_REQUESTS,
     Block,
     Cut,
-    CutSearch,
     DocumentEncoder,
     ModelProbe,
     ProbedText,
     TextSource,
     TokenCounter,
     divide,
+    find_cut,
 )
 from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 
@@ -274,15 +274,17 @@ def _find_unread(
         if is_last:
             size = max(ACCEPTED_PIECES, math.ceil(size * limit / tokens))
             document = document.shorten(size)
-        search = CutSearch(probe, document, size)
+        ratios: dict[int, float] = {}
         blocks = [
             (size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS
         ]
         try:
             if guess and guess < size:
-                search.test_at([cut for cut in (guess - 1, guess) if cut])
-                if search.low < guess:
-                    return document, search.ratios, {(guess, size): 0.0}
+                cuts = [cut for cut in (guess - 1, guess) if cut]
+                distances = probe.compare(document, [(cut, size) for cut in cuts])
+                ratios = dict(zip(cuts, distances, strict=True))
+                if ratios[guess] <= 1:
+                    return document, ratios, {(guess, size): 0.0}
             read = probe.find_read(document, blocks)
             if is_last and min(read.values()) > 1:
                 read |= probe.find_read(document, [(0, 1), (size - 1, size)])
@@ -294,7 +296,7 @@ def _find_unread(
             raise _RefusedError(size, accepted, error) from error
         if is_last or min(read.values()) <= 1:
             ends = {start: ratio for (start, end), ratio in read.items() if end == size}
-            return document, search.ratios | ends, read
+            return document, ratios | ends, read
         guess = None
         accepted = size
         size *= GROWTH
@@ -322,16 +324,17 @@ def _find_edge(
         ratios: Distances by cut that are known of the first document.
         from_end: Whether it is read from the end on.
     """
-    search = CutSearch(probe, document.seen_from(end=from_end), stop, ratios or {})
-    if from_end and 0 < claimed < stop:
-        search.test_near(claimed, exactly=True)
     cuts: list[Cut] = []
+    guess = claimed if from_end and claimed < stop else 0
+    exactly = guess > 0
     for number in range(MAX_DOCUMENTS):
         if number:
-            other = source.build(document.size, number).seen_from(end=from_end)
-            search = CutSearch(probe, other, stop)
-            search.test_near(cuts[-1].pieces, exactly=not source.texts)
-        cuts.append(search.finish())
+            document = source.build(document.size, number)
+            ratios = None
+        seen = document.seen_from(end=from_end)
+        cuts.append(find_cut(probe, seen, stop, ratios, guess, exactly=exactly))
+        guess = cuts[-1].pieces
+        exactly = not source.texts
         length = _summarize(source, cuts, Part.FIRST)
         # Words that reach the claim to the token are no coincidence.
         is_claim = not source.texts and length.tokens == Bounds(claimed, claimed)
@@ -373,8 +376,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
     unread = [block for block, ratio in read.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
-        search = CutSearch(probe, document.seen_from(end=False), unread[0][1])
-        at_start = _summarize(source, [search.finish()], Part.FIRST)
+        at_start = _summarize(source, [find_cut(probe, document, unread[0][1])], Part.FIRST)
     while probe.requests < MANY_REQUESTS:
         # A block next to one that is not read holds an edge, mostly.
         ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}

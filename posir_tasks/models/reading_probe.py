@@ -7,8 +7,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -294,63 +294,59 @@ class Cut:
     """Whether noise may hide the same pieces of several documents."""
 
 
-@dataclass
-class CutSearch:
-    """The search for the first cut in a document after which nothing is read."""
+def find_cut(
+    probe: ModelProbe,
+    document: ProbedText,
+    stop: int,
+    ratios: Mapping[int, float] | None = None,
+    guess: int = 0,
+    *,
+    exactly: bool = False,
+) -> Cut:
+    """Find the first cut in a document after which nothing is read, by bisection.
 
-    probe: ModelProbe
-    document: ProbedText
-    stop: int
-    """Position from which on nothing is changed: it is known that what follows is read, or that it
-    is not.
+    Args:
+        probe: The model.
+        document: The document.
+        stop: Position from which on nothing is changed: it is known that what follows is read, or
+            that it is not.
+        ratios: Distances by cut that are known, from `ModelProbe.compare`.
+        guess: The cut in another document, near which this one is sought first; 0 for none.
+        exactly: Whether it is likely to be this very cut.
     """
-    ratios: dict[int, float] = field(default_factory=dict)
-    """Distance by cut, from `ModelProbe.compare`."""
+    known_ratios = dict(ratios or {})
 
-    @property
-    def low(self) -> int:
-        """The last cut after which something is read: a changed embedding is a proof, an unchanged
-        one is not.
+    def test(cuts: Sequence[int]) -> None:
+        distances = probe.compare(document, [(cut, stop) for cut in cuts])
+        known_ratios.update(zip(cuts, distances, strict=True))
+
+    def find_bounds() -> tuple[int, int]:
+        """Find the last cut after which something is read, and the next that was tested. A changed
+        embedding is a proof, an unchanged one is not.
         """
-        return max((cut for cut, ratio in self.ratios.items() if ratio > 1), default=0)
+        low = max((cut for cut, ratio in known_ratios.items() if ratio > 1), default=0)
+        return low, min((cut for cut in known_ratios if cut > low), default=stop)
 
-    @property
-    def high(self) -> int:
-        """The first cut beyond `low` after which nothing is read, as far as is known."""
-        return min((cut for cut in self.ratios if cut > self.low), default=self.stop)
-
-    def test_at(self, cuts: Sequence[int]) -> None:
-        """Test cuts in one request."""
-        ratios = self.probe.compare(self.document, [(cut, self.stop) for cut in cuts])
-        self.ratios |= zip(cuts, ratios, strict=True)
-
-    def test_near(self, guess: int, *, exactly: bool) -> None:
-        """Test cuts near one that holds in another document; first this one if it is likely to hold
-        `exactly`.
-        """
-        if exactly:
-            self.test_at([cut for cut in (guess - 1, guess) if 0 < cut < self.stop])
-        if self.high - self.low > 1:
-            margin = max(8, guess // 16)
-            around = (guess - margin, guess + margin)
-            self.test_at([cut for cut in around if self.low < cut < self.high] or [guess])
-
-    def finish(self) -> Cut:
-        """Find the cut by bisection."""
-        while self.high - self.low > 1 and self.probe.requests < MAX_REQUESTS:
-            edges = np.linspace(self.low, self.high, CUTS + 2)[1:-1].astype(int).tolist()
-            self.test_at(sorted({max(self.low + 1, cut) for cut in edges}))
-        # The distance of the embeddings is taken to be proportional to the number of changed pieces
-        # that are read (as with mean pooling), from the nearest cut on that is clearly read.
-        # Nothing is lost if the last piece is clearly read.
-        low = self.low
-        clear_cuts = [cut for cut, ratio in self.ratios.items() if ratio >= CLEAR_FACTOR]
-        clear = max(clear_cuts, default=low)
-        slack = self.high - low - 1
-        if 0 < clear < low:
-            slack = max(slack, math.ceil((self.high - clear) / (self.ratios[clear] - 1)))
-        slack = min(slack, self.stop - low - 1)
-        return Cut(self.document, low + 1, slack, self.probe.noise > NOISY)
+    if exactly:
+        test([cut for cut in (guess - 1, guess) if 0 < cut < stop])
+    low, high = find_bounds()
+    if guess and high - low > 1:
+        margin = max(8, guess // 16)
+        test([cut for cut in (guess - margin, guess + margin) if low < cut < high] or [guess])
+        low, high = find_bounds()
+    while high - low > 1 and probe.requests < MAX_REQUESTS:
+        edges = np.linspace(low, high, CUTS + 2)[1:-1].astype(int).tolist()
+        test(sorted({max(low + 1, cut) for cut in edges}))
+        low, high = find_bounds()
+    # The distance of the embeddings is taken to be proportional to the number of changed pieces
+    # that are read (as with mean pooling), from the nearest cut on that is clearly read. Nothing is
+    # lost if the last piece is clearly read.
+    clear_cuts = [cut for cut, ratio in known_ratios.items() if ratio >= CLEAR_FACTOR]
+    clear = max(clear_cuts, default=low)
+    slack = high - low - 1
+    if 0 < clear < low:
+        slack = max(slack, math.ceil((high - clear) / (known_ratios[clear] - 1)))
+    return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY)
 
 
 def divide(start: int, end: int, parts: int) -> list[Block]:
