@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from concurrent.futures import wait
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -113,8 +112,7 @@ class LanguageModel:
             async with aclosing(ChatClient(self._settings)) as client:
 
                 async def reply(item: Item) -> Reply[AnswerT]:
-                    bound = partial(check, item) if check else None
-                    answered = await self._reply(client, prompt, build(item), bound)
+                    answered = await self._reply(client, prompt, item, build(item), check)
                     advance()
                     return answered
 
@@ -130,8 +128,9 @@ class LanguageModel:
         self,
         client: ChatClient,
         prompt: PromptTemplate[AnswerT],
+        item: Item,
         values: Mapping[str, str],
-        check: Callable[[AnswerT], object] | None,
+        check: Callable[[Item, AnswerT], object] | None,
     ) -> Reply[AnswerT]:
         reply = Reply[AnswerT](self.name, prompt.id, None)
         for attempt in range(self._settings.attempts):
@@ -140,7 +139,7 @@ class LanguageModel:
                 completion = self._log.find(request.key) or await self._complete(client, request)
                 answer = parse_answer(completion, prompt.answer)
                 if check:
-                    check(answer)
+                    check(item, answer)
                 return Reply(completion.served or self.name, prompt.id, answer)
             except UnusableAnswerError as error:
                 reply = replace(reply, fault=error.fault, detail=error.detail)
