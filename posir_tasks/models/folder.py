@@ -12,7 +12,6 @@ import, unpickle or download code is refused before anything of it is loaded.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.digests import digest_files
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.files import read_decompressed
+from posir_tasks.base.files import find_files, read_decompressed
 from posir_tasks.base.private_names import RESOLVE_LOADER
 from posir_tasks.base.wording import sanitized
 from posir_tasks.models.references import LOCAL, ModelLoader, legible_name
@@ -418,7 +417,7 @@ def find_model_files(folder: Path) -> Iterator[Path]:
         if path.is_file() and not any(fnmatchcase(path.name, pattern) for pattern in IGNORED):
             yield path
         elif path.is_dir() and path.name in parts:
-            yield from _walk(path)
+            yield from find_files(path, "")
 
 
 def _find_texts(settings: Any) -> Iterator[str]:
@@ -428,15 +427,3 @@ def _find_texts(settings: Any) -> Iterator[str]:
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, str):
                 yield part
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and below, through links, each folder once."""
-    visited = set[str]()
-    for parent, folders, files in os.walk(folder, followlinks=True):
-        if (real := os.path.realpath(parent)) in visited:
-            folders.clear()
-            continue
-        visited.add(real)
-        folders.sort()
-        yield from filter(Path.is_file, [Path(parent) / file for file in sorted(files)])
