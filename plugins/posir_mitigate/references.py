@@ -81,7 +81,7 @@ def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
 
 
 def parse_reference(text: str) -> Mitigation:
-    """Return a method as it is written after the `+`; raise PosirError if it is not one."""
+    """Parse a method as it is written after the `+`; raise PosirError if it is malformed."""
     match = REFERENCE.fullmatch(f"model+{text.strip().removeprefix('+')}")
     if match is None:
         raise PosirError(f"'{text}': not a method. Write one like chunks(64,mean) or both_orders.")
@@ -89,7 +89,7 @@ def parse_reference(text: str) -> Mitigation:
 
 
 def parse_method(name: str, arguments: str) -> Mitigation:
-    """Return a method with arguments: numbers in order, words anywhere, or `name=value`."""
+    """Parse a method with arguments: numbers in order, words anywhere, or `name=value`."""
     methods = list_methods()
     if name not in methods:
         raise PosirError(

@@ -59,7 +59,7 @@ COMPARED = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
 
 
 def open_task(data: str) -> PositionTask:
-    """Return the task of a name, or one on any other data with the spans of evidence; a file or
+    """Open the task of a name, or a task on any other data with spans of evidence; a file or
     folder takes precedence.
     """
     if Path(data).expanduser().exists() or is_hub_name(data):
@@ -69,8 +69,8 @@ def open_task(data: str) -> PositionTask:
 
 
 def open_data_task(data: Dataset) -> LayoutTask:
-    """Return a task on data, which mteb finds by its name; raise PosirError if its language is
-    unknown.
+    """Register a task on data, so that mteb finds it by its name; raise PosirError if the
+    language of the data is unknown.
     """
     if not data.has_questions or data.in_memory:
         for subset in data.subsets:
@@ -207,7 +207,7 @@ class Trial:
 def compare_trials(
     plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
 ) -> list[Trial]:
-    """Compare every mitigation with the plain model by the same questions; the plain model comes
+    """Compare every mitigation with the plain model on the same questions; the plain model comes
     first.
     """
     runs = {

@@ -1,4 +1,4 @@
-"""Questions about a sentence in other words: none of its words, and none of its text's, is in them.
+"""Questions about a sentence in other words: they share no word with the sentence or its text.
 
 Verbatim questions and rare words are found by words alone. Here an embedder chooses words of the
 user's own texts that are near the meaning of a sentence, or a language model asks about it, and the
@@ -215,7 +215,7 @@ OTHER_WORDS = load_prompt("other_words", OtherWordsQuestion)
 
 @dataclass(frozen=True)
 class LanguageModelWriter:
-    """Asks a language model for a question about each sentence."""
+    """Gets a question about each sentence from a language model."""
 
     model: LanguageModel
     common: frozenset[str]

@@ -63,7 +63,7 @@ RECORD = "posir_protocol"
 
 
 class ProtocolDifferenceError(PosirError):
-    """A loaded model is not, or cannot be made, what a row says."""
+    """A loaded model differs from its row, and cannot be changed to match it."""
 
 
 def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
@@ -143,7 +143,7 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
 
 
 def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
-    """Return the fields of which a loaded model says nothing."""
+    """Find the fields that a loaded model does not report."""
     name = type(model).__name__
     prompts = {"query_prompt", "document_prompt"}
     if find_transformer(model) is None:
@@ -192,7 +192,7 @@ def _set_texts(model: Any, protocol: Protocol) -> None:
 
 
 def _set_weights(model: Any, protocol: Protocol) -> None:
-    """Set padding, pooling, precision and attention, as far as the loader has not."""
+    """Set padding, pooling, precision and attention where the loader has not."""
     transformer: Any = find_transformer(model)
     tokenizer = find_inner_tokenizer(model)
     pooling = find_pooling(model)
@@ -219,8 +219,8 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
 
 
 def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dict[str, str | None]:
-    """Return the fields in which a loaded model differs from a row, with what it has; None for what
-    it cannot be given.
+    """Compare a loaded model with a row: its value of each field that differs, None for a value
+    that its class does not have.
     """
     differences: dict[str, str | None] = {}
     tokenizer = find_inner_tokenizer(model)
@@ -251,9 +251,7 @@ def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dic
 
 
 def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
-    """Return whether a reranker gets question and text, or only the instruction, otherwise than in
-    a row.
-    """
+    """Compare the template and the instruction that a reranker gets with those of a row."""
     template = protocol.find("rerank_template")
     read = loaded.document
     if template is None:

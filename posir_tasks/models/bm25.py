@@ -51,8 +51,8 @@ def split_trigrams(text: str) -> list[str]:
 
 
 def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
-    """Return mteb's BM25 baseline with trigrams as tokens for a script without spaces, and any
-    other model as it is.
+    """Give mteb's BM25 baseline trigrams as tokens for a script without spaces; return any other
+    model as it is.
 
     mteb's own tokens of Thai, Khmer, Lao, Burmese and Tibetan are single characters, which in an
     alphabet say little: on XQuAD in Arabic, German, Russian and Spanish with its spaces removed,

@@ -145,9 +145,7 @@ def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
 
 
 def drop_unfound(results: Results) -> SearchResults:
-    """Return results without those whose score is minus infinity: of a text without an embedding,
-    nothing is found.
-    """
+    """Drop results whose score is minus infinity, which texts without an embedding have."""
     return {
         query: {name: score for name, score in scores.items() if score != -np.inf}
         for query, scores in results.items()
@@ -155,8 +153,8 @@ def drop_unfound(results: Results) -> SearchResults:
 
 
 def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
-    """Search and rank the relevant documents, as this model needs least memory for; raise
-    ScoreError if it returned NaN.
+    """Search and rank the relevant documents in the way that takes least memory for this model;
+    raise ScoreError if it returned NaN.
     """
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
@@ -169,8 +167,8 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
 
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResults:
-    """Search; return the best documents as arrays, or as mteb's evaluator does where there is no
-    faster way for this model.
+    """Search; return the best documents as arrays, or in mteb's form if the model has no faster
+    search.
     """
     context = request.context
     if request.top_ranked is not None:
@@ -228,8 +226,8 @@ def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
 
 
 class HybridSearch:
-    """One of mteb's search models: the fused rankings of others, of each as many documents as are
-    wanted.
+    """One of mteb's search models: the fused rankings of several models, each as deep as the
+    result.
     """
 
     mteb_model_meta: ModelMeta

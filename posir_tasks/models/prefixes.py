@@ -78,7 +78,7 @@ def _warn_once(name: str, family: PrefixFamily) -> None:
 
 
 def describe_family(name: str, family: PrefixFamily) -> str:
-    """Return which texts a model expects, and the variables that put them there."""
+    """Describe the texts that a model expects, and the variables that set them."""
     expected = f"{family.query!r} before queries"
     variables = f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}"
     if family.document:

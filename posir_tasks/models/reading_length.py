@@ -120,7 +120,7 @@ class ReadingLength:
         return self.part is None
 
     def read_part(self, added: int = 0) -> ReadPart:
-        """Return the part that is read as results store it, by the upper bounds, with so many
+        """Return the part that is read as results store it, by the upper bounds, with `added`
         tokens of prompt and special ones.
         """
         if self.part is None:
@@ -171,8 +171,8 @@ def measure_reading_length(
     max_tokens: int | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ReadingLength:
-    """Measure how far a model reads, with synthetic documents or of texts; errors of a model that
-    encodes none are its own.
+    """Measure how far a model reads, in synthetic documents or in documents made of texts.
+    Errors of a model that encodes no text are its own.
 
     Args:
         encode: The model; its prompt for documents is part of what it reads, and not counted.
@@ -212,8 +212,8 @@ class _RefusedError(Exception):
 def _measure_part(
     probe: ModelProbe, source: TextSource, limit: int, claimed: int | None
 ) -> ReadingLength:
-    """Measure what a model reads that accepts texts of any length; raise _RefusedError if it
-    refuses one.
+    """Measure the part that a model reads if it accepts texts of any length; raise _RefusedError
+    if it refuses one.
 
     The longest text that is tried has `limit` tokens; what the model claims to read is None without
     a tokenizer.

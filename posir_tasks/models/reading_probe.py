@@ -211,8 +211,8 @@ class ModelProbe:
     def compare(
         self, document: ProbedText, changes: Sequence[Block], variants: int = 2
     ) -> list[float]:
-        """Return for every change, from a position to another, the distance of the embeddings; from
-        1 on, it is no noise.
+        """Return the distance of the embeddings for every change, from a position to another; at
+        least 1 if it is not noise.
         """
         same = document.change(0, 0)
         changed = [
@@ -227,8 +227,8 @@ class ModelProbe:
         return largest
 
     def find_read(self, document: ProbedText, blocks: Sequence[Block]) -> dict[Block, float]:
-        """Return for every block the distance of the embeddings if it is changed; above 1,
-        something of it is read.
+        """Return the distance of the embeddings for a change of every block; above 1 if
+        something of the block is read.
 
         So is a block that is too small for its change to be told from the noise, as far as is
         known.

@@ -65,8 +65,8 @@ class ModelLoader:
     """
 
     def __init__(self, name: str, reference: str, load: Callable[..., MTEBModels]) -> None:
-        """Take what mteb records as the loader, the reference to the model, and a function of name,
-        revision and options.
+        """Make a loader from the name that mteb records, the reference to the model, and a
+        function of name, revision and options.
         """
         self.__name__ = name
         self.reference = reference
@@ -112,7 +112,7 @@ def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
 
 
 def describe_unknown(name: str, registered: Collection[str]) -> str:
-    """Say that mteb registers no model of a name, with the most similar name, in a clause."""
+    """Write a clause: mteb registers no model of this name, and which name is most similar."""
     names = {full if "/" in name else bare_name(full) for full in registered}
     return f"no model '{name}'.{suggest_name(name, names)} It is not registered with mteb"
 

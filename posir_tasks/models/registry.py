@@ -180,8 +180,8 @@ def find_declared(name: str) -> list[str]:
 
 
 def split_reference(reference: str) -> list[str]:
-    """Return the references that one is made of: the models of a hybrid, that with a method, or
-    with a head.
+    """Split a reference into those it is made of: the models of a hybrid, or the model that has
+    a method or a head.
     """
     if is_model_folder(Path(reference).expanduser()):
         return [reference]

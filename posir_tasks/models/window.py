@@ -81,8 +81,8 @@ def find_cut(model: MTEBModels) -> int | None:
 
 
 def set_window(model: MTEBModels, tokens: int) -> None:
-    """Let a loaded model read so many tokens of a text; raise PosirError if it cannot, or has no
-    limit that can be set.
+    """Set the number of tokens that a loaded model reads; raise PosirError if it cannot read so
+    many, or has no limit that can be set.
     """
     if any(getattr(inner, WINDOW, None) == tokens for inner in [model, *vars(model).values()]):
         return
