@@ -162,7 +162,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
         if isinstance(count, int) and 0 <= count < MAX_COUNT:
             estimates[index] = count
     served = sanitized(served) if isinstance(served, str) else ""
-    return Completion(content, sanitized(finish), *estimates, served)
+    return Completion(content, sanitized(finish), estimates[0], estimates[1], served)
 
 
 def replace_surrogates(text: str) -> str:

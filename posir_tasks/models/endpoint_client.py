@@ -356,18 +356,19 @@ class EmbeddingClient(EndpointModel):
         """
         if not isinstance(rows, list):
             raise TypeError(rows)
+        ordered: list[Any] = rows
         indices = list(range(len(rows)))
         if any(isinstance(row, dict) and row.get("index") is not None for row in rows):
             # Servers that work on texts in parallel may return them in any order.
-            rows = sorted(rows, key=lambda row: row["index"])
-            indices = [row["index"] for row in rows]
+            ordered = sorted(rows, key=lambda row: row["index"])
+            indices = [row["index"] for row in ordered]
         if indices != list(range(number)):
             reason = (
                 f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
                 f"{shorten(indices)}"
             )
             raise self._invalid(reason, NoVectorError)
-        return rows
+        return ordered
 
     def _decode(self, vectors: Sequence[str]) -> list[NDArray[Any]]:
         """Decode vectors in base64, whose entries are float32 or int8."""
