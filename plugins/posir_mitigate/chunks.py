@@ -37,7 +37,6 @@ from mteb.types import PromptType
 from pydantic import Field
 
 from posir_mitigate.method import Mitigation
-from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import progress
 from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder, with_cache
 from posir_tasks.models.embeddings.context import TASK_ARGUMENTS, EncodingContext
@@ -330,7 +329,8 @@ class LateVectorizer:
         order = sorted(range(len(texts)), key=lambda number: -len(tokenized[number][0]))
         size = int(context.encode_kwargs.get("batch_size", 32))
         vectors: dict[int, Vectors] = {}
-        for batch in progress(split_batches(order, size), "Encoding documents"):
+        for first in progress(range(0, len(order), size), "Encoding documents"):
+            batch = order[first : first + size]
             pooled = self._pool([tokenized[number] for number in batch], size)
             vectors |= zip(batch, pooled, strict=True)
         ordered = [vectors[number] for number in range(len(texts))]
@@ -381,7 +381,8 @@ class LateVectorizer:
         """
         windows = [(ids, *window) for ids, _ in texts for window in self.divide(len(ids))]
         states: list[torch.Tensor] = []
-        for batch in split_batches(windows, batch_size):
+        for number in range(0, len(windows), batch_size):
+            batch = windows[number : number + batch_size]
             encoded = self._encode([ids[first:end] for ids, first, _, end in batch])
             for window_states, (_, first, used, _) in zip(encoded, batch, strict=True):
                 states.append(window_states[used - first :])

@@ -7,6 +7,7 @@ PyTorch is imported.
 from __future__ import annotations
 
 import base64
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError, PosirError
+from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.models.connection import Connection, RequestError, quote_message, shorten
@@ -67,6 +69,17 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w]|\.\d)")
 MANY_TEXTS = re.compile(
     r"(?<!physical )(?<!current )batch|too many (texts|inputs|documents)", re.IGNORECASE
 )
+
+
+def find_request_fields() -> RequestFields:
+    """Read the fields of the run for requests to an endpoint; raise PosirError if one is not
+    `KEY=VALUE`.
+    """
+    fields = []
+    for kind in ("query", "passage"):
+        lines = os.environ.get(f"POSIR_{kind.upper()}_FIELD", "").splitlines()
+        fields.append(read_overrides([line for line in lines if line.strip()], f"--{kind}-field"))
+    return RequestFields(*fields)
 
 
 class EndpointModel:

@@ -1,28 +1,23 @@
-"""Models whose window is measured, and the measurements that are kept in the cache for later runs.
+"""Models whose window is measured.
 
 Of an endpoint, neither mteb nor PyTorch is imported.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.files import atomic_write, cache_folder
 from posir_tasks.base.progress import format_seconds, track
-from posir_tasks.base.untrusted import read_json
-from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
+from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient, find_request_fields
+from posir_tasks.models.measured_windows import keep_measured, read_measured
 from posir_tasks.models.reading_length import (
     CLAIM_FACTOR,
     MAX_TOKENS,
@@ -38,21 +33,17 @@ from posir_tasks.models.reading_probe import (
     TokenCounter,
 )
 from posir_tasks.models.references import (
-    MISSING_REVISIONS,
     RERANKER,
     Endpoint,
     ModelReference,
     find_endpoint,
 )
-from posir_tasks.models.run_settings import find_request_fields
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.values.read_part import ReadPart
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
-
-logger = logging.getLogger(__name__)
 
 #: Maximum number of special tokens of a text.
 MAX_SPECIAL = 3
@@ -255,38 +246,3 @@ def find_special_tokens(
     tried = range(limit + 1, cuts[-1], -1)
     first = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
     return first - 1 if 0 < first < len(tried) else None
-
-
-def read_measured(model: str, revision: str | None) -> ReadPart | None:
-    """Read the part that `posir window` measured for this revision of a model, or None."""
-    file = _find_file(model, revision)
-    try:
-        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
-    except PosirError as error:
-        logger.warning("%s; measure the window again", error)
-        return None
-
-
-def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
-    """Keep what was measured of a model for the results of later runs, if its revision is known.
-
-    A shorter text that was read as a whole says nothing new, and what is kept then stays.
-    """
-    earlier = read_measured(model, revision)
-    if earlier and part.least_tokens:
-        earlier_tokens = earlier.tokens or earlier.least_tokens
-        if earlier_tokens and part.least_tokens <= earlier_tokens:
-            return
-    file = _find_file(model, revision)
-    if file:
-        with atomic_write(file) as partial_file:
-            partial_file.write_text(json.dumps(part.to_json()), "utf-8")
-
-
-def _find_file(model: str, revision: str | None) -> Path | None:
-    """Find the file of a measurement; None without a revision, whose weights may be others
-    tomorrow.
-    """
-    if revision in MISSING_REVISIONS:
-        return None
-    return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

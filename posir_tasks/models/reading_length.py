@@ -37,7 +37,7 @@ from posir_tasks.models.reading_probe import (
     TextSource,
     TokenCounter,
     divide,
-    find_cut,
+    search_cut,
 )
 from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 
@@ -332,7 +332,7 @@ def _find_edge(
             document = source.build(document.size, number)
             ratios = None
         seen = document.seen_from(end=from_end)
-        cuts.append(find_cut(probe, seen, stop, ratios, guess, exactly=exactly))
+        cuts.append(search_cut(probe, seen, stop, ratios, guess, exactly=exactly))
         guess = cuts[-1].pieces
         exactly = not source.texts
         length = _summarize(source, cuts, Part.FIRST)
@@ -376,7 +376,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
     unread = [block for block, ratio in read.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
-        at_start = _summarize(source, [find_cut(probe, document, unread[0][1])], Part.FIRST)
+        at_start = _summarize(source, [search_cut(probe, document, unread[0][1])], Part.FIRST)
     while probe.requests < MANY_REQUESTS:
         # A block next to one that is not read holds an edge, mostly.
         ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}

@@ -294,7 +294,7 @@ class Cut:
     """Whether noise may hide the same pieces of several documents."""
 
 
-def find_cut(
+def search_cut(
     probe: ModelProbe,
     document: ProbedText,
     stop: int,

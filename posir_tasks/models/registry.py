@@ -50,11 +50,7 @@ from posir_tasks.models.references import (
     resolve_bare_name,
     unknown_model,
 )
-from posir_tasks.models.run_settings import (
-    find_request_fields,
-    own_settings,
-    with_run_settings,
-)
+from posir_tasks.models.run_settings import own_settings, with_run_settings
 from posir_tasks.plugin_api import Resolver, collect_items
 
 if TYPE_CHECKING:
@@ -267,11 +263,12 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
         device: str | None = None,  # noqa: ARG001
         **options: Any,
     ) -> Any:
-        from posir_tasks.models import endpoint_models
+        from posir_tasks.models.endpoint_client import find_request_fields
+        from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
 
         if is_reranker:
-            return endpoint_models.RerankEndpoint(endpoint, **options)
-        return endpoint_models.EndpointEncoder(endpoint, fields=find_request_fields(), **options)
+            return RerankEndpoint(endpoint, **options)
+        return EndpointEncoder(endpoint, fields=find_request_fields(), **options)
 
     return ModelMeta.create_empty(
         {

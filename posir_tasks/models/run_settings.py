@@ -20,13 +20,11 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.secrets import collect_secrets, redact_collected
-from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.models.protocols import Protocol, find_protocol
 from posir_tasks.models.references import (
     BM25_BASELINE,
     CROSS_ENCODER,
     ENDPOINT,
-    RequestFields,
     model_origin,
     portable_name,
 )
@@ -130,20 +128,6 @@ def with_settings(
 def _read(name: str) -> str:
     """Read a setting of the run; empty if it is not set."""
     return os.environ.get(SETTING_VARIABLES[name], "").strip()
-
-
-def find_request_fields() -> RequestFields:
-    """Read the fields of the run for requests to an endpoint; raise PosirError if one is not
-    `KEY=VALUE`.
-    """
-    query, passage = (
-        read_overrides(
-            [line for line in _read(name).splitlines() if line.strip()],
-            f"--{name.replace('_', '-')}",
-        )
-        for name in REQUEST_FIELDS
-    )
-    return RequestFields(query, passage)
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:

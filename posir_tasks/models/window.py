@@ -13,7 +13,7 @@ from torch import nn
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.loaded_model import find_transformer
-from posir_tasks.models.measured_model import read_measured
+from posir_tasks.models.measured_windows import read_measured
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from transformers import (
 
 import posir
 from posir_tasks.base.errors import PosirError
-from posir_tasks.models.measured_model import keep_measured
+from posir_tasks.models.measured_windows import keep_measured
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.rerankers import build_scorer

@@ -1,0 +1,51 @@
+"""The windows that `posir window` measured, kept in the cache for later runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import atomic_write, cache_folder
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.models.references import MISSING_REVISIONS
+from posir_tasks.values.read_part import ReadPart
+
+logger = logging.getLogger(__name__)
+
+
+def read_measured(model: str, revision: str | None) -> ReadPart | None:
+    """Read the part that `posir window` measured for this revision of a model, or None."""
+    file = _find_file(model, revision)
+    try:
+        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
+    except PosirError as error:
+        logger.warning("%s; measure the window again", error)
+        return None
+
+
+def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
+    """Keep what was measured of a model for the results of later runs, if its revision is known.
+
+    A shorter text that was read as a whole says nothing new, and what is kept then stays.
+    """
+    earlier = read_measured(model, revision)
+    if earlier and part.least_tokens:
+        earlier_tokens = earlier.tokens or earlier.least_tokens
+        if earlier_tokens and part.least_tokens <= earlier_tokens:
+            return
+    file = _find_file(model, revision)
+    if file:
+        with atomic_write(file) as partial_file:
+            partial_file.write_text(json.dumps(part.to_json()), "utf-8")
+
+
+def _find_file(model: str, revision: str | None) -> Path | None:
+    """Find the file of a measurement; None without a revision, whose weights may be others
+    tomorrow.
+    """
+    if revision in MISSING_REVISIONS:
+        return None
+    return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"
