@@ -241,12 +241,13 @@ def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dic
         elif protocol.kind != "reranker":
             text, sample = samples[name]
             if text is None or not text.is_made_of(tokenizer, wanted + sample + end):
-                differences[name] = text and text.core
+                differences[name] = text.core if text else None
     read = loaded.document
     if protocol.find("eos") is not None:
-        ends = read and [token == tokenizer.eos_token_id for token in read.ids[-2:]]
-        if ends is None or sum(ends) != int(protocol.eos != "none"):
-            differences["eos"] = read and read.text
+        last_ids = read.ids[-2:] if read else ()
+        wanted_ends = int(protocol.eos != "none")
+        if read is None or last_ids.count(tokenizer.eos_token_id) != wanted_ends:
+            differences["eos"] = read.text if read else None
     return differences | _compare_pair(protocol, loaded, tokenizer)
 
 

@@ -373,7 +373,7 @@ class RerankEndpoint(EndpointModel):
     def __init__(self, endpoint: Endpoint, **_: Any) -> None:
         super().__init__(endpoint)
         # Text Embeddings Inference has `texts` for `documents`.
-        self._fields = ("documents", "texts")
+        self._fields = ["documents", "texts"]
         # A wrong address, model or key is reported before any data is read.
         self.rerank(FIRST_QUERY, FIRST_TEXTS)
 
@@ -439,7 +439,7 @@ class RerankEndpoint(EndpointModel):
                 if error.status not in OTHER_FIELDS:
                     break
             else:
-                self._fields = (name,)
+                self._fields = [name]
                 return answer
         raise self._failed(failures[0]) from None
 
