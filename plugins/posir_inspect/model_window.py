@@ -139,8 +139,7 @@ def find_claim(model: MTEBModels) -> tuple[int | None, str]:
     """
     meta = model.mteb_model_meta
     if getattr(meta.loader, "__name__", "") != EndpointEncoder.__name__:
-        cut = find_cut(model)
-        return _finite(meta.max_tokens) or (cut.tokens if cut else None), str(meta.name)
+        return _finite(meta.max_tokens) or find_cut(model), str(meta.name)
     endpoint = find_endpoint(portable_name(meta))
     assert endpoint is not None
     registered = MODEL_REGISTRY.resolve()

@@ -116,7 +116,7 @@ def explain_missing_models(module: ModuleType) -> None:
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
     from posir_tasks.models.packaged import file_as_published, use_package
     from posir_tasks.models.prefixes import hint_prefixes
-    from posir_tasks.models.references import suggest_names
+    from posir_tasks.models.references import describe_unknown
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
     meta = module.ModelMeta
@@ -145,13 +145,8 @@ def explain_missing_models(module: ModuleType) -> None:
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
         known = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
-        suggestion = suggest_names(model, known)
-        subject = f"no model '{model}'"
-        failure = (
-            f"{'It' if suggestion else subject} is{' not' if suggestion else ''} registered with "
-            "mteb"
-        )
-        with explain_missing_hub(f"{failure}, and the Hub cannot be asked for it", suggestion):
+        failure = f"{describe_unknown(model, known)}, and the Hub cannot be asked for it"
+        with explain_missing_hub(failure):
             described: ModelMeta = from_hub(model, *arguments, **options)
         return described
 
