@@ -42,11 +42,6 @@ class MeanByCluster:
     freedom: float
     """Degrees of freedom: 1 / sum of the squared shares of the clusters, minus 1."""
 
-    @property
-    def mean(self) -> float:
-        """nDCG@10, the mean over queries."""
-        return float(self.gains.mean())
-
 
 def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     """Return nDCG@10, the mean over queries, over all lengths, then in each length bucket.
@@ -108,6 +103,17 @@ class PairedDifferences:
         """Return half the width of the interval of each difference, shape (k, k)."""
         widths: Floats = stdtrit(self.freedom, 1 - ALPHA / self.comparisons / 2) * self.errors
         return widths
+
+    def read_change(self, row: int, column: int) -> tuple[Estimate | None, ChangeState | None]:
+        """Return the difference of two models with its interval, and its state; None where they are
+        not paired.
+        """
+        if not self.paired[row, column]:
+            return None, None
+        value = float(self.values[row, column])
+        half = float(self.half_widths()[row, column])
+        state = ChangeState(self.states()[row, column])
+        return Estimate(value, (value - half, value + half)), state
 
     def is_before(self) -> Mask:
         """Return whether the row's model is better than the column's, in all pairs jointly."""
