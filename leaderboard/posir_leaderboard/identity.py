@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -73,7 +74,10 @@ def identify_models(
             meta = dict.__getitem__(registered, spelling)
             identity = _identify_registered(name, revision, meta)
         file = cache / f"{digest(name, revision).hex()}.json"
-        identity = identity or _read_cached(file)
+        if identity is None and file.is_file():
+            # An earlier answer of the Hub, unless it is damaged.
+            with suppress(GateError, TypeError, ValueError):
+                identity = Identity(meta=dict(read_json(file)))
         if identity is None:
             problem = find_problem()
             identity = Identity(unchecked=problem) if problem else _ask_hub(name, revision)
@@ -81,15 +85,6 @@ def identify_models(
                 write_text(file, json.dumps(identity.meta))
         identities[name, revision] = identity
     return identities
-
-
-def _read_cached(file: Path) -> Identity | None:
-    """Read an earlier answer of the Hub; None if there is none."""
-    try:
-        meta = read_json(file)
-    except GateError:
-        return None
-    return Identity(meta=meta) if isinstance(meta, dict) and meta else None
 
 
 def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None:

@@ -1103,7 +1103,6 @@ def describe_model_window(label: str, findings: GroupFindings) -> str:
 
 #: Templates of its heading. The page also fills them, for the rows that pass its filters.
 BOARD = {
-    "empty": "No results yet.",
     "unranked": "No result here is ranked: all are partial, or on data that are not pinned.",
     "no_match": "No model passes these filters.",
     "models": "Of {models}, ",

@@ -25,7 +25,6 @@ from posir_leaderboard.entries import (
     origin_problems,
     read_entries,
     read_entry,
-    read_entry_json,
 )
 from posir_leaderboard.submission import build_submission
 from posir_tasks.base.errors import PosirError
@@ -206,7 +205,7 @@ def test_a_pipe_does_not_hang_and_what_may_not_be_read_is_named(file, monkeypatc
     with monkeypatch.context() as denied:
         denied.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
         with pytest.raises(EntryError, match="Permission denied"):
-            read_entry_json(file)
+            read_entry(file)
     file.unlink()
     os.mkfifo(file)
     assert "is not a regular file" in refused(file)
@@ -474,7 +473,6 @@ def repack(data, column, replaced):
         (lambda data: data["scores"][0].update(position_run=[]), "position_run"),
         (lambda data: repack(data, "thirds", lambda column: 2 - column), "read_ranks"),
         (lambda data: repack(data, "twelfths", lambda column: 0 * column), "read_ranks"),
-        (lambda data: repack(data, "half_octaves", lambda column: column + 8), "read_ranks"),
     ],
 )
 def test_contradictions_are_named_by_board_and_report(file, change, field):

@@ -54,23 +54,19 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     members = [np.ones(len(observations.gains), bool)]
     if lengths > 1:
         members += [observations.lengths == length for length in range(lengths)]
-    return [
-        _mean_by_cluster(digest, observations.gains[some], observations.clusters[some])
-        for some in members
-    ]
-
-
-def _mean_by_cluster(
-    queries: str, gains: Floats, clusters: NDArray[np.int64]
-) -> MeanByCluster | None:
-    _, cluster = np.unique(clusters, return_inverse=True)
-    if len(gains) == 0 or cluster.max() == 0:
-        return None
-    centered = (gains - gains.mean()) / len(gains)
-    deviations: Floats = np.bincount(cluster, weights=centered).astype(np.float64)
-    shares = np.bincount(cluster) / len(gains)
-    freedom = max(1 / float(shares @ shares) - 1, 1.0)
-    return MeanByCluster(queries, gains, deviations, freedom)
+    means: list[MeanByCluster | None] = []
+    for some in members:
+        gains = observations.gains[some]
+        names, cluster = np.unique(observations.clusters[some], return_inverse=True)
+        if len(names) < 2:
+            means.append(None)
+            continue
+        centered = (gains - gains.mean()) / len(gains)
+        deviations: Floats = np.bincount(cluster, weights=centered).astype(np.float64)
+        shares = np.bincount(cluster) / len(gains)
+        freedom = max(1 / float(shares @ shares) - 1, 1.0)
+        means.append(MeanByCluster(digest, gains, deviations, freedom))
+    return means
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,7 +86,8 @@ def render_site(
     their own. The repository takes submissions; `url` is where the site will be, which link
     previews need.
     """
-    ordered = sorted(records, key=_order_records)
+    by_task = sorted(records, key=lambda record: record.task)
+    ordered = sorted(by_task, key=lambda record: (record.model.label.casefold(), record.model.id))
     groups = add_other_tasks(groups, (record.task for record in ordered))
     views = {group.name: list(build_views(group, ordered)) for group in groups}
     opened = find_opening([view for of_group in views.values() for view in of_group])
@@ -134,11 +135,6 @@ def render_site(
     )
     # A name may be no valid Unicode.
     return site | {"index.html": page.encode(errors="replace"), "README.md": _static("space.md")}
-
-
-def _order_records(record: BoardRecord) -> tuple[str, ...]:
-    model = record.model
-    return model.label.casefold(), model.revision, model.id, record.task
 
 
 def _static(name: str) -> bytes:
