@@ -227,7 +227,7 @@ def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
     spellings: dict[str, Counter[str]] = {}
     for result in results:
         spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
-    unified = {}
+    unified: dict[str, str] = {}
     for counts in spellings.values():
         usual, *others = sorted(counts, key=lambda name: (-counts[name], name))
         unified |= dict.fromkeys(counts, usual)

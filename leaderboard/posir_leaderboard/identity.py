@@ -20,7 +20,7 @@ from huggingface_hub import HfApi, constants, errors
 from mteb.models import ModelMeta
 from pydantic_core import to_jsonable_python
 
-from posir_leaderboard.submission import CONNECTION_ERRORS
+from posir_leaderboard.submission import UNANSWERED
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
@@ -40,8 +40,6 @@ FIELDS = (
     "license",
     "reference",
 )
-#: What a request raises that the Hub does not answer.
-UNANSWERED: tuple[type[Exception], ...] = (errors.HfHubHTTPError, *CONNECTION_ERRORS)
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,11 @@ UNKNOWN_STATUSES = frozenset({401, 404})
 #: HTTP statuses after which a retry may help: timeout, a concurrent commit, too early, too many
 #: requests.
 RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
-#: Raised if a connection fails or the response is not the Hub's. The HTTP library's errors differ
-#: between versions of huggingface_hub (requests, httpx, httpx2); they are Python's OSError or the
-#: base of huggingface_hub's own.
-CONNECTION_ERRORS: tuple[type[Exception], ...] = (
+#: Raised if the Hub refuses, if a connection fails or if the response is not the Hub's. The HTTP
+#: library's errors differ between versions of huggingface_hub (requests, httpx, httpx2); they are
+#: Python's OSError or the base of huggingface_hub's own.
+UNANSWERED: tuple[type[Exception], ...] = (
+    HfHubHTTPError,
     OSError,
     ValueError,
     LookupError,
@@ -258,7 +259,7 @@ class HuggingFaceHub:
             yield
         except (OfflineModeIsEnabled, HFValidationError) as error:
             raise HubError(f"{repository}: {sanitized(error, 300)}") from None
-        except (HfHubHTTPError, *CONNECTION_ERRORS) as error:
+        except UNANSWERED as error:
             # Errors of a download have the response as their cause.
             refusal = error if isinstance(error, HfHubHTTPError) else error.__cause__
             if not isinstance(refusal, HfHubHTTPError):

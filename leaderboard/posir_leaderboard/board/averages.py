@@ -10,6 +10,7 @@ import numpy as np
 
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns, board_columns
+from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import rounded
@@ -80,8 +81,7 @@ def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
         if name == "queries":
             average[name] = values.sum(axis=0).astype(int).tolist()
         else:
-            means = values.mean(axis=0)
-            average[name] = rounded(np.where(np.isnan(means), None, means).tolist())
+            average[name] = rounded([none_if_nan(mean) for mean in values.mean(axis=0)])
     return average
 
 

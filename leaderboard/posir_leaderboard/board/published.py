@@ -178,7 +178,7 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
     """Return the counts of each task whose statistics are in a file, the output of `posir stats
     TASK --format json`.
     """
-    counts = {}
+    counts: dict[str, QueryCounts] = {}
     for file in files:
         try:
             statistics = StatisticsFile.model_validate(read_json(file))
@@ -202,7 +202,7 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
 
 def collect_query_counts(results: Iterable[BoardRecord]) -> dict[str, QueryCounts]:
     """Return the counts of each task of which there is a complete result on the published data."""
-    counts = {}
+    counts: dict[str, QueryCounts] = {}
     for record in results:
         if record.comparable and not record.local and record.detail["panels"]:
             counts[record.task] = {

@@ -30,6 +30,7 @@ from posir_leaderboard.board.records import (
     Unranked,
     row_columns,
 )
+from posir_psi.scores import none_if_nan
 from posir_published.rows import find_query_count
 from posir_significance import messages
 from posir_significance.decision import DEFAULT_MARGINS
@@ -327,7 +328,7 @@ class View:
 
 
 def _to_lists(values: NDArray[np.float64]) -> list[Any]:
-    lists: list[Any] = rounded(np.where(np.isnan(values), None, values).tolist())
+    lists: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
     return lists
 
 
