@@ -1038,7 +1038,6 @@ def describe_model_window(label: str, findings: GroupFindings) -> str:
 
 #: Templates of its heading. The page also fills them, for the rows that pass its filters.
 BOARD = {
-    "empty": "No results yet.",
     "unranked": "No result here is ranked: all are partial, or on data that are not pinned.",
     "no_match": "No model passes these filters.",
     "models": "Of {models}, ",
@@ -1052,6 +1051,14 @@ BOARD = {
     "{model}. ",
     "start_lower": "Evidence at the start scores {points} points lower than at the end with "
     "{model}. ",
+}
+#: Why a result is not ranked, with the revision of the pin or the paper.
+BOARD_UNRANKED = {
+    "not_pinned": "data not pinned",
+    "other_content": "not the content of revision {}",
+    "papers_data": "the papers' data",
+    "protocol": "protocol {}",
+    "other_mean": "mean over positions",
 }
 #: Documents of the shortest and the longest bucket, and of one between them.
 BOARD_LENGTHS = ("in short {documents}", "in long {documents}", "in {documents} of {length}")
@@ -1412,29 +1419,11 @@ def describe_sample_difference(model: str, sample: str, difference: Estimate, ch
     )
 
 
-PSI_REDUCTIONS = (
-    "After training on evidence at all positions alike, PSI is {low}% to {high}% lower than after "
-    "the worst training on evidence at one position ({number} comparisons)."
-)
 MMTEB_ORDER = (
     "MMTEB's order of models is that of PosIR less the longer documents are: Spearman {first:.2f} "
     "in {start}, {last:.2f} in {end}; over {models} models that they agree is shown {clear} (p < "
     "{level})."
 )
-PUBLISHED_BINS = (
-    "{task}: {falling} of {models} find evidence at the beginning better than at the end, {model} "
-    "most: {first} to {last}."
-)
-NO_PUBLISHED_BINS = (
-    "{task}: none of {models} finds evidence at the beginning better than at the end."
-)
-
-
-def describe_reductions(low: float, high: float, number: int) -> str:
-    """Say by which share of PSI balanced training lowers it."""
-    return PSI_REDUCTIONS.format(
-        low=numbers.format_percent(low), high=numbers.format_percent(high), number=number
-    )
 
 
 def describe_mmteb(
@@ -1450,19 +1439,4 @@ def describe_mmteb(
         models=models,
         clear=f"only in {' and '.join(clear)}" if clear else "in no length",
         level=level,
-    )
-
-
-def describe_published_bins(
-    task: str, falling: int, models: int, model: str, first: float, last: float
-) -> str:
-    """Say how many models find evidence at the beginning better, and which one most."""
-    template = PUBLISHED_BINS if falling else NO_PUBLISHED_BINS
-    return template.format(
-        task=task,
-        falling=falling,
-        models=pluralize(models, "model"),
-        model=model,
-        first=numbers.format_percent(first),
-        last=numbers.format_percent(last),
     )

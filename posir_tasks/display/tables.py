@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import groupby
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -264,17 +265,22 @@ def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str 
     escaped. Numbers have all digits; None is an empty cell, and booleans are `true` and `false`.
     """
     text = io.StringIO()
+    # A long file repeats names of models and tasks.
+    escape = lru_cache(_escape_csv)
     csv.writer(text, lineterminator=end).writerows(
-        [_csv_cell(cell) for cell in row] for row in (headings, *rows)
+        [escape(cell) if isinstance(cell, str) else _csv_number(cell) for cell in row]
+        for row in (headings, *rows)
     )
     return text.getvalue()
 
 
-def _csv_cell(cell: Any) -> Any:
+def _csv_number(cell: Any) -> Any:
     if isinstance(cell, bool):
         return str(cell).lower()
-    if not isinstance(cell, str):
-        return "NaN" if cell != cell else cell
+    return "NaN" if cell != cell else cell
+
+
+def _escape_csv(cell: str) -> str:
     return f"'{escape_controls(cell)}" if FORMULA.match(cell) else escape_controls(cell)
 
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 #: Beginnings of lines of mteb's log that say nothing: all arguments, with an address; no prompt;
 #: what another line says, too.
-UNTOLD = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
+SUPPRESSED_LOG_LINES = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
 #: Package in which transformers imports code of repositories.
 REPOSITORY_CODE = "transformers_modules."
 
@@ -237,11 +237,12 @@ def answer_runs(module: ModuleType) -> None:
             )
             if not unknown:
                 raise
-            subject = (
-                "no task or benchmark "
-                f"'{unknown[1]}'.{suggest_name(unknown[1], TASKS_REGISTRY.resolve())}"
+            near = suggest_name(unknown[1], TASKS_REGISTRY.resolve())
+            exit_with(
+                f"There is no task or benchmark '{unknown[1]}'.{near} `posir tasks` lists those "
+                "with positions.",
+                1,
             )
-            exit_with(f"There is {subject} `posir tasks` lists those with positions.", 1)
         if args.verbosity:
             step_aside(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
 
@@ -253,7 +254,7 @@ def is_told(record: logging.LogRecord) -> bool:
     it.
     """
     clear_bars()
-    return not str(record.msg).startswith(UNTOLD)
+    return not str(record.msg).startswith(SUPPRESSED_LOG_LINES)
 
 
 def print_answers(output_folder: str | None) -> None:
@@ -277,18 +278,12 @@ def print_answers(output_folder: str | None) -> None:
         return
     folder = str(ResultCache(output_folder).cache_path)
     console = Console(stderr=True, highlight=False)
-    sections = [
-        DisplaySection(title, (said,))
-        for title, _, said in (answer.partition("\n") for answer in answers)
-    ]
     console.print()
-    for section in (
-        *sections,
-        DisplaySection(
-            sentences=(f"Results: {folder}",), code=f"posir report {shlex.quote(folder)}"
-        ),
-    ):
-        section.print_on(console)
+    for answer in answers:
+        title, _, text = answer.partition("\n")
+        DisplaySection(title, (text,)).print_on(console)
+    command = f"posir report {shlex.quote(folder)}"
+    DisplaySection(sentences=(f"Results: {folder}",), code=command).print_on(console)
 
 
 def count_corpora(module: ModuleType) -> None:

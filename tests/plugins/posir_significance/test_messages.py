@@ -252,11 +252,6 @@ def test_samples_and_values_of_probes_are_told():
 
 
 def test_published_results_are_told():
-    assert "57.0% to 87.0% lower" in messages.describe_reductions(0.57, 0.87, 8)
     order = messages.describe_mmteb({"Q1": 0.73, "Q4": 0.39}, 10, ["Q1"], 0.05)
     assert "0.73 in Q1, 0.39 in Q4; over 10 models" in order
     assert "only in Q1 (p < 0.05)" in order
-    bins = messages.describe_published_bins("T", 2, 3, "m", 0.9, 0.5)
-    assert bins.startswith("T: 2 of 3 models find evidence at the beginning better")
-    assert bins.endswith("m most: 90.0 to 50.0.")
-    assert "none of 3 models" in messages.describe_published_bins("T", 0, 3, "m", 0.5, 0.5)
