@@ -219,7 +219,7 @@ def judge_answers(
             else:
                 spans.append(span)
         for hit in hits:
-            has_chunks |= hit.document != hit.chunk
+            has_chunks |= bool(hit.chunk)
             if hit.document not in texts.ids:
                 is_query = hit.document == question.query.text
                 name = "the question itself" if is_query else hit.document

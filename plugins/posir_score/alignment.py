@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from posir_score.document_names import DocumentNames
+from posir_score.document_names import DocumentNames, strip_chunks
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.base.errors import PosirError
@@ -45,6 +45,7 @@ QUERY_MISFITS = {
 }
 #: The same of what decides where a document ranks, and of hits that are or may be left out.
 HIT_MISFITS = {
+    "own_texts": ("retrieved document is", "retrieved documents are", "{} the query's own text."),
     "chunks": (
         "chunk was mapped to its document",
         "chunks were mapped to their documents",
@@ -151,10 +152,8 @@ class RunCounts:
         yield from self._describe_counts(QUERY_MISFITS)
         if self.unknown_documents:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
-            keeps = "it keeps its" if self.unknown_documents == 1 else "they keep their"
             yield (
-                f"{unknown} not in the corpus, first {self.first_unknown}: {keeps} rank, as not "
-                f"relevant.{self._describe_own_texts()}"
+                f"{unknown} not in the corpus, first {self.first_unknown}: ranked as not relevant."
             )
         if self.asked and self.fewest < self.most:
             yield (
@@ -168,12 +167,6 @@ class RunCounts:
             depth = pluralize(self.depth, "document")
             yield f"{short} fewer than {depth}: what comes later is not found."
         yield from self._describe_counts(HIT_MISFITS)
-
-    def _describe_own_texts(self) -> str:
-        if not self.own_texts:
-            return ""
-        verb = "is" if self.own_texts == 1 else "are"
-        return f" {self.own_texts:,} of them {verb} the query's own text."
 
     def _describe_counts(self, sentences: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
         for name, (one, several, sentence) in sentences.items():
@@ -218,36 +211,26 @@ class AlignmentRules:
         """Find the id of a document by the id of a chunk; an unknown id stays as it is."""
         if self.find_document is not None:
             return self._translate(str(self.find_document(name)), corpus)
-        document = name = self._translate(name, corpus)
-        while document not in corpus and self.separator and self.separator in document:
-            document = document.rpartition(self.separator)[0]
-        return document if document in corpus else name
+        name = self._translate(name, corpus)
+        for document in strip_chunks(name, self.separator):
+            if document in corpus:
+                return document
+        return name
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
         """Replace the ids of chunks in hits by those of their documents."""
-        return [
-            hit._replace(
-                document=self.resolve(hit.document, corpus),
-                chunk=self._translate(hit.document, corpus),
-            )
-            for hit in hits
-        ]
+        resolved = []
+        for hit in hits:
+            document = self.resolve(hit.document, corpus)
+            if document != hit.document:
+                chunk = self._translate(hit.document, corpus)
+                hit = hit._replace(document=document, chunk="" if chunk == document else chunk)
+            resolved.append(hit)
+        return resolved
 
     def _translate(self, name: str, corpus: Collection[str]) -> str:
         """Replace the name of a file in an id by the id of its document."""
         return self.names.translate(name, corpus, self.separator) if self.names else name
-
-    def find_left_out(self, query: str, hits: Sequence[Hit]) -> tuple[int, int]:
-        """Count the hits of a query, best first, that are left out: by their id, and as the first
-        of the others.
-        """
-        identical = sum(hit.document == query for hit in hits) if self.ignore_identical_ids else 0
-        return identical, int(self.skip_first_result and len(hits) > identical)
-
-    def leave_out(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Remove the hits of a query, best first, that are left out."""
-        kept = [hit for hit in hits if not (self.ignore_identical_ids and hit.document == query)]
-        return kept[1:] if self.skip_first_result else kept
 
 
 def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
@@ -298,10 +281,9 @@ class SubsetQueries:
         whole: set[str] = set()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
-            is_whole = hit.chunk == hit.document
-            if not is_whole or document not in whole:
+            if hit.chunk or document not in whole:
                 merged.append(hit._replace(document=document))
-            if is_whole:
+            if not hit.chunk:
                 whole.add(document)
         return merged
 
@@ -456,9 +438,13 @@ def _align_subset(
         if query not in stated:
             continue
         resolved = rules.resolve_hits(stated[query], subset.ids)
-        ignored, skipped = rules.find_left_out(query, resolved)
-        kept = rules.leave_out(query, resolved)
-        counts["chunks"] += sum(hit.document != hit.chunk for hit in kept)
+        kept = resolved
+        if rules.ignore_identical_ids:
+            kept = [hit for hit in resolved if hit.document != query]
+        ignored = len(resolved) - len(kept)
+        skipped = int(rules.skip_first_result and len(kept) > 0)
+        kept = kept[skipped:]
+        counts["chunks"] += sum(bool(hit.chunk) for hit in kept)
         hits[query] = subset.merge_copies(kept) if subset.copies else kept
         merged = merge_chunks(hits[query])
         best = nlargest(rules.depth, merged.items(), key=lambda item: (item[1], item[0]))

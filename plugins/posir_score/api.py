@@ -15,7 +15,7 @@ from posir_score.alignment import SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Journal, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
-from posir_score.run_files import ANY_SUBSET, KINDS, Run, is_table, read_rankings, read_run
+from posir_score.run_files import KINDS, Run, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import Option, load_function, public, to_list
@@ -406,8 +406,7 @@ def _read_run(
         return replace(read, name=name or read.name), None
     if isinstance(run, Mapping) or is_table(run):
         name = name or "run"
-        rankings, duplicates = read_rankings(name, run, settings.order)
-        return Run(name, {ANY_SUBSET: rankings}, duplicates), None
+        return read_rankings(name, run, settings.order), None
     return collect_run(run, name or describe_retriever(run), opened.subsets, rules, settings)
 
 

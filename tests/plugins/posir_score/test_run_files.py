@@ -151,8 +151,9 @@ def test_lists_of_a_query_in_parquet_need_its_column(tmp_path: Path):
 )
 def test_rows_and_frames_are_runs_in_python(rows: Any):
     assert is_table(rows)
-    hits, duplicates = read_rankings("run", rows, None)
-    assert ([hit[:2] for hit in hits["q"]], duplicates) == ([("d2", 2.0), ("d1", 1.0)], 0)
+    run = read_rankings("run", rows, None)
+    hits = run.by_subset[ANY_SUBSET]["q"]
+    assert ([hit[:2] for hit in hits], run.duplicates) == ([("d2", 2.0), ("d1", 1.0)], 0)
 
 
 #: The hits of `low`, `high` and `lost`, of which the last has no score, in every form of a JSON
@@ -295,7 +296,7 @@ def test_a_frame_with_a_null_is_refused_and_ranked_by_its_rows(to_frame: Any):
     frame = to_frame({"qid": ["q"] * 3, "docno": ["x", "y", "z"], "score": [1.0, 9.0, None]})
     with pytest.raises(DataError, match=r"row 3 .* of query q, document z"):
         read_rankings("run", frame, None)
-    hits, _ = read_rankings("run", frame, "rank")
+    hits = read_rankings("run", frame, "rank").by_subset[ANY_SUBSET]
     assert [hit.document for hit in hits["q"]] == ["x", "y", "z"]
 
 
@@ -392,8 +393,8 @@ def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str
     ]
     with pytest.raises(DataError, match=r"the third column has .*--order rank .*--order score"):
         read_rankings("mine", [(query, name, int(value)) for query, name, value in cells], None)
-    by_rank, _ = read_rankings("mine", cells, "rank")
-    by_score, _ = read_rankings("mine", cells, "score")
+    by_rank = read_rankings("mine", cells, "rank").by_subset[ANY_SUBSET]
+    by_score = read_rankings("mine", cells, "score").by_subset[ANY_SUBSET]
     assert all(
         [hit.document for hit in by_rank[query]] == [hit.document for hit in by_score[query]][::-1]
         for query in by_rank
@@ -413,11 +414,11 @@ def test_runs_with_whole_scores_or_ranks_in_order_are_read_as_they_are_meant(
         for query, size in enumerate(sizes)
         for place in range(size)
     ]
-    hits, _ = read_rankings(
-        "run",
-        rows if best_first else [*reversed(rows)],
-        None if best_first else ("score" if scores else "rank"),
+    order: Order = "score" if scores else "rank"
+    run = read_rankings(
+        "run", rows if best_first else [*reversed(rows)], None if best_first else order
     )
+    hits = run.by_subset[ANY_SUBSET]
     assert {ranked[0].document for ranked in hits.values()} == {"d0"}
 
 
@@ -477,7 +478,7 @@ def test_a_distance_of_some_hits_alone_does_not_matter_unless_it_decides(
         .with_columns(qid=pl.lit("q"))
         .to_pandas()
     )
-    hits, _ = read_rankings("run", frame, None)
+    hits = read_rankings("run", frame, None).by_subset[ANY_SUBSET]
     assert [hit.document for hit in hits["q"]] == ["b", "a"]
 
 
@@ -503,7 +504,7 @@ def test_a_table_with_two_columns_of_one_name_is_refused(names: list[str], tmp_p
         with pytest.raises(DataError, match=r"a\.(csv|parquet)"):
             read_run_file(tmp_path / name)
     for frame in (table, table.to_pandas()):
-        with pytest.raises(DataError, match="run: has several columns"):
+        with pytest.raises(DataError, match="occurs twice"):
             read_rankings("run", frame, None)
 
 
