@@ -8,11 +8,11 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import torch
 from datasets import disable_progress_bars
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
@@ -38,7 +38,6 @@ from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.embeddings.cache import EmbeddingFormat
 from posir_tasks.models.embeddings.context import EncodingContext, build_texts
-from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
@@ -144,20 +143,11 @@ class Speed:
         low = min(self.seconds) * amount
         return Duration(low, fmean(self.seconds) * amount, max(self.seconds) * amount)
 
-    def __str__(self) -> str:
-        time = self.duration()
-        return (
-            f"{1 / time.mean:,.0f} ({1 / time.high:,.0f} to {1 / time.low:,.0f}; {self.texts} "
-            "texts per round)"
-        )
-
 
 @dataclass(frozen=True)
 class SpeedCalibration:
     """A model's speed, measured from this machine."""
 
-    place: str
-    """The device that the model ran on, such as "on one device like this one (CPU, 2 threads)"."""
     documents: tuple[Speed | None, ...]
     """Per token, by length bucket; None for buckets without documents."""
     queries: Speed
@@ -251,9 +241,7 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
             "of its rounds.",
             *describe_rotations(sizes),
         ],
-        details=[
-            f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)
-        ],
+        details=list(map(explain_estimates, plans)),
     )
 
 
@@ -303,36 +291,21 @@ def calibrate(
         raise PosirError("not a dense encoder")
     disable_progress_bars()
 
-    def encode(texts: Sequence[str], prompt_type: PromptType) -> Any:
+    def encode(prompt_type: PromptType, texts: Sequence[str]) -> Any:
         return context.encode(model, build_texts(texts), prompt_type)
 
-    def encode_documents(texts: Sequence[str]) -> Any:
-        return encode(texts, PromptType.document)
-
-    def encode_queries(texts: Sequence[str]) -> Any:
-        return encode(texts, PromptType.query)
-
-    stored = EmbeddingFormat.detect(encode_queries(queries[:1]), 1)
+    stored = EmbeddingFormat.detect(encode(PromptType.query, queries[:1]), 1)
     if stored is None:
         raise PosirError("not a dense encoder")
+    encode_documents = partial(encode, PromptType.document)
     return SpeedCalibration(
-        place=_describe_device(model),
         documents=tuple(
             measure_speed(encode_documents, texts, estimate_tokens) if texts else None
             for texts in documents
         ),
-        queries=measure_speed(encode_queries, queries, lambda _: 1),
+        queries=measure_speed(partial(encode, PromptType.query), queries, lambda _: 1),
         format=stored,
     )
-
-
-def _describe_device(model: MTEBModels) -> str:
-    if isinstance(model, EndpointEncoder):
-        return f"by the endpoint {model.reference}"
-    device = f"CPU, {torch.get_num_threads()} threads"
-    if torch.cuda.is_available():
-        device = torch.cuda.get_device_name()
-    return f"on one device like this one ({device})"
 
 
 def measure_speed(
@@ -377,12 +350,13 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
             duration = model.calibration.duration(documents, queries)
         return CostEstimate(name, len(group), documents, queries, size, duration)
 
-    tasks = [(name, list(group)) for name, group in groupby(sizes, key=lambda size: size.task)]
+    tasks = []
+    for name, group in groupby(sizes, key=lambda size: size.task):
+        subsets = list(group)
+        tasks.append(estimate(name, subsets, (size.documents for size in subsets)))
     return RunPlan(
         model=model,
-        tasks=tuple(
-            estimate(name, group, (size.documents for size in group)) for name, group in tasks
-        ),
+        tasks=tuple(tasks),
         total=estimate("total", sizes, (size.documents for size in sizes)),
         with_cache=estimate(
             "with cache", sizes, {size.corpus: size.documents for size in sizes}.values()
@@ -403,10 +377,9 @@ def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
             "tokens": sum(estimate.documents.tokens),
             "queries": estimate.queries,
             "bytes": estimate.bytes,
-            **{
-                f"seconds_{name}": getattr(estimate.duration, name, None)
-                for name in ("low", "mean", "high")
-            },
+            "seconds_low": estimate.duration and estimate.duration.low,
+            "seconds_mean": estimate.duration and estimate.duration.mean,
+            "seconds_high": estimate.duration and estimate.duration.high,
         }
 
 
@@ -443,40 +416,13 @@ def describe_plan(plan: RunPlan) -> str:
     return f"{plan.model.name}: {plan.total.duration} on this machine{saved}."
 
 
-def explain_estimates(plan: RunPlan) -> Iterator[str]:
-    """Describe what the estimates are based on, and what an embedding cache saves."""
-    if plan.counted:
-        yield "Sizes: counted in the data, with one token per four bytes."
-    else:
-        yield (
-            "Sizes: published averages (arXiv 2601.08363) for data that is not on this machine, "
-            "all documents of mean length."
+def explain_estimates(plan: RunPlan) -> str:
+    """Describe what the estimates are based on."""
+    sizes = "counted in the data, with one token per four bytes"
+    if not plan.counted:
+        sizes = (
+            "published averages (arXiv 2601.08363) for data that is not on this machine, all "
+            "documents of mean length"
         )
-    calibration = plan.model.calibration
-    if calibration:
-        yield (
-            f"Time: of encoding {calibration.place}, from a short benchmark on this machine; in "
-            "parentheses, the range from the fastest to the slowest of "
-            f"{len(calibration.queries.seconds)} rounds."
-        )
-        texts = (
-            "texts of the data"
-            if plan.sampled
-            else "synthetic texts of mean length, since not all data is on this machine"
-        )
-        rates = [
-            f"{name} {speed}"
-            for name, speed in zip(BUCKETS, calibration.documents, strict=True)
-            if speed
-        ]
-        yield (
-            f"Benchmark: {texts}; tokens per second by length: {', '.join(rates)}; queries per "
-            f"second: {calibration.queries}."
-        )
-    else:
-        yield f"Time: not estimated, since the model could not be measured ({plan.model.problem})."
-    if plan.saved_documents:
-        yield (
-            f"Cache: with POSIR_EMBEDDINGS, {plan.saved_documents:,} documents that several tasks "
-            "share are not encoded again."
-        )
+    texts = "texts of the data" if plan.sampled else "synthetic texts of mean length"
+    return f"{plan.model.name}: sizes are {sizes}; the benchmark encodes {texts}."

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeAlias
 
 import numpy as np
@@ -36,6 +36,7 @@ SEPARATOR = "#"
 
 #: What is said of each count above 0: the words for one and for several, and a sentence.
 QUERY_MISFITS = {
+    "missing": ("judged query is", "judged queries are", "{} not in the run: scored 0."),
     "empty": ("query", "queries", "{} returned nothing: scored 0."),
     "unknown_queries": (
         "query of the run is",
@@ -145,10 +146,6 @@ class RunCounts:
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit."""
-        if self.missing:
-            queries = pluralize(self.queries, "query", "queries")
-            verb = "is" if self.missing == 1 else "are"
-            yield f"{self.missing:,} of {queries} {verb} not in the run: scored 0."
         yield from self._describe_counts(QUERY_MISFITS)
         if self.unknown_documents:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
@@ -362,30 +359,25 @@ def _refuse_misfit(
     total = aligned.total
     judged = [(subset.name, query) for subset in subsets for query in subset.judgments.grades]
     if total.missing == total.queries:
-        stated = _quote(query for by_query in run.by_subset.values() for query in by_query)
+        stated = _quote(chain(*run.by_subset.values()))
         known = _quote(query for _, query in judged)
         raise PosirError(
             f"{run.name}: no query is one of the data's; the run has {stated}, the data {known}. "
             "Check --data."
         )
-    retrieved = [
-        name
-        for rankings in aligned.rankings.values()
-        for scores in rankings.values()
-        for name in scores
-    ]
+    by_query = chain(*(rankings.values() for rankings in aligned.rankings.values()))
+    retrieved = [*chain(*by_query)]
     if not retrieved:
         raise PosirError(describe_empty(run.name, total.queries - total.missing))
     if total.unknown_documents >= len(retrieved):
-        corpus = (name for subset in subsets for name in subset.documents)
-        raise PosirError(describe_foreign(run.name, retrieved, corpus))
+        corpora = chain(*(subset.documents for subset in subsets))
+        raise PosirError(describe_foreign(run.name, retrieved, corpora))
     if total.missing and rules.needs_all:
         absent = _quote(query for name, query in judged if query not in aligned.rankings[name])
-        queries = pluralize(total.queries, "judged query", "judged queries")
-        verb, pronoun = ("is", "it") if total.missing == 1 else ("are", "them")
+        queries = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(
-            f"{run.name}: {total.missing:,} of {queries} {verb} not in the run, first {absent}. "
-            f"--missing zero scores {pronoun} 0."
+            f"{run.name}: {queries} not in the run, first {absent}. --missing zero scores such "
+            "queries 0."
         )
 
 
@@ -404,14 +396,15 @@ def _divide_rankings(
             unknown += len(rankings)
     # Some tools name queries by their texts; of several queries with one text, the hits are the
     # same.
+    by_id: dict[str, list[tuple[str, str]]] = {}
     by_text: dict[str, list[tuple[str, str]]] = {}
     for subset in subsets:
         for query in subset.judgments.grades:
             text = subset.judgments.queries.get(query, "")
+            by_id.setdefault(query, []).append((subset.name, query))
             by_text.setdefault(text, []).append((subset.name, query))
     for query, hits in run.by_subset.get(ANY_SUBSET, {}).items():
-        named = [(subset.name, query) for subset in subsets if query in subset.judgments.grades]
-        places = named or by_text.get(query, [])
+        places = by_id.get(query) or by_text.get(query, [])
         names = sorted({name for name, _ in places})
         if len(names) > 1:
             raise PosirError(

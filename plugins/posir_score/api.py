@@ -21,17 +21,15 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.public import Option, load_function, public, to_list
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.data.formats.passages import Scope
-from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Deferred, Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
-from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
-from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
+from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
 from posir_tasks.values.read_part import ReadPart, parse_window
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from posir_report.api import Results
     from posir_score.chunk_scoring import ScoredChunkers
     from posir_score.evaluation import RunScores, RunSearch, ScoredData
-    from posir_score.excerpts import ExcerptData
 
 logger = logging.getLogger(__name__)
 
@@ -264,16 +261,14 @@ def score(
             "Give runs or a retriever (--retriever module:function), or --model and --chunker "
             "module:function."
         )
-    _refuse_together(
-        {
-            "--clusters is of runs. Omit it with --chunker.": (clusters, chunker),
-            "--window and --embedder both say what is read. Give one of them.": (window, embedder),
-            "--protocol is of a model that posir runs. Give --model and --chunker, or omit it.": (
-                protocol,
-                given or None,
-            ),
-        }
-    )
+    if clusters and chunker is not None:
+        raise PosirError("--clusters is of runs. Omit it with --chunker.")
+    if window is not None and embedder is not None:
+        raise PosirError("--window and --embedder both say what is read. Give one of them.")
+    if protocol and given:
+        raise PosirError(
+            "--protocol is of a model that posir runs. Give --model and --chunker, or omit it."
+        )
     open_scored = partial(
         open_data, data, split=split, language=language, repair=repair, scope=scope
     )
@@ -281,14 +276,23 @@ def score(
         splitters = name_splitters(chunker)
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
-        with with_settings(protocol=protocol):
-            return _score_chunkers(
-                splitters,
-                partial(_read_excerpts, open_scored, repair=repair, is_merged=merge_copies),
-                ModelReference(str(model), revision),
-                batch_size,
-                k or RETRIEVED,
-            )
+        with with_settings(protocol=protocol), track("Loading the model"):
+            from posir_tasks.models.registry import refuse_unloadable
+
+            refuse_unloadable(str(model))
+            # The models' libraries take seconds to import.
+            from posir_score.chunk_scoring import score_splitters
+            from posir_score.excerpts import read_excerpts
+            from posir_tasks.models.embeddings.encoding import load_encoder
+            from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
+
+            excerpts = read_excerpts(open_scored(), repair=repair, is_merged=merge_copies)
+            # A mistake in a chunker should not cost the time to load the model.
+            for splitter in splitters:
+                splitter.divide(next(iter(excerpts.documents.values())))
+            encoder = load_encoder(str(model), revision, batch_size=batch_size)
+            tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
+        return score_splitters(encoder, tokenizer, excerpts, splitters, k or RETRIEVED)
     names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
     _check_runs(given, names)
@@ -360,39 +364,6 @@ def _score_runs(
     return show_runs(scored)
 
 
-def _read_excerpts(
-    open_scored: Callable[[], Dataset], *, repair: bool, is_merged: bool
-) -> ExcerptData:
-    from posir_score.excerpts import read_excerpts
-
-    return read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
-
-
-def _score_chunkers(
-    splitters: Sequence[TextSplitter],
-    read: Callable[[], ExcerptData],
-    model: ModelReference,
-    batch_size: int,
-    retrieve: int,
-) -> ScoredChunkers:
-    with track("Loading the model"):
-        from posir_tasks.models.registry import refuse_unloadable
-
-        refuse_unloadable(model.name)
-        # The models' libraries take seconds to import.
-        from posir_score.chunk_scoring import score_splitters
-        from posir_tasks.models.embeddings.encoding import load_encoder
-        from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
-
-        excerpts = read()
-        # A mistake in a chunker should not cost the time to load the model.
-        for splitter in splitters:
-            splitter.divide(next(iter(excerpts.documents.values())))
-        encoder = load_encoder(model.name, model.revision, batch_size=batch_size)
-        tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
-    return score_splitters(encoder, tokenizer, excerpts, splitters, retrieve)
-
-
 def _read_run(
     run: AnyRun,
     name: str,
@@ -410,35 +381,21 @@ def _read_run(
     return collect_run(run, name or describe_retriever(run), opened.subsets, rules, settings)
 
 
-def _refuse_together(choices: Mapping[str, tuple[object, object]]) -> None:
-    """Raise PosirError with a message if two values are given that exclude each other."""
-    for message, values in choices.items():
-        if None not in values:
-            raise PosirError(message)
-
-
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
-    absent = [run for run in runs if isinstance(run, str | Path) and not _exists(run)]
     if names and len(names) != len(runs):
-        counts = f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}"
-        first = ""
-        if absent:
-            first = f"{absent[0]} is no file, so it counts as a run without one. "
         raise PosirError(
-            f"{counts}. {first}Give a --name for each run, as in `--name A --name B`, or none."
+            f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}. Give a --name for "
+            "each run, as in `--name A --name B`, or none."
         )
-    if absent:
-        raise PosirError(f"{absent[0]}: no such file or folder. Give {KINDS}.")
     for run in runs:
-        if not isinstance(run, str | Path | Mapping) and not is_table(run) and not callable(run):
+        if isinstance(run, str | Path):
+            if not Path(run).expanduser().exists():
+                raise PosirError(f"{run}: no such file or folder. Give {KINDS}.")
+        elif not isinstance(run, Mapping) and not is_table(run) and not callable(run):
             raise PosirError(
-                f"{type(run).__name__} is no run. Give a file or folder, a score by document id by "
-                "query id, rows, a frame, or a retriever, called as search(query, k)."
+                f"{type(run).__name__} is not a run. Give a file or folder, a score by document id "
+                "by query id, rows, a frame, or a retriever, called as search(query, k)."
             )
-
-
-def _exists(run: str | Path) -> bool:
-    return Path(run).expanduser().exists()
 
 
 def describe_retriever(search: Retriever) -> str:

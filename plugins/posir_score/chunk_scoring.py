@@ -4,7 +4,7 @@ where these are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,9 +18,11 @@ from posir_score.excerpts import (
     ExcerptData,
     PlaceRow,
     build_place_rows,
+    build_table,
     estimate_score,
     find_chunk_part,
     find_evidence,
+    format_share,
     score_division,
     score_retrieved,
 )
@@ -31,9 +33,9 @@ from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.numbers import format_count, format_estimate, format_percent
+from posir_tasks.display.numbers import format_count, format_percent
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.models.dispatch import split_queries
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.text.chunks import DividedText, TextSplitter
@@ -212,32 +214,28 @@ def _build_sections(content: Mapping[str, Any], remarks: Sequence[str]) -> Itera
     )
     sentences = tuple(describe_change(change) for change in content["changes"])
     titles = SCORES.values()
-    table = _build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means)
+    table = build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means)
     yield DisplaySection(title, sentences, (table,))
     if remarks:
-        table = _build_table(1, ["Chunker", *titles], in_place)
+        table = build_table(1, ["Chunker", *titles], in_place)
         yield DisplaySection("If chunks count where they are", tuple(remarks), (table,))
-    table = _build_table(2, ["Chunker", "Document", "Questions", *titles], by_document)
+    table = build_table(2, ["Chunker", "Document", "Questions", *titles], by_document)
     yield DisplaySection("By document", tables=(table,))
     places = [
         (
             place.name,
             place.title,
             format_count(place.excerpts),
-            format_estimate(place.recall, format_percent),
+            format_share(place.recall),
         )
         for place in content["places"]
     ]
-    table = _build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places)
+    table = build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places)
     yield DisplaySection("Recall by the position of the evidence", tables=(table,))
 
 
-def _build_table(texts: int, headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    return Table(build_columns(headings, headings[texts:]), tuple(rows))
-
-
 def _format_scores(values: Mapping[str, Any]) -> list[str]:
-    return [format_estimate(values[name], format_percent) for name in SCORES]
+    return [format_share(values[name]) for name in SCORES]
 
 
 @dataclass(frozen=True, eq=False)

@@ -377,17 +377,12 @@ class QueryAnswers:
         failed = len(self.reasons)
         if failed and (self.rules.needs_all or not answers):
             query, reason = next(iter(self.reasons.items()))
-            first = f"{name}: query {sanitized(query.id)}: {reason}"
+            first = f"{name}: query {sanitized(query.id)}: {reason} ({failed:,} failed)."
             if not self.rules.needs_all:
-                all_failed = f"all {failed} queries" if failed > 1 else "the only query"
-                raise PosirError(
-                    f"{first} ({all_failed} that were asked for failed, so nothing can be "
-                    "scored). Mend the retriever."
-                )
+                raise PosirError(f"{first} No query has an answer. Mend the retriever.")
             raise PosirError(
-                f"{first}{f' ({failed} queries failed)' if failed > 1 else ''}. {answered} "
-                f"{'is' if len(answers) == 1 else 'are'} {kept}; the same command goes on from "
-                "there. --missing zero scores queries that fail as 0."
+                f"{first} {answered} are {kept}; the same command goes on from there. --missing "
+                "zero scores queries that fail as 0."
             )
         if answers and not any(answer.hits for answer in answers.values()):
             # A later run asks anew, since these answers are of no use.

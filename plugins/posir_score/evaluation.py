@@ -104,29 +104,21 @@ logger = logging.getLogger(__name__)
 
 #: mteb's names of the scores that are shown, the main one of posir's tasks first.
 SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
-#: mteb's metadata of a model in the order of its file; a run has only a name and a revision.
-UNKNOWN_BEFORE_FRAMEWORK = (
+#: mteb's metadata of a model of which only the name and the revision are known.
+UNKNOWN_METADATA = (
     "release_date languages n_parameters n_active_parameters_override n_embedding_parameters "
     "memory_usage_mb max_tokens embed_dim license open_weights public_training_code "
-    "public_training_data"
-)
-UNKNOWN_BEFORE_MODALITIES = (
-    "reference similarity_fn_name use_instructions training_datasets adapted_from superseded_by"
-)
-UNKNOWN_BEFORE_ENCODER = (
-    "citation contacts experiment_kwargs output_dtypes extra_requirements_groups loader"
+    "public_training_data reference similarity_fn_name use_instructions training_datasets "
+    "adapted_from superseded_by citation contacts experiment_kwargs output_dtypes "
+    "extra_requirements_groups loader"
 )
 MODEL_META: Mapping[str, Any] = {
     "loader_kwargs": {},
-    "name": None,
-    "revision": None,
-    **dict.fromkeys(UNKNOWN_BEFORE_FRAMEWORK.split()),
     "framework": [],
-    **dict.fromkeys(UNKNOWN_BEFORE_MODALITIES.split()),
     "modalities": ["text"],
     "model_type": ["dense"],
-    **dict.fromkeys(UNKNOWN_BEFORE_ENCODER.split()),
     "is_cross_encoder": False,
+    **dict.fromkeys(UNKNOWN_METADATA.split()),
 }
 #: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a
 #: result.
@@ -510,7 +502,7 @@ def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
     if not isinstance(scores, dict):
         return "", []
     entries = [entry for split in scores.values() for entry in split]
-    return content["dataset_revision"] if entries else "", entries
+    return content.get("dataset_revision", ""), entries
 
 
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:

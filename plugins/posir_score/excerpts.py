@@ -29,6 +29,8 @@ from posir_tasks.data.data import PositionData
 from posir_tasks.data.formats.passages import Passage, PassageQuestion, SkippedText, Use
 from posir_tasks.data.questions import find_answer, prepare_offsets
 from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.display.numbers import format_estimate, format_percent
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.search.scoring import select_relevant
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.values.document_keys import digest_documents, link_documents
@@ -398,3 +400,13 @@ def estimate_score(values: Floats, clusters: Integers) -> Estimate:
     estimate = estimate_difference(values, clusters)
     interval = (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None
     return Estimate(float(values.mean()), interval)
+
+
+def build_table(texts: int, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Build a table whose first columns are texts, and the others numbers."""
+    return Table(build_columns(headings, headings[texts:]), tuple(map(tuple, rows)))
+
+
+def format_share(share: Estimate) -> str:
+    """Format a share in percent, with its interval."""
+    return format_estimate(share, format_percent)

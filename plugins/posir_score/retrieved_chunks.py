@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -32,16 +32,18 @@ from posir_score.excerpts import (
     PlaceRow,
     Range,
     build_place_rows,
+    build_table,
     estimate_score,
     find_chunk_part,
     find_evidence,
+    format_share,
     merge,
     score_retrieved,
 )
 from posir_significance import messages
 from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.numbers import format_count
+from posir_tasks.display.tables import Table
 from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
@@ -427,26 +429,24 @@ class EvidenceScores:
         """Yield the scores by number of chunks, recall by position, and where the evidence is that
         is lost.
         """
-        headings = ["First chunks", "Evidence recall", "IoU", "Precision"]
-        depths = [
-            (str(row.k), *_format(row.evidence_recall, row.iou, row.precision))
-            for row in self.depths
-        ]
-        yield Table(build_columns(headings, headings), tuple(depths))
-        headings = ["Evidence in the", "Excerpts", f"Recall@{self.k}"]
+        depths = []
+        for row in self.depths:
+            scores = map(format_share, (row.evidence_recall, row.iou, row.precision))
+            depths.append((str(row.k), *scores))
+        yield build_table(0, ("First chunks", "Evidence recall", "IoU", "Precision"), depths)
         places = [
-            (row.title, format_count(row.excerpts), *_format(row.recall))
+            (row.title, format_count(row.excerpts), format_share(row.recall))
             for row in self.by_position
         ]
-        yield Table(build_columns(headings, headings[1:]), tuple(places))
+        yield build_table(1, ("Evidence in the", "Excerpts", f"Recall@{self.k}"), places)
         rare = (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
-        headings = [f"Evidence that the first {self.k} lack", "Share of all evidence"]
         lost = [
-            (messages.LOSSES[loss], *_format(share))
+            (messages.LOSSES[loss], format_share(share))
             for loss, share in self.lost.items()
             if share.value or loss not in rare
         ]
-        yield Table(build_columns(headings, headings[1:]), tuple(lost))
+        headings = (f"Evidence that the first {self.k} lack", "Share of all evidence")
+        yield build_table(1, headings, lost)
 
     def describe_chunks(self) -> Iterator[str]:
         """Yield how long the chunks are, how many are read in part, and which are not in their
@@ -481,31 +481,28 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
     most = max(map(len, chunks.by_query.values()))
     depths = [depth for depth in DEPTHS if depth <= most] or [1]
     headline = max(depth for depth in depths if depth <= HEADLINE)
-    scores: dict[int, list[tuple[float, float, float]]] = {depth: [] for depth in depths}
+    scores: list[list[tuple[float, float, float]]] = []
     losses: list[list[float]] = []
     recalls: list[float] = []
     parts: list[str] = []
     for key, (_, excerpts) in zip(data.ids, data.questions, strict=True):
         hits = chunks.by_query[key]
         places = chunks.place(hits)
-        for depth in depths:
-            rows = np.arange(min(depth, len(hits)))
-            scores[depth].append(score_retrieved(excerpts, places, rows))
-        lost = dict.fromkeys(Loss, 0)
+        rows = np.arange(len(hits))
+        scores.append([score_retrieved(excerpts, places, rows[:depth]) for depth in depths])
+        lost = Counter[Loss]()
         for excerpt in excerpts:
             missing = find_losses(excerpt, hits[:headline], chunks, read)
-            for loss, characters in missing.items():
-                lost[loss] += characters
+            lost.update(missing)
             recalls.append(1 - sum(missing.values()) / excerpt.length)
             parts.append(chunks.find_part(excerpt))
         total = sum(excerpt.length for excerpt in excerpts)
-        losses.append([characters / total for characters in lost.values()])
+        losses.append([lost[loss] / total for loss in Loss])
     shares = dict(zip(Loss, np.array(losses).T, strict=True))
     if read.read.kind is ReadKind.UNKNOWN:
         del shares[Loss.NOT_READ]
     depth_scores = []
-    for depth in depths:
-        columns = np.array(scores[depth]).T
+    for depth, columns in zip(depths, np.array(scores).transpose(1, 2, 0), strict=True):
         iou, recall, precision = (estimate_score(values, data.clusters) for values in columns)
         depth_scores.append(DepthScores(depth, recall, iou, precision))
     return EvidenceScores(
@@ -524,10 +521,6 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         not_returned=read.not_returned,
         suspects=tuple(chunks.find_suspects()) if NOT_RETURNED in parts else (),
     )
-
-
-def _format(*shares: Estimate) -> list[str]:
-    return [format_estimate(share, format_percent) for share in shares]
 
 
 def find_losses(

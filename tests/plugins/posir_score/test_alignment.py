@@ -116,7 +116,7 @@ def test_everything_that_does_not_fit_is_counted():
         (
             {"q1": {"d1": 1.0}},
             AlignmentRules(),
-            "1 of 2 judged queries is not in the run, first q2.*--missing zero",
+            "1 judged query is not in the run, first q2.*--missing zero",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_sentence_agrees_with_its_number():
     counts = RunCounts(2, 2, 1, 1, 1, short=1, depth=100, chunks=1, duplicates=1)
     singular, plural = (" ".join(several.describe()) for several in (counts, counts + counts))
     for said in (
-        "1 of 2 queries is",
+        "1 judged query is",
         "1 query of the run is",
         "1 document is",
         "1 query has",
