@@ -96,7 +96,11 @@ def evaluate(
         refuse_unknown(str(model))
     import mteb
 
-    chosen = _find_tasks(tasks)
+    # Registers the tasks where the start-up hook is switched off.
+    import posir_tasks  # noqa: F401
+
+    with explain_unknown_task():
+        chosen = [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
     is_name = isinstance(model, str | Path)
     options = {"protocol": protocol, "window": window, "tokenizer": tokenizer}
     options["skip_failed"] = skip_failed or None
@@ -145,16 +149,6 @@ def _require_window(tokenizer: str | Path | None, window: int | None) -> str | N
     if tokenizer and window is None:
         raise PosirError("--tokenizer counts the tokens of --window. Give both, or neither.")
     return str(tokenizer) if tokenizer else None
-
-
-def _find_tasks(tasks: str | AbsTask | Iterable[str | AbsTask]) -> list[AbsTask]:
-    import mteb
-
-    # Registers the tasks where the start-up hook is switched off.
-    import posir_tasks  # noqa: F401
-
-    with explain_unknown_task():
-        return [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
 
 
 #: The engine that runs jobs.

@@ -118,11 +118,11 @@ class RunCounts:
     duplicates: int = 0
     """Rows of a file that repeat a query and a document; the highest score counts."""
     asked: int = 0
-    """Hits that a retriever was asked for, if it returned fewer for every query though the corpus
-    has more; else 0.
+    """Hits that a retriever was asked for, if it returned the same smaller number for every query
+    though the corpus has more; else 0.
     """
-    fewest: int = 0
     most: int = 0
+    """Hits that it returned for every query instead."""
     identical_ids: int = 0
     """Hits whose document has the id of its query, and is not judged relevant to it."""
     ignored_ids: int = 0
@@ -152,12 +152,7 @@ class RunCounts:
             yield (
                 f"{unknown} not in the corpus, first {self.first_unknown}: ranked as not relevant."
             )
-        if self.asked and self.fewest < self.most:
-            yield (
-                f"Asked for {self.asked:,} hits a query, the retriever returned at most "
-                f"{self.most:,}."
-            )
-        elif self.asked:
+        if self.asked:
             yield describe_own_number(self.most, self.asked)
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
@@ -335,10 +330,9 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     divided, unknown = _divide_rankings(run, subsets)
     of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates)
     fewest, most = run.returned
-    # A retriever returned fewer hits than it was asked for, and than there are documents, for every
-    # query.
-    if most < min(run.asked, *(len(subset.documents) for subset in subsets)):
-        of_run = replace(of_run, asked=run.asked, fewest=fewest, most=most)
+    smallest = min(len(subset.documents) for subset in subsets)
+    if fewest == most < min(run.asked, smallest):
+        of_run = replace(of_run, asked=run.asked, most=most)
     aligned = AlignedRun()
     for subset in subsets:
         hits, rankings, counts = _align_subset(divided[subset.name], subset, rules)

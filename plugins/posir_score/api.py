@@ -15,7 +15,7 @@ from posir_score.alignment import SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Journal, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
-from posir_score.run_files import KINDS, Run, is_table, read_rankings, read_run
+from posir_score.run_files import KINDS, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import Option, load_function, public, to_list
@@ -305,8 +305,13 @@ def score(
     from posir_score.evaluation import open_scored_data
 
     opened = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
-    rules = opened.complete_rules(
-        AlignmentRules(missing == "error", chunk_separator, find_document, ignore_identical_ids)
+    rules = AlignmentRules(
+        missing == "error",
+        chunk_separator,
+        find_document,
+        ignore_identical_ids or opened.rules.ignore_identical_ids,
+        opened.rules.skip_first_result,
+        opened.depth,
     )
     settings = CollectionSettings(
         # How many documents the scores need follows from the data.
@@ -345,10 +350,18 @@ def _score_runs(
     models: list[RunSearch] = []
     journals: list[Journal | None] = []
     for run, name in runs:
-        # An index may name documents by their files.
-        is_retriever = not (isinstance(run, str | Path | Mapping) or is_table(run))
-        run_rules = replace(rules, names=DocumentNames()) if is_retriever else rules
-        read, journal = _read_run(run, name, opened, run_rules, settings)
+        journal = None
+        run_rules = rules
+        if isinstance(run, str | Path):
+            read = read_run(Path(run).expanduser(), opened.name, settings.order)
+            read = replace(read, name=name or read.name)
+        elif isinstance(run, Mapping) or is_table(run):
+            read = read_rankings(name or "run", run, settings.order)
+        else:
+            # An index may name documents by their files.
+            run_rules = replace(rules, names=DocumentNames())
+            name = name or describe_retriever(run)
+            read, journal = collect_run(run, name, opened.subsets, run_rules, settings)
         models.append(prepare_run(read, opened, run_rules, models, version, read_by))
         journals.append(journal)
         if run_rules.names and run_rules.names.matched:
@@ -362,23 +375,6 @@ def _score_runs(
         if journal and not scored[-1].counts.missing:
             journal.remove()
     return show_runs(scored)
-
-
-def _read_run(
-    run: AnyRun,
-    name: str,
-    opened: ScoredData,
-    rules: AlignmentRules,
-    settings: CollectionSettings,
-) -> tuple[Run, Journal | None]:
-    """Read a run, or ask a retriever for it, whose journal is to be removed later."""
-    if isinstance(run, str | Path):
-        read = read_run(Path(run).expanduser(), opened.name, settings.order)
-        return replace(read, name=name or read.name), None
-    if isinstance(run, Mapping) or is_table(run):
-        name = name or "run"
-        return read_rankings(name, run, settings.order), None
-    return collect_run(run, name or describe_retriever(run), opened.subsets, rules, settings)
 
 
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:

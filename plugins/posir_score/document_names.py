@@ -75,10 +75,6 @@ class FileName(NamedTuple):
         pairs = zip(reversed(self.folders), reversed(other.folders), strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
-    def is_end_of(self, other: FileName) -> bool:
-        """Tell whether a path may be the end of another one: no folder that both have differs."""
-        return self.count_shared_folders(other) == min(len(self.folders), len(other.folders))
-
 
 #: Ids and names of documents by their stems.
 Index: TypeAlias = dict[str, list[tuple[str, FileName]]]
@@ -136,7 +132,9 @@ class DocumentNames:
             return None
         document = _choose(name, given, candidates)
         first = self._names.setdefault(document, given)
-        if not first.is_end_of(given):
+        # No folder that both paths have may differ.
+        shared = first.count_shared_folders(given)
+        if shared < min(len(first.folders), len(given.folders)):
             other = next(known for known, of in self.matched.items() if of == document)
             raise PosirError(
                 f"The ids {sanitized(other)} and {sanitized(name)} of the index both fit "

@@ -223,25 +223,14 @@ class ScoredData:
     depth: int = DEPTH
     """Documents that are kept for each query."""
 
-    def complete_rules(self, rules: AlignmentRules) -> AlignmentRules:
-        """Return the rules of a user with those of the owner of the data."""
-        return replace(
-            rules,
-            ignore_identical_ids=rules.ignore_identical_ids or self.rules.ignore_identical_ids,
-            skip_first_result=self.rules.skip_first_result,
-            depth=self.depth,
-        )
-
     @cached_property
     def audit(self) -> JudgmentAudit:
         """Misfits in the judgments: documents, texts and grades."""
-        known = (
-            (subset, subset.documents if subset.has_corpus else None) for subset in self.subsets
-        )
-        audits = (
-            JudgmentAudit.from_judgments(subset.judgments, documents) for subset, documents in known
-        )
-        return sum(audits, JudgmentAudit())
+        audit = JudgmentAudit()
+        for subset in self.subsets:
+            documents = subset.documents if subset.has_corpus else None
+            audit += JudgmentAudit.from_judgments(subset.judgments, documents)
+        return audit
 
     @cached_property
     def excerpts(self) -> ExcerptData:
@@ -257,7 +246,8 @@ def open_scored_data(
     `is_merged` makes copies one document. `clusters` is what queries are clustered by; raise
     PosirError if that is not the document and the evidence has positions.
     """
-    data = _open_scored_data(opened, clusters or DOCUMENT)
+    is_task = opened.kind == TASK and opened.name != mini.NAME
+    data = _open_task(opened.name) if is_task else _open_data(opened, clusters or DOCUMENT)
     data = _merge_copies(data) if is_merged else data
     for subset in data.subsets:
         copies = find_copies(data.parts[subset.name].corpus, list_relevant(subset.judgments))
@@ -271,14 +261,18 @@ def open_scored_data(
     return data
 
 
-def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
-    if opened.kind == TASK and opened.name != mini.NAME:
-        return _open_task(opened.name)
+def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     with_places = opened.with_questions("posir score", several_places=True)
     revision = opened.find_revision()
     is_stated = any(subset.read_stated_judgments for subset in opened.subsets)
     opened = opened if is_stated else with_places
-    languages = _name_languages(opened, revision)
+    languages: dict[str, Sequence[str]] = {}
+    for name, codes in opened.find_languages().items():
+        # The data of a task has one version, and its languages once each.
+        if opened.kind in (TASK, JUDGED_TASK):
+            languages[name] = [*dict.fromkeys(codes)]
+        else:
+            languages[name_version(name, revision)] = codes
     for subset in opened.subsets:
         # A mistake in the name of a column is reported before anything is scored.
         cluster_queries(subset.judgments, clusters)
@@ -313,15 +307,6 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
         rules=opened.rules,
         depth=depth,
     )
-
-
-def _name_languages(opened: Dataset, revision: str) -> dict[str, Sequence[str]]:
-    """Find the languages of each subset, by the name that it has in results."""
-    languages = opened.find_languages()
-    if opened.kind in (TASK, JUDGED_TASK):
-        # The data of a task has one version, and its languages once each.
-        return {name: [*dict.fromkeys(codes)] for name, codes in languages.items()}
-    return {name_version(name, revision): codes for name, codes in languages.items()}
 
 
 def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
@@ -470,11 +455,9 @@ def prepare_run(
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
     if isinstance(read_by, ReadPart):
-        parts = [
-            settle_read_part(read_by, part.corpus, data.languages[name])
-            for name, part in data.parts.items()
-        ]
-        read_by = reduce(add, parts)
+        parts = data.parts.items()
+        settled = [settle_read_part(read_by, x.corpus, data.languages[name]) for name, x in parts]
+        read_by = reduce(add, settled)
     model = RunSearch(run.name, revision, aligned, read_by, chunks)
     for other in earlier:
         # On some file systems, names that differ in their case alone are one folder.

@@ -300,10 +300,11 @@ class ReadChunks:
             size = round(last / len(text) * (span.end - span.start))
             read_spans[document].append((span.start, span.start + size))
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
-        unread = {
-            document: _subtract(chunks.list_spans(document), spans)
-            for document, spans in read_spans.items()
-        }
+        unread: dict[int, list[Range]] = {}
+        for document, read_parts in read_spans.items():
+            unread[document] = []
+            for returned in merge(chunks.list_spans(document)):
+                unread[document] += find_evidence(Span(*returned), read_parts).outside
         return replace(whole, read=part, unread=unread)
 
     def place(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
@@ -350,13 +351,6 @@ def _count_not_returned(chunks: RetrievedChunks) -> int:
             found = find_evidence(excerpt.span, chunks.list_spans(excerpt.document))
             number += found.lacks_words(texts[excerpt.document])
     return number
-
-
-def _subtract(chunks: Iterable[Span], read: Sequence[Range]) -> list[Range]:
-    parts = []
-    for start, end in merge(chunks):
-        parts += find_evidence(Span(start, end), read).outside
-    return parts
 
 
 @dataclass(frozen=True)

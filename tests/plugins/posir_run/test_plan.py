@@ -91,7 +91,7 @@ def test_a_table_explains_its_estimates():
         )
 
 
-def test_a_round_is_long_enough_to_be_timed_few_texts_are_measured_together_and_slow_ones_only_once(
+def test_a_round_is_long_enough_to_be_timed(
     monkeypatch,
 ):
     # A batch takes one second, and one more per eight characters.
@@ -181,7 +181,7 @@ def test_csv_has_a_row_of_numbers_for_each_model_and_task(monkeypatch):
 
 
 @pytest.mark.usefixtures("data")
-def test_a_model_that_cannot_be_loaded_is_planned_from_its_metadata(monkeypatch):
+def test_a_model_that_does_not_load_is_planned_by_its_metadata(monkeypatch):
     monkeypatch.setattr(
         plan_module, "load_model", Mock(side_effect=OSError("no weights\nin a cache"))
     )

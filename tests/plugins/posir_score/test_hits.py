@@ -175,7 +175,7 @@ def test_a_user_names_the_field_with_the_id():
         read_hits([langchain()], 5, "name")
 
 
-def test_chunks_of_a_group_follow_each_other_as_hits_of_its_document():
+def test_chunks_of_a_group_are_hits_of_its_document():
     groups = Obj(
         groups=[
             Obj(id="d1", hits=[qdrant(text="a"), qdrant(text="b")]),

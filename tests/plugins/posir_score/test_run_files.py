@@ -202,7 +202,7 @@ GAPS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", GAPS)
 @pytest.mark.parametrize("queries", [("q",), ("q", "r")])
-def test_a_hit_without_a_score_is_refused_by_name_and_not_ranked_by_its_place(
+def test_a_hit_without_a_score_is_refused_by_name(
     form: str, queries: tuple[str, ...], tmp_path: Path
 ):
     """jundot/omlx#3633, run-llama/llama_index#23199: the hit took the scores of its neighbors
@@ -300,7 +300,7 @@ def test_a_frame_with_a_null_is_refused_and_ranked_by_its_rows(to_frame: Any):
     assert [hit.document for hit in hits["q"]] == ["x", "y", "z"]
 
 
-def test_ranks_of_some_rows_alone_are_refused_unless_scores_decide(tmp_path: Path):
+def test_ranks_of_some_rows_are_refused_unless_scores_decide(tmp_path: Path):
     rows = [("x", 2, 1.0), ("y", None, 9.0), ("z", 1, 3.0)]
     lines = [
         json.dumps({"qid": "q", "docno": name, "rank": rank, "score": score})
@@ -361,7 +361,7 @@ def read_order(file: Path, order: Order | None = None) -> str:
         ("1", "a", "read as scores"),
     ],
 )
-def test_the_order_of_the_lines_says_whether_the_third_column_has_ranks(
+def test_the_order_of_lines_says_whether_a_column_has_ranks(
     values: str, documents: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     for name, separator in (("a.run", " "), ("a.tsv", "\t")):
@@ -402,7 +402,7 @@ def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str
 
 
 @given(data=st.data(), best_first=st.booleans(), scores=st.booleans())
-def test_runs_with_whole_scores_or_ranks_in_order_are_read_as_they_are_meant(
+def test_whole_scores_or_ranks_in_order_are_told_apart(
     data: st.DataObject, best_first: bool, scores: bool
 ):
     """Of rows best first, either reading has the first one first; rows worst first are those of the
@@ -452,9 +452,7 @@ def test_an_order_decides_between_a_score_and_a_distance(
 
 
 @pytest.mark.parametrize("missing", ["null", None])
-def test_a_distance_of_some_hits_alone_does_not_matter_unless_it_decides(
-    missing: str | None, tmp_path: Path
-):
+def test_a_distance_of_some_hits_matters_only_if_it_decides(missing: str | None, tmp_path: Path):
     """As of a hybrid search in LanceDB, some of whose hits only the full-text search found."""
     rows = [
         {"doc": "a", "_distance": 0.1, "_relevance_score": 0.2},
@@ -528,7 +526,7 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
         read_run(tmp_path, "Third")
 
 
-def test_predictions_of_an_evaluator_of_sentence_transformers_are_a_run(tmp_path: Path):
+def test_predictions_of_sentence_transformers_are_a_run(tmp_path: Path):
     """As `InformationRetrievalEvaluator(write_predictions=True)` of version 6.2 writes them."""
     file = tmp_path / "Information-Retrieval_evaluation_dev_predictions_cosine.jsonl"
     results = [{"corpus_id": "d2", "score": 0.5}, {"corpus_id": "d1", "score": 0.25}]
@@ -540,7 +538,7 @@ def test_predictions_of_an_evaluator_of_sentence_transformers_are_a_run(tmp_path
     assert merge(read_run_file(file)) == {"q1": {"d2": 0.5, "d1": 0.25}, "q2": {}}
 
 
-def test_the_files_of_a_folder_are_one_run_and_of_repeated_rows_the_highest_score_counts(
+def test_the_files_of_a_folder_are_one_run(
     tmp_path: Path,
 ):
     (tmp_path / "a.trec").write_text("q Q0 d 1 2.0 t\nq Q0 d 1 5.0 t\nq Q0 d 2 1.0 t\n")
@@ -563,7 +561,7 @@ def test_the_files_of_a_folder_are_one_run_and_of_repeated_rows_the_highest_scor
         ((4, 3, 2, 1), (1, 2, 3, 4), False),
     ],
 )
-def test_scores_that_contradict_stated_ranks_are_refused_until_the_user_says_what_counts(
+def test_scores_that_contradict_stated_ranks_are_refused(
     ranks: tuple[int, ...], scores: tuple[int, ...], contradicts: bool, tmp_path: Path
 ):
     file = tmp_path / "a.trec"
@@ -602,7 +600,7 @@ def test_scores_in_random_order_are_not_taken_for_distances(seed: random.Random)
     assert not check.describe_problem()
 
 
-def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_before_that():
+def test_distances_are_turned_before_chunks_are_merged():
     hits = [Hit("a", 0.1, text="x"), Hit("b", 0.2), Hit("a", 0.9, start=7)]
     assert sort_hits(hits, "distance") == [
         Hit("a", -0.1, text="x"),
