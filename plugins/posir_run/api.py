@@ -353,7 +353,7 @@ def _plan_selection(task: PosirTask) -> Result:
     from mteb.models.model_implementations.bm25 import BM25Search
     from rich.filesize import decimal
 
-    from posir_run.plan import ROUNDS, Speed, collect_samples, time_encoding
+    from posir_run.plan import ROUNDS, Duration, collect_samples, time_encoding
     from posir_run.sizes import measure_subsets, sum_counts
     from posir_tasks.models.bm25 import search_bm25
     from posir_tasks.models.embeddings.context import build_texts
@@ -377,10 +377,10 @@ def _plan_selection(task: PosirTask) -> Result:
         )
 
     measured = sum(map(estimate_tokens, texts))
-    seconds = tuple(time_encoding(search, texts) / measured for _ in range(ROUNDS))
+    seconds = [time_encoding(search, texts) / measured for _ in range(ROUNDS)]
     documents = sum(counts.texts)
     tokens = sum(counts.tokens)
-    duration = Speed(len(texts), seconds).duration(tokens)
+    duration = Duration.from_rounds(seconds) * tokens
     name = task.metadata.name
     read = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
     if not all(size.counted for size in sizes):

@@ -120,45 +120,39 @@ class Duration:
     mean: float
     high: float
 
+    @classmethod
+    def from_rounds(cls, seconds: Sequence[float]) -> Duration:
+        """Estimate from the seconds of each round."""
+        return cls(min(seconds), fmean(seconds), max(seconds))
+
     def __add__(self, other: Duration) -> Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
 
+    def __mul__(self, number: int) -> Duration:
+        return Duration(self.low * number, self.mean * number, self.high * number)
+
     def __str__(self) -> str:
         unit = next((name for name, size in UNITS.items() if self.mean >= size), "s")
-        seconds = UNITS[unit]
-        low, mean, high = (value / seconds for value in (self.low, self.mean, self.high))
+        low, mean, high = (value / UNITS[unit] for value in (self.low, self.mean, self.high))
         return f"{mean:,.1f} {unit} ({low:,.1f} to {high:,.1f})"
-
-
-@dataclass(frozen=True)
-class Speed:
-    """The speed at which texts of one kind are encoded."""
-
-    texts: int
-    seconds: tuple[float, ...]
-    """Seconds per token of a document, or per query, in each round."""
-
-    def duration(self, amount: int = 1) -> Duration:
-        """Estimate the time for a number of tokens, or queries."""
-        low = min(self.seconds) * amount
-        return Duration(low, fmean(self.seconds) * amount, max(self.seconds) * amount)
 
 
 @dataclass(frozen=True)
 class SpeedCalibration:
     """A model's speed, measured from this machine."""
 
-    documents: tuple[Speed | None, ...]
+    documents: tuple[Duration | None, ...]
     """Per token, by length bucket; None for buckets without documents."""
-    queries: Speed
+    queries: Duration
+    """Per query."""
     format: EmbeddingFormat
 
-    def duration(self, documents: TextCounts, queries: int) -> Duration:
+    def estimate(self, documents: TextCounts, queries: int) -> Duration:
         """Estimate how long documents and queries take to encode."""
-        duration = self.queries.duration(queries)
-        for speed, tokens in zip(self.documents, documents.tokens, strict=True):
-            if speed:
-                duration += speed.duration(tokens)
+        duration = self.queries * queries
+        for per_token, tokens in zip(self.documents, documents.tokens, strict=True):
+            if per_token:
+                duration += per_token * tokens
         return duration
 
 
@@ -230,18 +224,19 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
         build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled)
         for model, meta in models
     ]
+    records = [record for plan in plans for record in build_records(plan)]
+    benchmark = (
+        "Time: of encoding, from a short benchmark on this machine; in parentheses, the range of "
+        "its rounds."
+    )
     return Result(
         title="Estimated cost",
-        rows=[record for plan in plans for record in build_records(plan)],
-        tables=list(map(build_table, plans)),
+        rows=records,
+        tables=[build_table(plan) for plan in plans],
         values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
-        sentences=list(map(describe_plan, plans)),
-        notes=[
-            "Time: of encoding, from a short benchmark on this machine; in parentheses, the range "
-            "of its rounds.",
-            *describe_rotations(sizes),
-        ],
-        details=list(map(explain_estimates, plans)),
+        sentences=[describe_plan(plan) for plan in plans],
+        notes=[benchmark, *describe_rotations(sizes)],
+        details=[explain_estimates(plan) for plan in plans],
     )
 
 
@@ -310,7 +305,7 @@ def calibrate(
 
 def measure_speed(
     encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]
-) -> Speed:
+) -> Duration:
     """Measure how long texts of one kind take to encode, in rounds of newly sampled texts.
 
     The number of texts per round doubles until a round takes long enough to be timed. `amount` is
@@ -325,7 +320,7 @@ def measure_speed(
     while len(rounds) < ROUNDS and (not rounds or time.monotonic() < started + MAX_SECONDS):
         sample = rng.sample(texts, count)
         rounds.append(time_encoding(encode, sample) / sum(map(amount, sample)))
-    return Speed(count, tuple(rounds))
+    return Duration.from_rounds(rounds)
 
 
 def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
@@ -347,7 +342,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
         if model.bytes_per_text:
             size = (sum(documents.texts) + queries) * model.bytes_per_text
         if model.calibration:
-            duration = model.calibration.duration(documents, queries)
+            duration = model.calibration.estimate(documents, queries)
         return CostEstimate(name, len(group), documents, queries, size, duration)
 
     tasks = []
@@ -369,38 +364,30 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
 def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table as numbers: sizes in bytes, times in seconds."""
     for estimate in plan.rows:
-        yield {
-            "model": plan.model.name,
-            "task": estimate.name,
-            "jobs": estimate.jobs,
-            "documents": sum(estimate.documents.texts),
-            "tokens": sum(estimate.documents.tokens),
-            "queries": estimate.queries,
-            "bytes": estimate.bytes,
-            "seconds_low": estimate.duration and estimate.duration.low,
-            "seconds_mean": estimate.duration and estimate.duration.mean,
-            "seconds_high": estimate.duration and estimate.duration.high,
-        }
+        row: dict[str, Any] = {"model": plan.model.name, "task": estimate.name}
+        row["jobs"] = estimate.jobs
+        row["documents"] = sum(estimate.documents.texts)
+        row["tokens"] = sum(estimate.documents.tokens)
+        row["queries"] = estimate.queries
+        row["bytes"] = estimate.bytes
+        for name in ("low", "mean", "high"):
+            row[f"seconds_{name}"] = getattr(estimate.duration, name, None)
+        yield row
 
 
 def build_table(plan: RunPlan) -> Table:
     """Build the table of estimates for one model."""
+    rows = []
+    for estimate, record in zip(plan.rows, build_records(plan), strict=True):
+        counts = map(format_count, (record["jobs"], record["documents"]))
+        tokens = f"{record['tokens'] / 1e6:,.1f} M"
+        size = MISSING if estimate.bytes is None else decimal(estimate.bytes)
+        queries = format_count(estimate.queries)
+        duration = str(estimate.duration or MISSING)
+        rows.append((estimate.name, *counts, tokens, queries, size, duration))
     numbers = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
-    rows = (
-        (
-            estimate.name,
-            format_count(estimate.jobs),
-            format_count(sum(estimate.documents.texts)),
-            f"{sum(estimate.documents.tokens) / 1e6:,.1f} M",
-            format_count(estimate.queries),
-            MISSING if estimate.bytes is None else decimal(estimate.bytes),
-            str(estimate.duration or MISSING),
-        )
-        for estimate in plan.rows
-    )
-    return Table(
-        build_columns(("Task", *numbers), right=numbers), rows=tuple(rows), title=plan.model.name
-    )
+    columns = build_columns(("Task", *numbers), right=numbers)
+    return Table(columns, rows=tuple(rows), title=plan.model.name)
 
 
 def describe_plan(plan: RunPlan) -> str:

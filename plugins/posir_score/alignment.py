@@ -34,7 +34,7 @@ DEPTH = 100
 SEPARATOR = "#"
 
 
-#: What is said of each count above 0: the words for one and for several, and a sentence.
+#: For each count above 0, the words for one and for several, and a sentence.
 QUERY_MISFITS = {
     "missing": ("judged query is", "judged queries are", "{} not in the run: scored 0."),
     "empty": ("query", "queries", "{} returned nothing: scored 0."),
@@ -90,8 +90,8 @@ class RunCounts:
 
     queries: int = 0
     with_position: int = 0
-    """Judged queries whose evidence has a known position, or several, which alone the position
-    scores are of.
+    """Judged queries whose evidence has a known position, or several; only these have position
+    scores.
     """
     missing: int = 0
     """Judged queries that the run does not have."""
@@ -184,7 +184,7 @@ class AlignmentRules:
     separator: str = SEPARATOR
     """Empty if no id is that of a chunk."""
     find_document: Callable[[str], str] | None = None
-    """Returns the id of the document, in place of the separator."""
+    """Finds the id of the document, instead of the separator."""
     ignore_identical_ids: bool = False
     """Whether a document with the id of the query is left out of its hits."""
     skip_first_result: bool = False
@@ -192,7 +192,7 @@ class AlignmentRules:
     depth: int = DEPTH
     """Documents that are kept for each query."""
     names: DocumentNames | None = None
-    """Finds documents by their file names, as an index may name them; None if ids alone count."""
+    """Finds documents by their file names, as an index may name them; None if only ids count."""
 
     @property
     def asked(self) -> int:
@@ -289,7 +289,7 @@ class AlignedRun:
     hits: dict[str, HitsByQuery] = field(default_factory=dict)
     """Hits by subset, best first and one for each chunk, with the ids of documents."""
     counts: dict[str, RunCounts] = field(default_factory=dict)
-    """Counts by subset; what is known of the whole run alone is with the first."""
+    """Counts by subset; counts of the whole run are with the first."""
 
     @property
     def states_chunks(self) -> bool:

@@ -21,15 +21,17 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.public import Option, load_function, public, to_list
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.data.formats.passages import Scope
+from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Deferred, Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
+from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
-from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
+from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.values.read_part import ReadPart, parse_window
 
 if TYPE_CHECKING:
@@ -276,23 +278,17 @@ def score(
         splitters = name_splitters(chunker)
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
-        with with_settings(protocol=protocol), track("Loading the model"):
-            from posir_tasks.models.registry import refuse_unloadable
-
-            refuse_unloadable(str(model))
-            # The models' libraries take seconds to import.
-            from posir_score.chunk_scoring import score_splitters
-            from posir_score.excerpts import read_excerpts
-            from posir_tasks.models.embeddings.encoding import load_encoder
-            from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
-
-            excerpts = read_excerpts(open_scored(), repair=repair, is_merged=merge_copies)
-            # A mistake in a chunker should not cost the time to load the model.
-            for splitter in splitters:
-                splitter.divide(next(iter(excerpts.documents.values())))
-            encoder = load_encoder(str(model), revision, batch_size=batch_size)
-            tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
-        return score_splitters(encoder, tokenizer, excerpts, splitters, k or RETRIEVED)
+        reference = ModelReference(str(model), revision)
+        with with_settings(protocol=protocol):
+            return _score_chunkers(
+                splitters,
+                open_scored,
+                reference,
+                batch_size,
+                k or RETRIEVED,
+                repair=repair,
+                is_merged=merge_copies,
+            )
     names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
     _check_runs(given, names)
@@ -377,6 +373,35 @@ def _score_runs(
     return show_runs(scored)
 
 
+def _score_chunkers(
+    splitters: Sequence[TextSplitter],
+    open_scored: Callable[[], Dataset],
+    model: ModelReference,
+    batch_size: int,
+    retrieve: int,
+    *,
+    repair: bool,
+    is_merged: bool,
+) -> ScoredChunkers:
+    with track("Loading the model"):
+        from posir_tasks.models.registry import refuse_unloadable
+
+        refuse_unloadable(model.name)
+        # The models' libraries take seconds to import.
+        from posir_score.chunk_scoring import score_splitters
+        from posir_score.excerpts import read_excerpts
+        from posir_tasks.models.embeddings.encoding import load_encoder
+        from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
+
+        excerpts = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
+        # A mistake in a chunker should not cost the time to load the model.
+        for splitter in splitters:
+            splitter.divide(next(iter(excerpts.documents.values())))
+        encoder = load_encoder(model.name, model.revision, batch_size=batch_size)
+        tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
+    return score_splitters(encoder, tokenizer, excerpts, splitters, retrieve)
+
+
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
     if names and len(names) != len(runs):
         raise PosirError(
@@ -395,7 +420,7 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
 
 
 def describe_retriever(search: Retriever) -> str:
-    """Return a retriever's name: that of its module and function, or of its class, without the
+    """Name a retriever: by its module and function, or of its class, without the
     functions around it.
     """
     named = search if hasattr(search, "__qualname__") else type(search)

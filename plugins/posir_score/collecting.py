@@ -63,7 +63,7 @@ class Retriever(Protocol):
     """
 
     def __call__(self, query: str, k: int) -> Hits | Awaitable[Hits]:
-        """Return the best `k` documents or chunks for a query, best first; a higher score is
+        """Search the best `k` documents or chunks for a query, best first; a higher score is
         better.
         """
 
@@ -99,7 +99,7 @@ class Journal:
     """The answered queries of an unfinished run, one a line: each is on disk before the next is
     asked for.
 
-    A damaged line costs its answer alone. One process at a time writes to it.
+    A damaged line costs only its own answer. One process at a time writes to it.
     """
 
     def __init__(self, file: Path) -> None:
@@ -141,7 +141,7 @@ class Journal:
             raise
 
     def _read(self) -> Iterator[Answer]:
-        """Yield the answers of the file; lines that are damaged are counted, and said."""
+        """Yield the answers of the file; damaged lines are counted and reported."""
         if not self.file.exists():
             return
         if not self.file.is_file():
@@ -506,7 +506,7 @@ class _QueryWorker:
         self._thread: _SearchThread | None = None
 
     async def ask(self, query: AskedQuery, is_answering: Callable[[], bool]) -> list[Hit]:
-        """Return what the retriever returns; raise AnswerError if all attempts fail, or the first
+        """Ask for the hits of a query; raise AnswerError if all attempts fail, or the first
         by an error of its code.
 
         A search that takes too long is repeated only if the retriever has answered another query.

@@ -84,7 +84,7 @@ Index: TypeAlias = dict[str, list[tuple[str, FileName]]]
 class DocumentNames:
     """Finds the documents that the hits of an index name by their files, and keeps what it found.
 
-    A document is found if one alone has the file name or stem of the hit; of several, the one that
+    A document is found if only one has the file name or stem of the hit; of several, the one that
     shares most folders and the ending with it.
     """
 

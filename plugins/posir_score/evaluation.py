@@ -241,7 +241,7 @@ class ScoredData:
 def open_scored_data(
     opened: Dataset, clusters: str | None = None, *, is_merged: bool = False
 ) -> ScoredData:
-    """Return data as runs are compared with it; positions of evidence are optional.
+    """Open data as runs are compared with it; positions of evidence are optional.
 
     `is_merged` makes copies one document. `clusters` is what queries are clustered by; raise
     PosirError if that is not the document and the evidence has positions.
@@ -310,7 +310,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
 
 
 def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
-    """Return how many documents of a query are kept, and the cut-offs of scores, so that the main
+    """Choose how many documents of a query are kept, and the cut-offs of scores, so that the main
     score is among these.
 
     Raises:
@@ -460,7 +460,7 @@ def prepare_run(
         read_by = reduce(add, settled)
     model = RunSearch(run.name, revision, aligned, read_by, chunks)
     for other in earlier:
-        # On some file systems, names that differ in their case alone are one folder.
+        # On some file systems, names that differ only in their case are one folder.
         if model.name.casefold() == other.name.casefold():
             raise PosirError(
                 f"several runs have the name {other.name}. Give each a name of its own with "

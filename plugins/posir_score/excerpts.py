@@ -234,7 +234,7 @@ class ExcerptData:
     ids: tuple[tuple[str, str], ...] = ()
     """Subset and id of each question, if they are those of queries of a task."""
     within: bool = False
-    """Whether each question is asked of its own document alone."""
+    """Whether each question is asked only of its own document."""
 
     @classmethod
     def from_positions(cls, name: str, parts: Mapping[str, PositionData]) -> ExcerptData:

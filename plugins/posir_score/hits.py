@@ -438,9 +438,7 @@ def read_rows(value: Any) -> Any:
 
 
 def list_hits(answer: Any) -> list[Any] | None:
-    """List the hits of an answer that has them in a field, or in columns; None if it is no such
-    answer.
-    """
+    """List the hits of an answer that has them in a field, or in columns; None if it has not."""
     columns: dict[str, list[Any]] = {}
     for part, names in COLUMNS.items():
         values = find_first(answer, ("",), names)
@@ -481,7 +479,7 @@ def read_hits(
     answer: object, k: int, document_field: str | None = None, order: Order | None = None
 ) -> list[Hit]:
     """Read an answer as hits, at most `k` where they are in order, of a mapping all; raise
-    AnswerError if it is none.
+    AnswerError if it is not a list of hits.
 
     The hits of a group, such as the chunks of one document, follow each other, and only the first
     has the rank of the group. All hits have a score or none has, unless the user says that ranks
@@ -503,7 +501,9 @@ def read_hits(
         return _compare_by(stated, BEHIND, None, order)
     answer = answer if listed is None else listed
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
-        raise AnswerError(f"{type(answer).__name__} is no list of hits; each must be {HIT_KINDS}")
+        raise AnswerError(
+            f"{type(answer).__name__} is not a list of hits; each must be {HIT_KINDS}"
+        )
     items = [*islice(answer, k)]
     if len(items) == 1 and isinstance(items[0], list):
         first = next(iter(items[0]), None)

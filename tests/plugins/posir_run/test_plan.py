@@ -11,7 +11,6 @@ from posir_run import plan as plan_module
 from posir_run.plan import (
     Duration,
     ModelSpeed,
-    Speed,
     SpeedCalibration,
     build_plan,
     build_table,
@@ -27,7 +26,7 @@ RANDOM, QWEN = "mteb/baseline-random-encoder", "Qwen3-Embedding-0.6B"
 
 
 def speed(*seconds):
-    return Speed(32, seconds)
+    return Duration.from_rounds(seconds)
 
 
 #: 1 ms per token in the shortest texts and 2 ms in the longest, 0.5 s per query.
@@ -102,12 +101,12 @@ def test_a_round_is_long_enough_to_be_timed(
     )
     monkeypatch.setattr(plan_module, "ROUND_SECONDS", 7)
     encoded = []
-    assert measure_speed(encoded.append, ["x" * 8] * 100, len) == Speed(8, (9 / 64,) * 3)
+    assert measure_speed(encoded.append, ["x" * 8] * 100, len) == speed(9 / 64)
     assert [len(texts) for texts in encoded] == [1, 2, 4, 8, 8, 8, 8]
     monkeypatch.setattr(plan_module, "ROUND_SECONDS", 1_000)
-    assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,) * 3)
+    assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == speed(6 / 40)
     monkeypatch.setattr(plan_module, "MAX_SECONDS", -1)
-    assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,))
+    assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == speed(6 / 40)
 
 
 @pytest.fixture

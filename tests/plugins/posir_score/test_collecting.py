@@ -195,7 +195,7 @@ async def leave() -> None:
         (leave, "the retriever raised SystemExit: 4", 1),
         (lambda: None.search, "the retriever raised AttributeError: ", 1),  # type: ignore[attr-defined]
         (lambda: time.sleep(30), "no answer within 0.7 seconds, in 2 attempts", 2),
-        (lambda: None, "NoneType is no list of hits; each must be an id", 1),
+        (lambda: None, "NoneType is not a list of hits; each must be an id", 1),
         (
             lambda: [("d", float("nan"))],
             "hit 1, d, has the score nan; it must be a finite number",

@@ -663,7 +663,7 @@ def test_distances_are_turned_before_chunks_are_merged():
             '{"mteb_model_meta": {}, "s": {"dev": {}, "test": {}}}',
             "field 's' must have the rankings of one split",
         ),
-        ("a.json", '{"q": 1}', "first query q: int is no list of hits"),
+        ("a.json", '{"q": 1}', "first query q: int is not a list of hits"),
         ("a.json", "{}", "has no ranked document"),
         ("a.trec", "", "has no ranked document"),
         ("a.lz4", "", "Save it with `run.save('a.parquet')`"),
