@@ -233,7 +233,10 @@ class QueryAnswers:
         corpora: Mapping[str, Collection[str]],
     ) -> None:
         """Begin with the answers of a journal; the ids of documents are given by subset."""
-        self.journal, self.settings, self.rules, self.corpora = journal, settings, rules, corpora
+        self.journal = journal
+        self.settings = settings
+        self.rules = rules
+        self.corpora = corpora
         self.order = OrderCheck(settings.order)
         self._deadline = None if settings.max_time is None else time.monotonic() + settings.max_time
         self.reasons: dict[AskedQuery, str] = {}
@@ -357,7 +360,8 @@ class QueryAnswers:
         """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else
         warn of what failed.
         """
-        answers, kept = self.journal.answers, f"answered and kept in {self.journal.file}"
+        answers = self.journal.answers
+        kept = f"answered and kept in {self.journal.file}"
         answered = f"{len(answers):,} of {pluralize(queries, 'query', 'queries')}"
         if self.problem:
             # The answers are of no use once the ids are mended.
@@ -511,7 +515,8 @@ class _QueryWorker:
 
         A search that takes too long is repeated only if the retriever has answered another query.
         """
-        reason, settings = "", self._settings
+        reason = ""
+        settings = self._settings
         for attempt in range(settings.retries + 1):
             if attempt:
                 await asyncio.sleep(min(settings.backoff * 2 ** (attempt - 1), 8.0))

@@ -120,9 +120,10 @@ MODEL_META: Mapping[str, Any] = {
     "is_cross_encoder": False,
     **dict.fromkeys(UNKNOWN_METADATA.split()),
 }
-#: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a
-#: result.
-DIGEST_BYTES, DIGEST = 8, "digest"
+#: Bytes of the digest of a run, written as twice as many hexadecimal digits.
+DIGEST_BYTES = 8
+#: Its key in a result.
+DIGEST = "digest"
 
 
 class RunSearch:
@@ -138,10 +139,12 @@ class RunSearch:
         read_by: ReadPart | MTEBModels,
         chunks: RetrievedChunks | None,
     ) -> None:
-        self.name, self.revision = f"{RUN}/{legible_name(name)}", revision
-        self.run, self.chunks = run, chunks
-        self.embedder: MTEBModels | None = None
-        self.counter: tuple[ModelTokenizer | None, int] = None, 0
+        self.name = f"{RUN}/{legible_name(name)}"
+        self.revision = revision
+        self.run = run
+        self.chunks = chunks
+        self.embedder = None if isinstance(read_by, ReadPart) else read_by
+        self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
         """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with
         every document.
         """
@@ -153,7 +156,7 @@ class RunSearch:
             from posir_tasks.models.window import find_read_part
             from posir_tasks.search.input_window import find_counter
 
-            self.embedder, read = read_by, find_read_part(read_by)
+            read = find_read_part(read_by)
             self.counter = find_counter(read_by, DEFAULT_CONTEXT.task_metadata)
         self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
         if chunks is None and read.kind is ReadKind.PART and run.has_chunks:
@@ -516,11 +519,9 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
     """Score all judged queries, and the positions of those that have one."""
     split = divide_split(data.parts[subset.name].drop_unsuited())
-    rankings, evidence, judgments = (
-        model.run.rankings[subset.name],
-        split["evidence"],
-        subset.judgments,
-    )
+    rankings = model.run.rankings[subset.name]
+    evidence = split["evidence"]
+    judgments = subset.judgments
     stated = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
     scores: dict[str, Any] = {
         RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: stated}
@@ -528,10 +529,9 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
     languages = data.languages[subset.name]
     count_tokens = partial(count_tokens_read, data.scorer.scheme, languages, *model.counter)
     if len(evidence) or len(split["places"].evidence):
-        first = {
-            name: dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
-            for name in split["queries"]["id"]
-        }
+        first = {}
+        for name in split["queries"]["id"]:
+            first[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
         find_read = partial(model.find_read, subset.name, languages)
         ranked = rank_results(first, evidence.positives())
         rotate = partial(_rotate, model, languages[-1], split, first, ranked, len(data.subsets))

@@ -39,7 +39,8 @@ from posir_tasks.values.estimates import Estimate
 logger = logging.getLogger(__name__)
 
 THIRDS = ("first third", "second third", "last third")
-DIVIDED, NOT_RETURNED = "divided between chunks", "in no returned chunk"
+DIVIDED = "divided between chunks"
+NOT_RETURNED = "in no returned chunk"
 #: First character of a range, and one past its last.
 Range: TypeAlias = tuple[int, int]
 #: Document of a chunk that is in none.

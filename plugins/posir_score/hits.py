@@ -21,8 +21,9 @@ from posir_tasks.base.untrusted import GateError, require_distinct
 from posir_tasks.base.wording import pluralize, sanitized
 
 #: Scores of unranked documents that rise in at least this share of queries, and by chance with less
-#: than this probability, count as distances.
-RISING_SHARE, RISING_CHANCE = 0.9, 1e-3
+#: than `RISING_CHANCE`, count as distances.
+RISING_SHARE = 0.9
+RISING_CHANCE = 1e-3
 #: Maximum number of hits of an answer without an order, such as a mapping.
 MAX_HITS = 100_000
 #: Maximum number of digits of a rank.

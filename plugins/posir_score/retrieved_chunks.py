@@ -56,8 +56,10 @@ if TYPE_CHECKING:
 
 #: Largest share of the excerpts, in no returned chunk, at which the others stand for all.
 MAX_UNKNOWN = 0.01
-#: Numbers of chunks that recall is computed at, and the one that positions and losses are of.
-DEPTHS, HEADLINE = (1, 3, 5, 10, 20), 10
+#: Numbers of chunks that recall is computed at.
+DEPTHS = (1, 3, 5, 10, 20)
+#: The one that positions and losses are of.
+HEADLINE = 10
 #: The number of a chunk in its document, at the end of its id.
 NUMBER = re.compile(r"\d{1,9}$")
 #: A question by the names of its subset and itself.

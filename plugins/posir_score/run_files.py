@@ -77,8 +77,10 @@ REGULAR_LINE = (
     r"^(?<query>{id}){sep}{id}{sep}(?<document>{id}){sep}(?<rank>[0-9]+){sep}"
     r"(?<score>[-+.0-9eE]+){sep}{id}\s*$"
 )
-#: What mteb's prediction files state next to the subsets, and how their names end.
-MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
+#: What mteb's prediction files state next to the subsets.
+MODEL_KEY = "mteb_model_meta"
+#: How their names end.
+PREDICTIONS = "_predictions.json"
 KINDS = (
     "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or "
     "Parquet of ranked documents"
