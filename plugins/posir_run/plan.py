@@ -24,14 +24,12 @@ from posir_run.sizes import (
     BUCKETS,
     SubsetSize,
     TextCounts,
-    count_rotations,
     find_local_texts,
     measure_subsets,
     sum_counts,
 )
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import progress
-from posir_tasks.base.wording import pluralize
 from posir_tasks.data.mini import read_documents
 from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import Result
@@ -42,7 +40,6 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.values.result_schema import SPLIT
-from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE, read_sample_size
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -235,21 +232,8 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
         tables=[build_table(plan) for plan in plans],
         values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
         sentences=[describe_plan(plan) for plan in plans],
-        notes=[benchmark, *describe_rotations(sizes)],
+        notes=[benchmark],
         details=[explain_estimates(plan) for plan in plans],
-    )
-
-
-def describe_rotations(sizes: Sequence[SubsetSize]) -> Iterator[str]:
-    """Describe how many rotated versions are encoded in addition to the texts, at most."""
-    versions = count_rotations(sizes, read_sample_size())
-    if not versions:
-        return
-    documents = sum(sum(size.documents.texts) for size in sizes)
-    yield (
-        f"Rotated versions of a sample of the documents: at most {versions:,} more texts for each "
-        f"model, in addition to {pluralize(documents, 'document')}; they are not in the time. "
-        f"`{ROTATED_VARIABLE}=0` leaves them out."
     )
 
 

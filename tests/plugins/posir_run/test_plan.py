@@ -17,7 +17,7 @@ from posir_run.plan import (
     describe_plan,
     measure_speed,
 )
-from posir_run.sizes import SubsetSize, TextCounts, count_rotations
+from posir_run.sizes import SubsetSize, TextCounts
 from posir_tasks.models.embeddings.cache import EmbeddingFormat
 from tests.support.cli import call_posir
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
@@ -145,19 +145,6 @@ def test_the_command_plans_for_every_model_from_the_data():
         "not a dense encoder",
         None,
     )
-
-
-@pytest.mark.parametrize(("sample", "versions"), [(0, 0), (1, 5 * 4), (2, 5 * 6), (400, 5 * 15)])
-def test_rotated_versions_of_a_sample_of_each_length_are_counted(sample, versions):
-    """At most five for a document: two of the whole text, and three of an excerpt."""
-    one_subset = SubsetSize(
-        "A", "a", TextCounts.from_buckets({0: (3, 300), 2: (2, 2_000)}), 9, counted=True
-    )
-    first, second = (
-        SubsetSize("B", corpus, TextCounts.from_buckets({1: (5, 3_000)}), 9, counted=True)
-        for corpus in ("b", "c")
-    )
-    assert count_rotations([one_subset, first, second], sample) == versions
 
 
 @pytest.mark.usefixtures("data")
