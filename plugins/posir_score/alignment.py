@@ -213,6 +213,9 @@ class AlignmentRules:
         """Replace the ids of chunks in hits by those of their documents."""
         resolved = []
         for hit in hits:
+            if hit.document in corpus and self.find_document is None:
+                resolved.append(hit)
+                continue
             document = self.resolve(hit.document, corpus)
             if document != hit.document:
                 chunk = self._translate(hit.document, corpus)
@@ -446,8 +449,8 @@ def _align_subset(
         counts["identical_ids"] += query in scores and grades.get(query, 0) <= 0
         counts["ignored_ids"] += ignored
         counts["skipped_first"] += skipped
-        candidates = subset.judgments.candidates.get(query, scores)
-        counts["other_candidates"] += sum(name not in candidates for name in scores)
+        if query in subset.judgments.candidates:
+            counts["other_candidates"] += len(scores.keys() - subset.judgments.candidates[query])
         counts["tied"] += has_decisive_tie(merged, grades)
     if counts["chunks"] and not subset.has_corpus and rules.find_document is None:
         raise PosirError(

@@ -179,6 +179,8 @@ def read_value(hit: Hit, order: Order | None) -> float | None:
     If the user says that scores decide, what the system calls a distance is a similarity; if
     distances do, a score is one.
     """
+    if hit.distance is None and order != "distance":
+        return hit.score
     is_distance = uses_distance(hit, order)
     value = hit.distance if is_distance else hit.score
     is_turned = order == "distance" or (is_distance and order != "score")
@@ -219,7 +221,7 @@ class OrderCheck:
             value = read_value(hit, self.order)
             if value is not None:
                 scores.append(value)
-                self.distances += uses_distance(hit, self.order)
+                self.distances += hit.distance is not None and uses_distance(hit, self.order)
             elif not self.first_unscored:
                 self.first_unscored = (
                     f"document {sanitized(hit.document)} of query {sanitized(query)}"
