@@ -18,7 +18,18 @@ from hypothesis import strategies as st
 
 from posir_score.alignment import Rankings, merge_chunks
 from posir_score.hits import Hit, Order, OrderCheck, sort_hits
-from posir_score.run_files import ANY_SUBSET, Run, is_table, read_rankings, read_run, read_run_file
+from posir_score.run_files import (
+    ANY_SUBSET,
+    RankingBuilder,
+    Run,
+    _read_regular_lines,
+    _split_lines,
+    is_table,
+    label_columns,
+    read_rankings,
+    read_run,
+    read_run_file,
+)
 from posir_tasks.base.errors import DataError, PosirError
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
@@ -73,6 +84,63 @@ def test_what_is_written_is_read(
 ):
     run = read_run_file(write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings), "score")
     assert (run.name, merge(run), run.duplicates) == ("run", rankings, 0)
+
+
+CELLS = st.sampled_from(
+    [
+        "q",
+        "d#1",
+        "é",
+        "1",
+        "03",
+        "1.5",
+        "-2e3",
+        ".5",
+        "5.",
+        "1e999",
+        "1_0",
+        "nan",
+        "+",
+        "a\x1fb",
+        "\x00",
+    ]
+)
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=5, max_size=7), min_size=1, max_size=4),
+    separator=st.sampled_from([" ", "\t", "  ", "\t "]),
+    end=st.sampled_from(["\n", "\r\n", "\n\n", " \n"]),
+)
+@example(rows=[["q", "Q0", "d#1", "1", "1.5", "t"]] * 2, separator="\t", end="\r\n")
+@example(rows=[["q", "Q0", "é", "03", "-2e3", "1"]], separator="  ", end="")
+def test_lines_in_columns_are_those_read_one_by_one(
+    rows: list[list[str]], separator: str, end: str
+):
+    text = "".join(separator.join(row) + end for row in rows)
+    hits = _read_regular_lines(text)
+    if hits:
+        builder = RankingBuilder("run", "score")
+        for place, record in label_columns("run", _split_lines(text, "\t"), "score"):
+            builder.add_row(place, record)
+        assert (builder.problems, builder.hits) == ({}, hits)
+
+
+@pytest.mark.parametrize("line", ["q Q0 d 1 2.5 t", "q\tQ0\td\t1\t2.5\tt", " q  Q0 d 1 +2.5e0 t\r"])
+def test_a_line_with_six_columns_is_regular(line: str):
+    assert _read_regular_lines(f"{line}\n\n") == {"q": [Hit("d", 2.5, 1)]}
+    assert _read_regular_lines(f"{line}\nq Q0\td 2 1.5 t\n") == {}
+
+
+def test_a_line_that_is_not_regular_is_named_among_regular_ones(tmp_path: Path):
+    file = tmp_path / "a.trec"
+    for line, message in (
+        ("q Q0 d3 3 high t", "line 3 .'high'"),
+        ("q Q0", "line 3: has 2 columns"),
+    ):
+        file.write_text(f"q Q0 d1 1 2.5 t\nq Q0 d2 2 1.5 t\n{line}\n")
+        with pytest.raises(DataError, match=message):
+            read_run_file(file)
 
 
 @pytest.mark.parametrize(
