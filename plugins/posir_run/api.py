@@ -92,7 +92,8 @@ def evaluate(
         >>> results[0].task, results[0].profile.queries
         ('PosIR-Mini', 720)
     """
-    if isinstance(model, str | Path):
+    is_name = isinstance(model, str | Path)
+    if is_name:
         refuse_unknown(str(model))
     import mteb
 
@@ -101,7 +102,6 @@ def evaluate(
 
     with explain_unknown_task():
         chosen = [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
-    is_name = isinstance(model, str | Path)
     options = {"protocol": protocol, "window": window, "tokenizer": tokenizer}
     options["skip_failed"] = skip_failed or None
     for name, value in options.items():
@@ -114,7 +114,7 @@ def evaluate(
     with with_settings(
         protocol=protocol, window=window, tokenizer=counted_by, skip_failed=skip_failed
     ):
-        if isinstance(model, str | Path):
+        if is_name:
             model = find_model(ModelReference(str(model), revision))
         result = mteb.evaluate(
             model,
