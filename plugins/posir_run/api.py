@@ -114,7 +114,7 @@ def evaluate(
     with with_settings(
         protocol=protocol, window=window, tokenizer=counted_by, skip_failed=skip_failed
     ):
-        if is_name:
+        if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
         result = mteb.evaluate(
             model,

@@ -643,12 +643,12 @@ def _find_document(fields: Any, form: HitForm, place: int, document_field: str |
         name = find_first(fields, form.places, (document_field,))
         if name is None:
             bases = [find(fields, path) for path in form.places]
-            names = [
+            keys = [
                 sanitized(str(key)) for base in bases if isinstance(base, Mapping) for key in base
             ]
             raise AnswerError(
                 f"hit {place} has no field {sanitized(document_field)} (--document-field); its "
-                f"fields are {', '.join(names) or 'none'}"
+                f"fields are {', '.join(keys) or 'none'}"
             )
         return name
     name = find_first(fields, ("",), form.document)

@@ -190,7 +190,9 @@ class RankingBuilder:
                 row = _name_row(place, value, query, document)
                 self.count_problem(f"field '{kind}' {error}", row)
                 return
-        hit = Hit(document, rank=rank)._replace(**{kind: number})
+        hit = Hit(document, number, rank)
+        if is_distance:
+            hit = Hit(document, None, rank, distance=number)
         self.hits.setdefault(query, []).append(hit)
 
     def count_problem(self, problem: str, row: str) -> None:
