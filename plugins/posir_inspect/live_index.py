@@ -25,7 +25,7 @@ from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording
 from posir_score.alignment import AlignmentRules, describe_own_number
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
 from posir_score.excerpts import THIRDS, find_evidence
-from posir_score.hits import sort_hits
+from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_significance import messages
 from posir_significance.changes import decide_change

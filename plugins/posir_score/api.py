@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from posir_report.api import Results
     from posir_score.chunk_scoring import ScoredChunkers
-    from posir_score.evaluation import RunScores, RunSearch, ScoredData
+    from posir_score.evaluation import RunScores, RunSearch
+    from posir_score.scored_data import ScoredData
 
 logger = logging.getLogger(__name__)
 
@@ -298,7 +299,7 @@ def score(
             f"--revision {sanitized(version)}: must be at most 100 letters, digits, '.', '_', '+' "
             "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
         )
-    from posir_score.evaluation import open_scored_data
+    from posir_score.scored_data import open_scored_data
 
     opened = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
     rules = AlignmentRules(

@@ -24,7 +24,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
-from posir_score.hits import AnswerError, Hit, Order, OrderCheck, has_gap, read_hits, sort_hits
+from posir_score.hits import AnswerError, Hit, Order, read_hits
+from posir_score.orders import OrderCheck, has_gap, sort_hits
 from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, check_schema, summarize_error

@@ -26,7 +26,6 @@ from posir_score.hits import (
     AnswerError,
     Hit,
     Order,
-    OrderCheck,
     is_frame,
     is_missing,
     read_hits,
@@ -34,9 +33,8 @@ from posir_score.hits import (
     read_number,
     read_rank,
     read_rows,
-    sort_by_score,
-    sort_hits,
 )
+from posir_score.orders import OrderCheck, sort_by_score, sort_hits
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import check_readable, find_files, split_suffix
 from posir_tasks.base.untrusted import (

@@ -30,7 +30,8 @@ from posir_score.collecting import (
     Journal,
     collect_run,
 )
-from posir_score.hits import MAX_HITS, AnswerError, Hit, read_hits, sort_hits
+from posir_score.hits import MAX_HITS, AnswerError, Hit, read_hits
+from posir_score.orders import sort_hits
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.data import Judgments
 

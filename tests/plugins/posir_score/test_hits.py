@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from posir_score.hits import AnswerError, Hit, read_hits, sort_hits
+from posir_score.hits import AnswerError, Hit, read_hits
+from posir_score.orders import sort_hits
 
 ROOT = Path(__file__).parents[3]
 TEXT = "The mill burned down."

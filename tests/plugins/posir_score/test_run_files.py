@@ -17,7 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posir_score.alignment import Rankings, merge_chunks
-from posir_score.hits import Hit, Order, OrderCheck, sort_hits
+from posir_score.hits import Hit, Order
+from posir_score.orders import OrderCheck, sort_hits
 from posir_score.run_files import (
     ANY_SUBSET,
     RankingBuilder,
