@@ -276,13 +276,10 @@ def score(
         open_data, data, split=split, language=language, repair=repair, scope=scope
     )
     if chunker is not None:
-        splitters = name_splitters(chunker)
-        if not splitters:
-            raise PosirError("--model needs at least one --chunker.")
         reference = ModelReference(str(model), revision)
         with with_settings(protocol=protocol):
             return _score_chunkers(
-                splitters,
+                name_splitters(chunker),
                 open_scored,
                 reference,
                 batch_size,
@@ -311,7 +308,6 @@ def score(
         opened.depth,
     )
     settings = CollectionSettings(
-        # How many documents the scores need follows from the data.
         k or rules.asked,
         concurrency,
         retries,
@@ -384,6 +380,8 @@ def _score_chunkers(
     repair: bool,
     is_merged: bool,
 ) -> ScoredChunkers:
+    if not splitters:
+        raise PosirError("--model needs at least one --chunker.")
     with track("Loading the model"):
         from posir_tasks.models.registry import refuse_unloadable
 

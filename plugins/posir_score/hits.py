@@ -473,10 +473,10 @@ def _find_document(fields: Any, form: HitForm, place: int, document_field: str |
     name = find_first(fields, ("",), form.document)
     for names in (PARENTS, IDS):
         name = find_first(fields, form.places, names) if name is None else name
-    matched = (
-        VESPA_ID.fullmatch(name) if form.systems == "Vespa" and isinstance(name, str) else None
-    )
-    return matched[1] if matched else name
+    if form.systems == "Vespa" and isinstance(name, str):
+        matched = VESPA_ID.fullmatch(name)
+        name = matched[1] if matched else name
+    return name
 
 
 def _read_offset(value: Any) -> int | None:

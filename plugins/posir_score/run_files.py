@@ -442,9 +442,8 @@ def _name_third_column(
     starts = {min(column) for column in ranks}
     rises = all(column == sorted(set(column)) for column in ranks)
     falls = all(column == sorted(set(column), reverse=True) for column in ranks)
-    is_complete = len(starts) == 1 and all(
-        sorted(column) == [*range(min(column), min(column) + len(column))] for column in ranks
-    )
+    first = min(starts)
+    is_complete = all(sorted(column) == [*range(first, first + len(column))] for column in ranks)
     may_be_ranks = starts <= {0, 1}
     if rises or (falls and is_complete and may_be_ranks):
         is_rank = rises and not falls and may_be_ranks
@@ -461,7 +460,7 @@ def _name_third_column(
         return heading
     if is_complete and may_be_ranks:
         raise DataError(
-            f"{source}: the third column has the whole numbers from {min(starts)} on in each "
+            f"{source}: the third column has the whole numbers from {first} on in each "
             "query, which neither rise nor fall from row to row. Say what it has: --order rank "
             "(the lowest is best) or --order score (the highest)."
         )
