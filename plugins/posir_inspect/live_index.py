@@ -26,7 +26,7 @@ from posir_score.api import describe_retriever
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
 from posir_score.document_names import DocumentNames
 from posir_score.excerpts import THIRDS, find_evidence
-from posir_score.hits import sort_hits
+from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_significance import messages
 from posir_significance.changes import decide_change
@@ -272,7 +272,7 @@ def judge_answers(
         locator = TextLocator(text)
         spans: list[Span] = []
         for hit in hits:
-            has_chunks |= hit.document != hit.chunk
+            has_chunks |= bool(hit.chunk)
             if hit.document not in texts.ids:
                 unknown.append((question.query.id, hit.document))
             chunk = ChunkKey(0, hit.text, hit.start, hit.end, "")
