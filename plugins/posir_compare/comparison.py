@@ -177,8 +177,9 @@ def _compare_judged_pair(
     )
     rows = []
     for metric, change in compare_judged(a, b, margins).items():
-        scores = {"a": estimate_judged(a, metric.key), "b": estimate_judged(b, metric.key)}
-        rows.append(replace(change, **scores, subject=subject))
+        first_mean = estimate_judged(a, metric.key)
+        second_mean = estimate_judged(b, metric.key)
+        rows.append(replace(change, a=first_mean, b=second_mean, subject=subject))
     return rows
 
 
@@ -259,6 +260,7 @@ def _compare_group(
     rows = []
     for metric in POSITION_METRICS:
         quantity = Quantity(metric.key)
-        scores = {"a": first[quantity].estimate, "b": second[quantity].estimate}
-        rows.append(replace(changes[metric], **scores, subject=subject))
+        first_score = first[quantity].estimate
+        second_score = second[quantity].estimate
+        rows.append(replace(changes[metric], a=first_score, b=second_score, subject=subject))
     return rows

@@ -57,7 +57,8 @@ class JudgedSummary(RunSummary):
         """Their sums; None of results of mteb alone, which store no queries."""
         if not isinstance(self.results[0], JudgedResult):
             return None
-        return pool(result.values for result in self.results)
+        scores: JudgedScores = pool(result.values for result in self.results)
+        return scores
 
     @cached_property
     def estimates(self) -> dict[str, MeanEstimate | None]:

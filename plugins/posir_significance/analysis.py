@@ -69,7 +69,7 @@ class GroupAnalysis:
     @property
     def queries(self) -> int:
         """Number of queries."""
-        return round(self.observations.row_weights.sum())
+        return round(float(self.observations.row_weights.sum()))
 
     @property
     def has_places(self) -> bool:
@@ -262,8 +262,8 @@ def score_bins(observations: Observations) -> BinScores | None:
     size = len(filled)
     deviations = (gains - level) / counts[column]
     cells = (cluster.max() + 1) * size
-    rows = np.bincount(cluster * size + column, deviations, cells).reshape(-1, size)
-    return BinScores(filled, np.bincount(column, gains) / counts, level, rows)
+    rows = np.bincount(cluster * size + column, deviations, cells).astype(np.float64)
+    return BinScores(filled, np.bincount(column, gains) / counts, level, rows.reshape(-1, size))
 
 
 @cache

@@ -91,7 +91,7 @@ class Regression:
         pseudo = max(level * (1 - level), 0.0) / max(len(gains) - len(sizes), 1)
         x = x[used]
         y = center(gains)[used]
-        inverse = np.linalg.pinv(x.T @ x, rcond=TOLERANCE, hermitian=True)
+        inverse = np.linalg.pinv(x.T @ x, TOLERANCE, hermitian=True).astype(np.float64)
         coefficients: Floats = inverse @ (x.T @ y)
         residuals = y - x @ coefficients
         _, cluster = np.unique(clusters[used], return_inverse=True)
