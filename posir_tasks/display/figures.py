@@ -27,7 +27,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, bind
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.labels import find_tone
+from posir_tasks.display.labels import find_link, find_tone
 from posir_tasks.display.strip import (
     SCALE,
     SHORT,
@@ -297,7 +297,12 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "format_share": format_share,
         "SHORT": SHORT,
     }
-    environment.filters |= {"mark": mark, "color": find_tone, "whole": keep_whole}
+    environment.filters |= {
+        "mark": mark,
+        "color": find_tone,
+        "link": find_link,
+        "whole": keep_whole,
+    }
     page = environment.get_template(template).render(
         values, version=version("posir"), today=date.today()
     )

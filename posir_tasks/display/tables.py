@@ -100,6 +100,8 @@ class Table:
     """Number of first columns, without those of `split_by`, that identify a row. A table too wide
     for a terminal is divided between columns, and every part repeats these.
     """
+    kind: Literal["", "changes", "changes models"] = ""
+    """Changes by length or of models share a scale on a page, and their title is a heading."""
     is_narrow: bool = False
     """Whether names in its first column are shortened to that of a narrow terminal; never on a
     page.
@@ -494,6 +496,10 @@ class DisplaySection:
     title: str = ""
     sentences: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
+    anchor: str = ""
+    """Address of the section on a page, for the link of a `Label`."""
+    entry: str = ""
+    """Name of the section in the navigation of a page; empty for none."""
     draw: Callable[[], Sequence[Figure]] | None = None
     """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
     lengths: tuple[tuple[str, int, float], ...] = ()

@@ -72,8 +72,8 @@ def draw_gains(*means: float, documents: int, noise: float = 0.05) -> list[Obser
     return [
         Observations(
             gains=np.clip(mean + shared + rng.normal(0, noise, len(tenths)), 0, 1),
-            **dict.fromkeys(("subsets", "lengths"), np.zeros(len(tenths), np.int64)),
-            **dict.fromkeys(("documents", "clusters"), np.repeat(np.arange(documents), 10)),
+            lengths=np.zeros(len(tenths), np.int64),
+            clusters=np.repeat(np.arange(documents), 10),
             query=np.arange(len(tenths)),
             position=tenths,
             bins=10,

@@ -158,7 +158,7 @@ def test_the_value_is_the_mean_of_each_part(part):
     known = {"thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
     zeros = np.zeros(size, np.int64)
     observations = Observations(
-        gains, zeros, zeros, documents, documents, np.arange(size), bins, 20, **known, read=read
+        gains, zeros, documents, np.arange(size), bins, 20, **known, read=read
     )
     group = GroupAnalysis(observations, Reason.NOT_STORED)
     strip = build_strip(decide(group), group, "m")
