@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from posir_tasks.base.errors import PosirError, ProfileError, check_schema, summarize_error
@@ -42,7 +43,7 @@ from posir_tasks.values.result_schema import (
     map_json,
     rounded,
 )
-from posir_tasks.values.schemes import find_scheme
+from posir_tasks.values.schemes import PositionScheme, RelativePositions, find_scheme
 from posir_tasks.values.scores import GROUPS_KEY, ResultValues
 from posir_tasks.values.tokens_read import CorpusRead
 
@@ -381,8 +382,21 @@ def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str
                 yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"
             if len(part.twelfths) and read.kind is ReadKind.UNKNOWN:
                 yield READ_RANKS_KEY, "has places in what the model reads, which is unknown"
+            if _has_other_bins(part, ranks, scheme):
+                yield READ_RANKS_KEY, "has thirds of documents that are in other position bins"
             if len(part.twelfths) and len(part.thirds):
                 yield from _find_place_problems(part, read)
+
+
+def _has_other_bins(part: DocumentSet, ranks: DocumentRanks, scheme: PositionScheme | None) -> bool:
+    """Return whether a third of a document contradicts the position bin of the same evidence."""
+    if not isinstance(scheme, RelativePositions) or not len(part.thirds):
+        return False
+    first_bins = np.array([min(bins, default=0) for _, bins in ranks.cell_keys], np.int64)
+    bins = first_bins[part.cells]
+    is_before = 3 * (bins + 1) < scheme.bins * part.thirds
+    is_after = 3 * bins > scheme.bins * (part.thirds + 1)
+    return bool(np.any(is_before | is_after))
 
 
 def _find_place_problems(part: DocumentSet, read: ReadPart) -> Iterator[tuple[str, str]]:

@@ -63,6 +63,8 @@ def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterato
             if chunk.physical_type != TEXT or PLAIN.issuperset(chunk.encodings):
                 continue
             longest = max(_find_longest(content, chunk), 1)
+            if chunk.path_in_schema not in levels:
+                raise pa.ArrowInvalid(f"its groups of rows have a column {chunk.path_in_schema!r}")
             if not levels[chunk.path_in_schema]:
                 rows = min(rows, max(BATCH_BYTES // longest, 1))
             elif chunk.num_values * longest > limit:
