@@ -109,8 +109,7 @@ def _present(compared: ModelComparison, *, full: bool, hint: str = "") -> Compar
     rows = sections.shorten_models(compared.rows)
     title = sections.title_comparison(rows)
     is_judged = all(row.subject.is_judged for row in rows)
-    scores = replace(sections.tabulate_scores(compared.rows), title=f"{title}.")
-    latex = DisplaySection(tables=(scores,), only=Medium.LATEX)
+    latex = DisplaySection(tables=tuple(sections.build_latex_tables(rows)), only=Medium.LATEX)
     return Comparison(
         title=title,
         rows=compared.rows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,10 +18,12 @@ from posir_significance.decision import decide
 from posir_significance.findings import ChangeRow, ChangeState, Metric
 from posir_significance.strips import build_strip
 from posir_tasks.base.wording import pluralize, shorten_names
+from posir_tasks.display.labels import Label, Tone
+from posir_tasks.display.latex import stack_estimates
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
 from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.strip import Strip
-from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
+from posir_tasks.display.tables import Column, DisplaySection, Medium, Table, build_columns
 from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL
 
@@ -34,6 +37,12 @@ HEADINGS = {
     Metric.POSITION_EFFECT: "Position effect (best: 0)",
     Metric.POSITION_EFFECT_IN_WINDOW: "Effect within the window (best: 0)",
 }
+#: Caption of the tables in LaTeX.
+LATEX_NOTE = (
+    "First row: scores of the baseline (x 100). Other rows: changes from it; bold: better. In "
+    "brackets intervals, those of changes adjusted for the metrics and lengths that are read "
+    "together."
+)
 
 
 def count_pairs(rows: Iterable[ChangeRow]) -> int:
@@ -243,6 +252,37 @@ def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
         split_by="{Task} · {Method}\n{Model} against {Baseline}",
         keys=2,
     )
+
+
+def build_latex_tables(rows: Iterable[ChangeRow]) -> Iterator[Table]:
+    """Yield a table for each task, method and metric as papers have it: the scores of the baseline
+    by length, and below them the change of each model, with intervals below the values.
+    """
+    groups = defaultdict[tuple[str, str, Metric], list[ChangeRow]](list)
+    for row in rows:
+        groups[row.subject.task, row.subject.method, row.metric].append(row)
+    for (task, method, metric), changes in groups.items():
+        title = f"Change in {metric.value} on {task}, {method}."
+        yield replace(_tabulate_changes(changes), title=title, notes=(LATEX_NOTE,))
+
+
+def _tabulate_changes(rows: Sequence[ChangeRow]) -> Table:
+    lengths = list(dict.fromkeys(row.subject.length for row in rows))
+    by_length = {(row.subject.model, row.subject.length): row for row in rows}
+    models = list(dict.fromkeys(row.subject.model for row in rows))
+    baseline = {row.subject.length: row.a for row in rows}
+    scores = stack_estimates([baseline[length] for length in lengths], FORMATS[rows[0].metric])
+    lines = [(rows[0].subject.baseline, *scores)]
+    for model in models:
+        changes = [by_length.get((model, length)) for length in lengths]
+        estimates = [change.estimate if change else None for change in changes]
+        cells = stack_estimates(estimates, format_points)
+        marked = [
+            Label(cell, Tone.BEST) if change and change.state is ChangeState.BETTER else cell
+            for change, cell in zip(changes, cells, strict=True)
+        ]
+        lines.append((model, *marked))
+    return Table((Column("Model"), *map(Column, lengths)), tuple(lines))
 
 
 def count_changes(rows: Iterable[ChangeRow]) -> Iterator[str]:

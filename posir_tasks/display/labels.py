@@ -13,6 +13,8 @@ class Tone(StrEnum):
     BAD = "red"
     OPEN = "yellow"
     """Nothing is decided: shown faint."""
+    BEST = "bold"
+    """The best of several values, which LaTeX prints in bold."""
 
 
 class Label(str):

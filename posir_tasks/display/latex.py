@@ -1,10 +1,16 @@
 """Tables in LaTeX."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
+from posir_tasks.display.labels import Label, Tone, find_tone
+from posir_tasks.display.numbers import MISSING, Format, format_interval
 from posir_tasks.display.tables import Column, Table
+from posir_tasks.values.estimates import Estimate
 
+#: The hyphen before a negative number.
+NEGATIVE = re.compile(r"(?<![\w.)-])-(?=\d)")
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -48,8 +54,30 @@ def to_latex(table: Table, *, label: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return LaTeX that prints the text as it is."""
-    return "".join(LATEX_SPECIAL.get(character, character) for character in text)
+    """Return LaTeX that prints the text as it is, with a minus before a negative number."""
+    escaped = "".join(LATEX_SPECIAL.get(character, character) for character in text)
+    return NEGATIVE.sub("$-$", escaped)
+
+
+def stack_estimates(estimates: Sequence[Estimate | None], form: Format) -> list[str]:
+    """Format estimates as cells with their intervals on a second line; an exact value has none."""
+    cells = []
+    for estimate in estimates:
+        is_exact = estimate is not None and estimate.interval == (estimate.value, estimate.value)
+        interval = "" if is_exact else format_interval(estimate, form)
+        cells.append(f"{form(estimate.value)}\n{interval}".rstrip() if estimate else MISSING)
+    return cells
+
+
+def mark_best(scores: Sequence[Estimate | None], cells: Sequence[str]) -> list[str]:
+    """Mark the cells of the highest score, which are printed in bold; none of a single one."""
+    values = [score.value for score in scores if score]
+    if len(values) < 2:
+        return list(cells)
+    return [
+        Label(cell, Tone.BEST) if score and score.value == max(values) else cell
+        for score, cell in zip(scores, cells, strict=True)
+    ]
 
 
 def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
@@ -72,12 +100,17 @@ def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
 
 def _latex_rows(row: Sequence[str]) -> str:
     """Write a row; the lines of its cells become rows below one another."""
-    columns = [escape_latex(cell).split("\n") for cell in row]
+    columns = [_split_cell(cell) for cell in row]
     first, *others = zip_longest(*columns, fillvalue="")
     # In braces: a name that starts with a bracket would be read as an argument of the line break
     # before it.
     small = ([rf"\scriptsize {text}" if text else "" for text in line] for line in others)
     return "\n".join([_latex_row([f"{{{first[0]}}}", *first[1:]]), *map(_latex_row, small)])
+
+
+def _split_cell(cell: str) -> list[str]:
+    first, *others = escape_latex(cell).split("\n")
+    return [rf"\textbf{{{first}}}" if find_tone(cell) is Tone.BEST else first, *others]
 
 
 def _latex_row(cells: Iterable[str]) -> str:

@@ -51,7 +51,7 @@ FORMULA = re.compile(
     r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]"
 )
 #: Styles of labels in a terminal.
-TONE_STYLES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.OPEN: "dim", None: ""}
+TONE_STYLES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.OPEN: "dim", Tone.BEST: "bold", None: ""}
 
 
 class OutputFormat(StrEnum):
