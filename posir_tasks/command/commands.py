@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -20,17 +19,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The command that leaves all of its words, `--help` included, to mteb.
-MTEB = "mteb"
 OWN_COMMANDS = (
     Command(
         "tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", BIAS
-    ),
-    Command(
-        MTEB,
-        "posir_tasks.command.commands:run_mteb",
-        "Score a model: `mteb run -t TASK -m MODEL`.",
-        BIAS,
     ),
     Command(
         "doctor",
@@ -147,8 +138,7 @@ def install_completion(commands: Mapping[str, Command]) -> Path:
             groups[group] = App(name=group)
             app.command(groups[group])
         parent = groups[group] if group else app
-        if name != MTEB:
-            parent.command(build_app(load_command(command), name), name=member)
+        parent.command(build_app(load_command(command), name), name=member)
     return app.install_completion()
 
 
@@ -176,9 +166,6 @@ def run_command(words: Sequence[str]) -> int:
     if name not in commands:
         print(render_group(name, commands.values()))
         return 0
-    if name == MTEB:
-        run_mteb(rest)
-        return 0
     target = load_command(commands[name])
     declaration: Declaration | None = getattr(target, DECLARATION, None)
     if declaration is not None:
@@ -192,14 +179,6 @@ def run_command(words: Sequence[str]) -> int:
             print(describe_settings(resolve_name(declaration.settings)))
             return 0
     return call_app(build_app(target, name), name, target, rest)
-
-
-def run_mteb(words: Sequence[str]) -> None:
-    """Call mteb's command line, which has posir's tasks since this package is imported."""
-    from mteb.cli import main
-
-    sys.argv = ["mteb", *(words or ["--help"])]
-    main()
 
 
 def call_app(app: App, name: str, target: Any, words: Sequence[str]) -> int:
@@ -223,8 +202,11 @@ def parse_call(
     """
     from cyclopts import CycloptsError
 
+    from posir_tasks.command.options import name_page
+
+    words = name_page(name, words) if hasattr(target, DECLARATION) else list(words)
     try:
-        command, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
+        command, bound, _ = app.parse_args(words, print_error=False, exit_on_error=False)
     except CycloptsError as error:
         message = describe_error(error, name, target)
         raise UsageError(message, f"posir {name}") from None
@@ -258,7 +240,7 @@ def check_words(words: Sequence[str]) -> None:
     """
     commands = {command.name: command for command in declared_commands()}
     name, rest = find_command(words, commands)
-    if name == MTEB or name not in commands or any(word in HELP_FLAGS for word in rest):
+    if name not in commands or any(word in HELP_FLAGS for word in rest):
         return
     target = load_command(commands[name])
     parse_call(build_app(target, name), name, target, rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -80,7 +81,9 @@ def list_shared(declaration: Declaration) -> list[Parameter]:
         text = "Print a settings file with all settings and their defaults, and exit."
         shared.append(_share("settings_help", bool, False, text))
     shared.append(_share("format", OutputFormat, OutputFormat.TEXT, "Output format."))
-    shared.append(_share("html", Path, None, "File for one page with all of it."))
+    text = "File for one page with all of it; alone, posir-COMMAND.html."
+    shared.append(_share("html", Path, None, text))
+    shared.append(_share("open", bool, False, "Show the page in the browser."))
     if declaration.charts:
         shared += FIGURES
     if declaration.card:
@@ -169,7 +172,22 @@ def run_function(
         with suppress(SystemExit):
             present(result, format_, explain=options["explain"], printed=printed)
         write_charts(result, options.get("figures"), style, options["html"], options.get("card"))
+    if options["open"]:
+        webbrowser.open(options["html"].resolve().as_uri())
     return result.exit_status
+
+
+def name_page(name: str, words: Sequence[str]) -> list[str]:
+    """Name the file of a page after the command where `--html` or `--open` stands without one."""
+    page = f"posir-{name.replace(' ', '-')}.html"
+    named: list[str] = []
+    for index, word in enumerate(words):
+        named.append(word)
+        is_last = index + 1 == len(words) or words[index + 1].startswith("-")
+        if word == "--html" and is_last:
+            named.append(page)
+    has_page = any(word.partition("=")[0] == "--html" for word in words)
+    return [*named, "--html", page] if "--open" in words and not has_page else named
 
 
 def read_whole_number(_type: Any, tokens: Sequence[Token]) -> int:

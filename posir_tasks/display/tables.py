@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -319,7 +320,7 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     A terminal divides a table that is too wide for it; elsewhere every row is one line. Nothing is
     cut off.
     """
-    width = _picture_width(console)
+    width = find_width(console)
     for table in map(Table.escaped, tables):
         for part in table.parts():
             part = part.narrowed() if part.is_narrow else part
@@ -328,7 +329,7 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
             if total_width(part.flattened().column_widths()) <= width:
                 part = part.flattened()
             _print_title(console, part.title)
-            if not console.is_terminal:
+            if not console.is_terminal and width == PROSE:
                 lines = (line.plain for line in _format_lines(part))
                 console.out("\n".join(lines), "\n", sep="", end="\n", highlight=False)
                 continue
@@ -341,11 +342,14 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
         print_paragraph(console, paragraph, "dim")
 
 
-def _picture_width(console: Console) -> int:
-    """Return how wide pictures may be: outside a terminal the same for a file, a pipe and a
-    string.
+def find_width(console: Console) -> int:
+    """Find how wide output may be: outside a terminal `COLUMNS`, at most 100, for a file, a pipe
+    and a string alike.
     """
-    return console.width if console.is_terminal else PROSE
+    if console.is_terminal:
+        return console.width
+    columns = os.environ.get("COLUMNS", "")
+    return min(int(columns), PROSE) if columns.isdecimal() and int(columns) else PROSE
 
 
 def _print_title(console: Console, title: str) -> None:
@@ -355,7 +359,7 @@ def _print_title(console: Console, title: str) -> None:
 
 def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:
     """Print a paragraph, broken by `wrap`, some characters of it in bold."""
-    width = min(console.width, PROSE) if console.is_terminal else PROSE
+    width = min(find_width(console), PROSE)
     lines = [
         line for part in escape_controls(text).split("\n") for line in wrap(part, width) or [""]
     ]
@@ -548,7 +552,7 @@ class DisplaySection:
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))
         if self.strips:
-            for line in sketch_strips(self.strips, min(_picture_width(console), PROSE)):
+            for line in sketch_strips(self.strips, min(find_width(console), PROSE)):
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
             print_paragraph(console, explain_sketches(self.strips), "dim")
         if self.code and self.is_command:

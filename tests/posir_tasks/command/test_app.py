@@ -157,7 +157,6 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
     monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
     assert [command.name for command in declared_commands()] == [
         "tasks",
-        "mteb",
         "doctor",
         "rescore",
         "extra",

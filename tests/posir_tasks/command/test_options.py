@@ -1,5 +1,9 @@
 """Options: one name, one meaning and one set of values in all commands."""
 
+import webbrowser
+
+import pytest
+
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import public
 from posir_tasks.command.commands import build_app
@@ -69,3 +73,22 @@ def test_an_option_has_the_same_short_name_in_all_commands():
                 short.setdefault(parameter.option.short, set()).add(parameter.name)
     assert {letter: names for letter, names in short.items() if len(names) > 1} == {}
     assert short
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        (["stats", "PosIR-Mini", "--html"], "posir-stats.html"),
+        (["stats", "PosIR-Mini", "--html", "--quiet"], "posir-stats.html"),
+        (["stats", "PosIR-Mini", "--open"], "posir-stats.html"),
+        (["stats", "PosIR-Mini", "--html", "mine.html", "--open"], "mine.html"),
+        (["stats", "PosIR-Mini", "--html=mine.html", "--open"], "mine.html"),
+    ],
+)
+def test_a_page_without_a_name_is_named_after_the_command(tmp_path, monkeypatch, words, page):
+    opened = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    assert call_posir(words).exit_code == 0
+    assert [file.name for file in tmp_path.glob("*.html")] == [page]
+    assert opened == [(tmp_path / page).as_uri()] * ("--open" in words)
