@@ -63,9 +63,7 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     ]
     assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
-    assert sorted(listed) == sorted(
-        {name.partition(" ")[0] for name in [*function_commands(), "mteb"]}
-    )
+    assert sorted(listed) == sorted({name.partition(" ")[0] for name in function_commands()})
     assert panels["Which is better?"][0] == "compare"
     alone = run("posir")
     assert (alone.returncode, alone.stdout) == (0, printed.stdout)
