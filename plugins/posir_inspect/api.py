@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_inspect.snippets import SnippetKind
 from posir_inspect.window import WindowReading, complete_reading, measure_fit, measure_window
+from posir_score.retriever_objects import load_retriever
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import DataReference, Option, load_function, public
+from posir_tasks.base.public import DataReference, Option, public
 from posir_tasks.models.command_reference import refer_as_given, refer_to
-from posir_tasks.models.measured_model import MeasuredModel
+from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
 from posir_tasks.models.references import RERANKER, find_endpoint
@@ -68,10 +69,7 @@ def inspect(
     all_texts: bool = False,
     output: str | Path | None = None,
     column: str | None = None,
-    retriever: Annotated[
-        Callable[..., Any] | None,
-        Option(parse=partial(load_function, "--retriever"), metavar="MODULE:FUNCTION"),
-    ] = None,
+    retriever: Annotated[Any | None, Option(parse=load_retriever, metavar="MODULE:OBJECT")] = None,
     revision: str | None = None,
     window: str | int | None = None,
     protocol: PaperName | None = None,
@@ -115,8 +113,9 @@ def inspect(
         texts: A file or folder of plain text, Markdown, HTML, PDF, CSV, JSON Lines or Parquet; any
             data with questions; a task; a dataset on the Hub. In Python also a list of texts, or a
             column of a DataFrame (polars or pandas).
-        retriever: A function of a query and `k`, in place of a model, that returns ids or chunks;
-            its answers are kept.
+        retriever: A function of a query and `k`, in place of a model, that returns ids or chunks,
+            or a retriever, vector store, index, pipeline or collection of a framework; its answers
+            are kept.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment,
             filed as such. With a retriever, the first tokens of a document that are in its
@@ -138,7 +137,8 @@ def inspect(
             itself.
         llm: A language model that writes them: `MODEL`, or `MODEL@ADDRESS`.
         snippet: Add code that makes the advised chunks there.
-        embedder: The system's model, whose window is known or measured, in place of `window`.
+        embedder: The system's model, whose window is known or measured, in place of `window`; it
+            embeds the queries of a collection.
         k: Documents or chunks to ask for.
         max_requests: Most questions that are asked, without further attempts.
         max_time: Seconds after which no more is asked; the same call goes on from there.
@@ -198,8 +198,15 @@ def inspect(
             max_time=max_time,
         )
         questions = Path(write_questions) if write_questions else None
-        options = IndexOptions(limit, max_requests, embedder or reads, chunk_separator, questions)
         opened = open_data(source, column=column)
+        options = IndexOptions(
+            limit,
+            max_requests,
+            load_embedder(embedder) if embedder else reads,
+            embedder,
+            chunk_separator,
+            questions,
+        )
         return inspect_index(retriever, opened, write, settings, options)
     if texts is None or not isinstance(model, str | Path):
         raise UsageError("Give a model and texts, or texts and --retriever module:function.")

@@ -268,10 +268,8 @@ def _read_type(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def load_function(option: str, reference: str) -> Callable[..., Any]:
-    """Load `module:function` or `module:object.method`, also of the working folder; raise
-    PosirError, naming the option.
-    """
+def load_object(option: str, reference: str) -> Any:
+    """Load `module:object`, also of the working folder; raise PosirError, naming the option."""
     name = f"{option} {reference}"
     module, _, attribute = reference.partition(":")
     if not (module and attribute):
@@ -282,9 +280,19 @@ def load_function(option: str, reference: str) -> Callable[..., Any]:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        function: Callable[..., Any] = resolve_name(reference)
+        return resolve_name(reference)
     except (Exception, SystemExit) as error:  # it is the user's own code
         raise PosirError(f"{name}: cannot be imported ({summarize_error(error)}).") from error
+
+
+def load_function(option: str, reference: str) -> Callable[..., Any]:
+    """Load `module:function` or `module:object.method`, also of the working folder; raise
+    PosirError, naming the option.
+    """
+    function = load_object(option, reference)
     if not callable(function):
-        raise PosirError(f"{name}: is {type(function).__name__}, which cannot be called.")
-    return function
+        raise PosirError(
+            f"{option} {reference}: is {type(function).__name__}, which cannot be called. Give a "
+            "function."
+        )
+    return function  # type: ignore[no-any-return]
