@@ -52,7 +52,7 @@ def _parse_budget(text: str) -> int:
 
 #: Titles in the help of `inspect`; what is under none comes first.
 GROUPS = {
-    "Model": "revision window protocol batch_size query_prompt document_prompt query_field "
+    "Model": "revision window backend protocol batch_size query_prompt document_prompt query_field "
     "passage_field tokenizer",
     "Questions in other words": "question_writer llm",
     "Retriever": "embedder k max_requests max_time concurrency timeout chunk_separator "
@@ -72,6 +72,7 @@ def inspect(
     retriever: Annotated[Any | None, Option(parse=load_retriever, metavar="MODULE:OBJECT")] = None,
     revision: str | None = None,
     window: str | int | None = None,
+    backend: str | None = None,
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
@@ -120,6 +121,8 @@ def inspect(
         window: Tokens of a text that the model reads, in place of its own window: an experiment,
             filed as such. With a retriever, the first tokens of a document that are in its
             embedding, or `none` if all are.
+        backend: Library that runs a model of sentence-transformers, `onnx` or `openvino`, perhaps
+            with a file, such as `onnx:model_qint8_avx512.onnx`: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         query_prompt: Text before each query, in place of the model's own: an experiment, filed as
             such.
@@ -225,6 +228,7 @@ def inspect(
             protocol=protocol,
             window=reads.tokens,
             tokenizer=str(tokenizer) if tokenizer else None,
+            backend=backend,
             query_prompt=query_prompt,
             document_prompt=document_prompt,
             query_field=query_field,
