@@ -22,6 +22,7 @@ import numpy as np
 
 from posir_data.texts import draw_texts, sample_candidates
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
+from posir_inspect.sections import ADVICE
 from posir_score.alignment import AlignmentRules, describe_own_number
 from posir_score.api import describe_retriever
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers
@@ -44,7 +45,8 @@ from posir_tasks.data.formats.passages import Passage, SkippedText, describe_ski
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.strip import NDCG, Strip
+from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.references import legible_name
 from posir_tasks.models.window import find_read_part
@@ -65,6 +67,12 @@ HEAD, HEAD_CHARACTERS = "head", 250
 MARGIN = DEFAULT_MARGINS.position_effect
 #: Maximum number of documents that a sentence names.
 MAX_NAMES = 10
+RECALL_SCALE = replace(
+    NDCG,
+    name="Recall",
+    whole="the sentences",
+    caption="documents to their end: the share of sentences there that are found",
+)
 READ, NOT_READ = "part within the window", "truncated part"
 DOCUMENT, CHUNK = "document", "chunk"
 EXPLANATION = (
@@ -447,15 +455,50 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         for row in inspection.rows
         if row.part == THIRDS[-1]
     ]
+    strips = _build_strips(inspection)
+    if strips:
+        yield DisplaySection(sentences=(strips[0].finding,), strips=strips)
     tables = (_tabulate(inspection),) if recall else ()
     none = "Not measured: no document is found that has sentences of 5 to 80 words that occur once."
-    sentences = (*(recall or [none]), *changes[THIRDS[0]])
+    # The first is the finding.
+    sentences = (*(recall or [none]), *changes[THIRDS[0]][1:])
     yield DisplaySection("Tail recall where the head is found", sentences, tables)
     if changes[READ]:
         read = f"The embedder reads {inspection.read.phrase} of whatever is indexed."
         yield DisplaySection("What the embedder truncates", (read, *changes[READ]))
     if inspection.problems:
         yield DisplaySection("What did not fit", inspection.problems)
+    if strips:
+        advice = messages.advise_index(inspection.changes[0])
+        yield DisplaySection(ADVICE, (advice,), only=Medium.TEXT)
+
+
+def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
+    """Build the picture of recall by third, of documents or chunks in the rarest words, with the
+    finding and what to do; none without questions.
+    """
+    if not inspection.changes:
+        return ()
+    change = inspection.changes[0]
+    finding = messages.describe_recall_change(change)
+    first = inspection.rows[0]
+    shown = [
+        row
+        for row in inspection.rows
+        if (row.wording, row.unit) == (first.wording, first.unit) and row.part in THIRDS
+    ]
+    words = (f"first {pluralize(inspection.k, 'hit')}", finding)
+    facts = ((ADVICE, messages.advise_index(change)),)
+    strip = Strip(
+        inspection.retriever,
+        words,
+        tuple(row.recall for row in shown),
+        finding=finding,
+        facts=lambda: facts,
+        scale=RECALL_SCALE,
+        places=THIRDS,
+    )
+    return (strip,)
 
 
 def _tabulate(inspection: IndexInspection) -> Table:
