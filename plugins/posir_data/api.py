@@ -40,7 +40,6 @@ from posir_tasks.data.questions import ImportedData, collect_questions
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.text.languages import DOMAINS, check_code
@@ -346,7 +345,7 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
             "checked": [*map(asdict, problems)],
             "problems": rows,
             "warnings": warnings,
-            "audit": shown.values["audit"],
+            "audit": audit.list_rows(),
         },
         footer=tuple(_format_problems(root, problems, warnings)),
         exit_status=int(bool(rows) or (strict and bool(warnings)) or shown.exit_status),
@@ -369,16 +368,11 @@ def audit_dataset(opened: Dataset) -> JudgmentAudit:
 def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
     """Show the findings of an audit in a table."""
     rows = audit.list_rows()
-    found = [row for row in rows if row["count"]]
-    cells = [
-        (
-            row["finding"],
-            format_count(row["count"]),
-            row["of"] and format_count(row["of"]),
-            sanitized(str(row["first"]), 60),
-        )
-        for row in found
-    ]
+    cells = []
+    for row in rows:
+        if row["count"]:
+            numbers = (f"{row[key]:,}" if row[key] else "" for key in ("count", "of"))
+            cells.append((str(row["finding"]), *numbers, sanitized(str(row["first"]), 60)))
     table = Table(build_columns(HEADINGS, HEADINGS[1:3]), tuple(cells))
     return Result(
         title=title,

@@ -347,7 +347,7 @@ def read_hits(
         if not isinstance(first, str | Integral):
             # A batch of one query.
             items = items[0][:k]
-    stated = []
+    stated: list[StatedHit] = []
     for place, item in enumerate(items, start=1):
         stated += _list_group(item, place, document_field)
     if stated:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.types import PromptType
+from numpy.typing import NDArray
 
 from posir_tasks.base.errors import PosirError
 
@@ -41,9 +42,9 @@ class ObjectEncoder(AbsEncoder):
         vectors = getattr(self.target, side, self.target.encode)(texts)
         vectors = vectors.cpu().float() if hasattr(vectors, "cpu") else vectors
         try:
-            rows = np.asarray(vectors, np.float32)
+            rows: NDArray[np.float32] = np.asarray(vectors, np.float32)
         except (TypeError, ValueError):
-            rows = np.empty(0)
+            rows = np.empty(0, np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise PosirError(
                 f"{type(self.target).__name__}.encode: must return a vector for each of "
