@@ -11,7 +11,7 @@ from reprlib import repr as short_repr
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.base.public import public, to_list
-from posir_tasks.base.wording import pluralize, suggest_name
+from posir_tasks.base.wording import pluralize, sanitized, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
@@ -26,21 +26,27 @@ from posir_tasks.data.formats.passages import (
     Use,
     describe_skipped,
 )
+from posir_tasks.data.judgment_audit import JudgmentAudit
 from posir_tasks.data.posir import (
     PLACES_FILE,
     SubsetKey,
     Target,
+    find_layout,
     inspect_domain,
     resolve_folder,
     write_domain,
 )
 from posir_tasks.data.questions import ImportedData, collect_questions
 from posir_tasks.data.repository import LocalRepository
+from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.presentation import Result
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.text.languages import DOMAINS, check_code
 from posir_tasks.text.tokenizer import load_tokenizer
 
+HEADINGS = ("Finding", "Count", "Of", "First")
+NOTHING_FOUND = "The audit of the judgments found nothing."
 #: Share of the questions that have an answer of which an import may leave out.
 MAX_LOSS = 0.2
 #: What is said of data without positions.
@@ -200,6 +206,9 @@ def import_passages(
     if is_merged:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
         notes += [describe_merged(originals)] if originals else []
+    judgments = Judgments.from_positions(data)
+    documents = frozenset(data.corpus["id"][:])
+    notes += JudgmentAudit.from_judgments(judgments, documents).describe()
     copies = find_copies(data.corpus, data.evidence.document_ids)
     notes += [copies.describe()] if copies else []
     write_domain(data, target.folder)
@@ -283,21 +292,24 @@ def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
 
 
 @public()
-def validate(folder: str | Path) -> Result:
-    """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a
-    problem.
+def validate(data: str | Path, *, strict: bool = False) -> Result:
+    """Check data in the PosIR layout against everything that a run requires, and audit the
+    judgments of any data; exit 1 if there is a problem.
 
     Each domain is checked with its own corpus and, if the English corpus of the domain exists, with
-    that.
+    that. The audit counts what is valid and perhaps a mistake: copies, relevant documents that the
+    corpus lacks, contradictions, questions without a relevant document or left out, and others.
 
     Args:
-        folder: Data in the PosIR layout: the folder of all languages, of one, or of one domain.
+        data: Data in the PosIR layout: the folder of all languages, of one, or of one domain. Or
+            any other data with questions, which is audited.
+        strict: Exit 1 also for a warning or a finding of the audit.
 
     Returns:
-        The problems of each language and domain; a row for each problem.
+        The problems of each language and domain, a row for each, and the audit.
 
     Raises:
-        PosirError: There is no such folder, or no data in it.
+        PosirError: There is no such data.
 
     Examples:
         >>> import posir
@@ -307,7 +319,10 @@ def validate(folder: str | Path) -> Result:
         >>> posir.validate("checked").exit_status
         0
     """
-    root, subsets = resolve_folder(Path(folder))
+    path = Path(data)
+    if not path.is_dir() or find_layout(path) is None:
+        return _show_audit(audit_dataset(open_data(path)), f"Audit: {path}", strict=strict)
+    root, subsets = resolve_folder(path)
     problems = dict[SubsetKey, list[DataProblem]]()
     warnings = [*find_warnings(subsets)]
     listed = set[DataProblem]()
@@ -319,18 +334,53 @@ def validate(folder: str | Path) -> Result:
         problems[subset] = [problem for problem in found if problem not in listed]
         listed.update(found)
         rows += [asdict(subset) | asdict(problem) for problem in problems[subset]]
-    return Result(
-        title=f"Validation: {root}",
-        tables=(),
+    # Data with a problem cannot be read.
+    audit = JudgmentAudit() if rows else audit_dataset(open_data(path))
+    shown = _show_audit(audit, f"Validation: {root}", strict=strict)
+    return replace(
+        shown,
         rows=rows,
         values={
             "folder": str(root),
             "checked": [*map(asdict, problems)],
             "problems": rows,
             "warnings": warnings,
+            "audit": audit.list_rows(),
         },
         footer=tuple(_format_problems(root, problems, warnings)),
-        exit_status=int(bool(rows)),
+        exit_status=int(bool(rows) or (strict and bool(warnings)) or shown.exit_status),
+    )
+
+
+def audit_dataset(opened: Dataset) -> JudgmentAudit:
+    """Audit the judgments of all subsets of data; raise PosirError if it has none."""
+    audit = JudgmentAudit()
+    if not any(subset.read_stated_judgments for subset in opened.subsets):
+        opened = opened.with_questions("posir validate", several_places=True)
+    for subset in opened.subsets:
+        data = subset.read()
+        judgments = subset.judgments
+        documents = frozenset(data.corpus["id"][:]) if opened.has_texts else None
+        audit += JudgmentAudit.from_judgments(judgments, documents).add_data(data, judgments)
+    return audit
+
+
+def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
+    """Show the findings of an audit in a table."""
+    rows = audit.list_rows()
+    cells = []
+    for row in rows:
+        if row["count"]:
+            numbers = (f"{row[key]:,}" if row[key] else "" for key in ("count", "of"))
+            cells.append((str(row["finding"]), *numbers, sanitized(str(row["first"]), 60)))
+    table = Table(build_columns(HEADINGS, HEADINGS[1:3]), tuple(cells))
+    return Result(
+        title=title,
+        tables=(table,) if cells else (),
+        rows=rows,
+        values={"audit": rows},
+        footer=() if cells else (NOTHING_FOUND,),
+        exit_status=int(strict and audit.has_findings),
     )
 
 

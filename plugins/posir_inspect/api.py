@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_inspect.snippets import SnippetKind
 from posir_inspect.window import WindowReading, complete_reading, measure_fit, measure_window
+from posir_score.retriever_objects import load_retriever
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import DataReference, Option, load_function, public
+from posir_tasks.base.public import DataReference, Option, public
 from posir_tasks.models.command_reference import refer_as_given, refer_to
-from posir_tasks.models.measured_model import MeasuredModel
+from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
 from posir_tasks.models.references import RERANKER, find_endpoint
@@ -51,7 +52,7 @@ def _parse_budget(text: str) -> int:
 
 #: Titles in the help of `inspect`; what is under none comes first.
 GROUPS = {
-    "Model": "revision window protocol batch_size query_prompt document_prompt query_field "
+    "Model": "revision window backend protocol batch_size query_prompt document_prompt query_field "
     "passage_field tokenizer",
     "Questions in other words": "question_writer llm",
     "Retriever": "embedder k max_requests max_time concurrency timeout chunk_separator "
@@ -68,12 +69,10 @@ def inspect(
     all_texts: bool = False,
     output: str | Path | None = None,
     column: str | None = None,
-    retriever: Annotated[
-        Callable[..., Any] | None,
-        Option(parse=partial(load_function, "--retriever"), metavar="MODULE:FUNCTION"),
-    ] = None,
+    retriever: Annotated[Any | None, Option(parse=load_retriever, metavar="MODULE:OBJECT")] = None,
     revision: str | None = None,
     window: str | int | None = None,
+    backend: str | None = None,
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
@@ -115,12 +114,15 @@ def inspect(
         texts: A file or folder of plain text, Markdown, HTML, PDF, CSV, JSON Lines or Parquet; any
             data with questions; a task; a dataset on the Hub. In Python also a list of texts, or a
             column of a DataFrame (polars or pandas).
-        retriever: A function of a query and `k`, in place of a model, that returns ids or chunks;
-            its answers are kept.
+        retriever: A function of a query and `k`, in place of a model, that returns ids or chunks,
+            or a retriever, vector store, index, pipeline or collection of a framework; its answers
+            are kept.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment,
             filed as such. With a retriever, the first tokens of a document that are in its
             embedding, or `none` if all are.
+        backend: Library that runs a model of sentence-transformers, `onnx` or `openvino`, perhaps
+            with a file, such as `onnx:model_qint8_avx512.onnx`: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         query_prompt: Text before each query, in place of the model's own: an experiment, filed as
             such.
@@ -138,7 +140,8 @@ def inspect(
             itself.
         llm: A language model that writes them: `MODEL`, or `MODEL@ADDRESS`.
         snippet: Add code that makes the advised chunks there.
-        embedder: The system's model, whose window is known or measured, in place of `window`.
+        embedder: The system's model, whose window is known or measured, in place of `window`; it
+            embeds the queries of a collection.
         k: Documents or chunks to ask for.
         max_requests: Most questions that are asked, without further attempts.
         max_time: Seconds after which no more is asked; the same call goes on from there.
@@ -198,8 +201,15 @@ def inspect(
             max_time=max_time,
         )
         questions = Path(write_questions) if write_questions else None
-        options = IndexOptions(limit, max_requests, embedder or reads, chunk_separator, questions)
         opened = open_data(source, column=column)
+        options = IndexOptions(
+            limit,
+            max_requests,
+            load_embedder(embedder) if embedder else reads,
+            embedder,
+            chunk_separator,
+            questions,
+        )
         return inspect_index(retriever, opened, write, settings, options)
     if texts is None or not isinstance(model, str | Path):
         raise UsageError("Give a model and texts, or texts and --retriever module:function.")
@@ -218,6 +228,7 @@ def inspect(
             protocol=protocol,
             window=reads.tokens,
             tokenizer=str(tokenizer) if tokenizer else None,
+            backend=backend,
             query_prompt=query_prompt,
             document_prompt=document_prompt,
             query_field=query_field,

@@ -16,18 +16,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posir_data.texts import draw_texts, sample_candidates
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
+from posir_inspect.sections import ADVICE
 from posir_score.alignment import AlignmentRules, describe_own_number
 from posir_score.api import describe_retriever
-from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
+from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers
 from posir_score.document_names import DocumentNames
 from posir_score.excerpts import THIRDS, find_evidence
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
+from posir_score.retriever_objects import add_embedder, open_retriever
 from posir_significance import messages
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
@@ -42,9 +45,9 @@ from posir_tasks.data.formats.passages import Passage, SkippedText, describe_ski
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.strip import NDCG, Strip
+from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.language_models.other_words import QuestionWriter
-from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.references import legible_name
 from posir_tasks.models.window import find_read_part
 from posir_tasks.text.locating import START, TextLocator
@@ -55,12 +58,21 @@ from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.means import LEVEL, estimate_mean
 from posir_tasks.values.read_part import ReadKind, ReadPart
 
+if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+
 #: First characters of a document, about 40 words, by which it is asked for.
 HEAD, HEAD_CHARACTERS = "head", 250
 #: Smallest difference of recall that matters.
 MARGIN = DEFAULT_MARGINS.position_effect
 #: Maximum number of documents that a sentence names.
 MAX_NAMES = 10
+RECALL_SCALE = replace(
+    NDCG,
+    name="Recall",
+    whole="the sentences",
+    caption="documents to their end: the share of sentences there that are found",
+)
 READ, NOT_READ = "part within the window", "truncated part"
 DOCUMENT, CHUNK = "document", "chunk"
 EXPLANATION = (
@@ -134,8 +146,10 @@ class IndexOptions:
     limit: int
     """Maximum number of texts to read; of more, a random sample."""
     max_requests: int
-    reads: ReadPart | str
+    reads: ReadPart | MTEBModels
     """The part of a document that the embedder reads, or the embedder."""
+    embedder: str | None
+    """Reference of the embedder, which embeds the queries of a collection."""
     separator: str
     """Text between document id and number of a chunk; empty without chunks."""
     folder: Path | None
@@ -167,10 +181,9 @@ def read_index(
     texts = [text.text for text in collection.texts]
     tokenizer: Tokenizer = EstimatedTokenizer()
     reads = options.reads
-    if isinstance(reads, str):
-        embedder = load_embedder(reads)
-        tokenizer = find_tokenizer(embedder) or tokenizer
-        reads = embedder if isinstance(embedder, ReadPart) else find_read_part(embedder)
+    if not isinstance(reads, ReadPart):
+        tokenizer = find_tokenizer(reads) or tokenizer
+        reads = find_read_part(reads)
     questions = ask_questions(collection, tokenizer.count_all(texts))
     if not ids.issuperset(questions.documents):
         raise PosirError(
@@ -399,6 +412,8 @@ class IndexInspection(Result):
     """Sentences on what went wrong with questions or hits: how often, and the first case."""
     skipped: str
     """A sentence on the texts that cannot be asked about."""
+    reading: str = ""
+    """How the retriever was asked and its hits were read."""
     unfinished: str = ""
     """The file with the answers, if questions are left."""
     written: tuple[str, ...] = ()
@@ -417,7 +432,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     )
     if inspection.possible > inspection.planned:
         work += f"; there are {inspection.possible:,} (--max-requests)"
-    asked = [f"{work}."]
+    asked = [f"{work}.", *filter(None, [inspection.reading])]
     if inspection.unfinished:
         asked.append(f"The same command goes on from there: {inspection.unfinished}.")
     yield DisplaySection(sentences=tuple(asked))
@@ -440,15 +455,50 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         for row in inspection.rows
         if row.part == THIRDS[-1]
     ]
+    strips = _build_strips(inspection)
+    if strips:
+        yield DisplaySection(sentences=(strips[0].finding,), strips=strips)
     tables = (_tabulate(inspection),) if recall else ()
     none = "Not measured: no document is found that has sentences of 5 to 80 words that occur once."
-    sentences = (*(recall or [none]), *changes[THIRDS[0]])
+    # The first is the finding.
+    sentences = (*(recall or [none]), *changes[THIRDS[0]][1:])
     yield DisplaySection("Tail recall where the head is found", sentences, tables)
     if changes[READ]:
         read = f"The embedder reads {inspection.read.phrase} of whatever is indexed."
         yield DisplaySection("What the embedder truncates", (read, *changes[READ]))
     if inspection.problems:
         yield DisplaySection("What did not fit", inspection.problems)
+    if strips:
+        advice = messages.advise_index(inspection.changes[0])
+        yield DisplaySection(ADVICE, (advice,), only=Medium.TEXT)
+
+
+def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
+    """Build the picture of recall by third, of documents or chunks in the rarest words, with the
+    finding and what to do; none without questions.
+    """
+    if not inspection.changes:
+        return ()
+    change = inspection.changes[0]
+    finding = messages.describe_recall_change(change)
+    first = inspection.rows[0]
+    shown = [
+        row
+        for row in inspection.rows
+        if (row.wording, row.unit) == (first.wording, first.unit) and row.part in THIRDS
+    ]
+    words = (f"first {pluralize(inspection.k, 'hit')}", finding)
+    facts = ((ADVICE, messages.advise_index(change)),)
+    strip = Strip(
+        inspection.retriever,
+        words,
+        tuple(row.recall for row in shown),
+        finding=finding,
+        facts=lambda: facts,
+        scale=RECALL_SCALE,
+        places=THIRDS,
+    )
+    return (strip,)
 
 
 def _tabulate(inspection: IndexInspection) -> Table:
@@ -463,7 +513,7 @@ def _tabulate(inspection: IndexInspection) -> Table:
 
 
 def inspect_index(
-    search: Retriever,
+    search: Any,
     opened: Dataset,
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
     settings: CollectionSettings,
@@ -475,7 +525,9 @@ def inspect_index(
     The questions are written to a folder, if there is one. PosirError is raised if no question has
     an answer, or no hit of the first answers is a document of the texts.
     """
+    search = open_retriever(search, has_embedder=options.embedder is not None)
     name = describe_retriever(search)
+    search = add_embedder(search, options.embedder, options.reads)
     rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
     texts = read_index(opened, options, open_writer)
     every = plan_questions(texts.questions, texts.wordings)
@@ -520,6 +572,7 @@ def inspect_index(
         changes=changes,
         problems=(*_describe_cases("questions have no answer", reasons), *judged.problems),
         skipped=texts.skipped,
+        reading=answers.reading,
         unfinished="" if is_finished else str(journal.file),
         written=written,
         details=EXPLANATION,

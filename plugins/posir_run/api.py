@@ -57,6 +57,7 @@ def evaluate(
     window: int | None = None,
     tokenizer: str | Path | None = None,
     skip_failed: bool = False,
+    backend: str | None = None,
     protocol: PaperName | None = None,
     output_folder: str | Path | None = None,
     batch_size: int = 32,
@@ -75,6 +76,8 @@ def evaluate(
             counts the tokens of `window`; without it the server's count, or an estimate.
         skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth:
             counted, named and not found. An experiment, filed as such.
+        backend: Library that runs a model of sentence-transformers, `onnx` or `openvino`, perhaps
+            with a file, such as `onnx:model_qint8_avx512.onnx`: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         output_folder: Folder for mteb's result files; None for mteb's own cache.
         batch_size: Number of texts encoded at a time.
@@ -103,7 +106,7 @@ def evaluate(
     with explain_unknown_task():
         chosen = [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
     options = {"protocol": protocol, "window": window, "tokenizer": tokenizer}
-    options["skip_failed"] = skip_failed or None
+    options |= {"skip_failed": skip_failed or None, "backend": backend}
     for name, value in options.items():
         if value is not None and not is_name:
             raise PosirError(
@@ -112,7 +115,11 @@ def evaluate(
     cache = mteb.ResultCache(Path(output_folder)) if output_folder else mteb.ResultCache()
     counted_by = _require_window(tokenizer, window)
     with with_settings(
-        protocol=protocol, window=window, tokenizer=counted_by, skip_failed=skip_failed
+        protocol=protocol,
+        window=window,
+        tokenizer=counted_by,
+        skip_failed=skip_failed,
+        backend=backend,
     ):
         if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
@@ -179,6 +186,7 @@ def run(
     window: Annotated[int | None, Option(min=1)] = None,
     tokenizer: str | Path | None = None,
     skip_failed: bool = False,
+    backend: str | None = None,
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
@@ -211,6 +219,8 @@ def run(
             counts the tokens of `window`; without it the server's count, or an estimate.
         skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth:
             counted, named and not found. An experiment, filed as such.
+        backend: Library that runs a model of sentence-transformers, `onnx` or `openvino`, perhaps
+            with a file, such as `onnx:model_qint8_avx512.onnx`: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         query_prompt: Text before each query, in place of the model's own: an experiment, filed as
             such.
@@ -244,6 +254,7 @@ def run(
         window=window,
         tokenizer=_require_window(tokenizer, window),
         skip_failed=skip_failed,
+        backend=backend,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
         query_field=query_field,

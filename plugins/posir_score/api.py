@@ -15,10 +15,16 @@ from posir_score.alignment import SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Journal, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
+from posir_score.retriever_objects import (
+    SystemRetriever,
+    add_embedder,
+    load_retriever,
+    open_retriever,
+)
 from posir_score.run_files import KINDS, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import Option, load_function, public, to_list
+from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
@@ -137,8 +143,6 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
 
 
 AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
-load_retriever = partial(load_function, "--retriever")
-
 
 #: Titles in the help of `posir score`, each with its options; what is under none comes first.
 GROUPS = {
@@ -154,9 +158,7 @@ def score(
     runs: AnyRun | Iterable[AnyRun] | None = None,
     *,
     data: str | Path,
-    retriever: Annotated[
-        Retriever | None, Option(parse=load_retriever, metavar="MODULE:FUNCTION")
-    ] = None,
+    retriever: Annotated[Any | None, Option(parse=load_retriever, metavar="MODULE:OBJECT")] = None,
     model: str | None = None,
     chunker: Annotated[
         Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
@@ -204,7 +206,8 @@ def score(
             columns, or a retriever.
         data: A task, or any other data with judged queries.
         retriever: A function of a query and `k` that returns ids, ids with scores, or hits of a
-            framework, best first.
+            framework, best first; or a retriever, vector store, index, pipeline or collection of
+            one.
         model: With `chunker`, the model that retrieves chunks.
         chunker: A function that divides a text; several are compared.
         name: Name of each run, filed as `run/NAME`; by default of the file or function.
@@ -220,7 +223,8 @@ def score(
         find_document: Returns the id of a chunk's document, in place of the separator.
         window: First tokens that the system reads of a text, or `none` if all; by default unknown.
         protocol: Paper whose authors' settings `model` is run with.
-        embedder: The system's model, whose window is known or measured, in place of `window`.
+        embedder: The system's model, whose window is known or measured, in place of `window`; it
+            embeds the queries of a collection.
         clusters: What makes queries without positions alike, such as their best-judged document; by
             default document.
         k: Documents or chunks to ask for; by default 100, or 5 chunks of `model`.
@@ -258,7 +262,7 @@ def score(
     """
     given: list[Any] = [runs] if isinstance(runs, Mapping) or is_table(runs) else to_list(runs)
     if retriever is not None:
-        given.append(retriever)
+        given.append(open_retriever(retriever, has_embedder=embedder is not None))
     if bool(given) == (chunker is not None) or (chunker is None) != (model is None):
         raise PosirError(
             "Give runs or a retriever (--retriever module:function), or --model and --chunker "
@@ -324,6 +328,7 @@ def score(
         settings,
         version,
         read_by,
+        embedder,
         overwrite=overwrite,
     )
 
@@ -335,6 +340,7 @@ def _score_runs(
     settings: CollectionSettings,
     version: str,
     read_by: ReadPart | MTEBModels,
+    embedder: str | None,
     *,
     overwrite: bool,
 ) -> ScoredRuns:
@@ -354,7 +360,12 @@ def _score_runs(
             # An index may name documents by their files.
             run_rules = replace(rules, names=DocumentNames())
             name = name or describe_retriever(run)
-            read, journal = collect_run(run, name, opened.subsets, run_rules, settings)
+            run = add_embedder(run, embedder, read_by)
+            limits = settings
+            if isinstance(run, SystemRetriever) and settings.order is None:
+                # Its scores may be distances.
+                limits = replace(settings, order="rank")
+            read, journal = collect_run(run, name, opened.subsets, run_rules, limits)
         models.append(prepare_run(read, opened, run_rules, models, version, read_by))
         journals.append(journal)
         if run_rules.names and run_rules.names.matched:
@@ -422,6 +433,8 @@ def describe_retriever(search: Retriever) -> str:
     """Name a retriever: by its module and function, or of its class, without the
     functions around it.
     """
+    if isinstance(search, SystemRetriever):
+        return search.name
     named = search if hasattr(search, "__qualname__") else type(search)
     name = named.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
     return f"{named.__module__}-{name}".removeprefix("__main__-")

@@ -24,8 +24,9 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
-from posir_score.hits import AnswerError, Hit, Order, read_hits
+from posir_score.hits import AnswerError, Hit, Order, StatedHit, read_hits
 from posir_score.orders import OrderCheck, has_gap, sort_hits
+from posir_score.retriever_objects import describe_call
 from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, check_schema, summarize_error
@@ -244,6 +245,8 @@ class QueryAnswers:
         self.is_new = not journal.answers
         self.foreign: list[list[str]] = []
         self.has_documents = False
+        self.reading = ""
+        """How the retriever is asked and its hits are read; empty before its first hit."""
         self.problem = ""
         """The reason why ids of hits cannot be matched to documents; empty if they can."""
         # Hits without a score are kept if ranks decide; if scores do, their queries are asked for
@@ -303,8 +306,13 @@ class QueryAnswers:
         pending = [
             query for query in queries if (query.subset, query.id) not in self.journal.answers
         ]
+        asked = f"{name}: {describe_call(search)}, k = {settings.k}"
+
+        def show_first(hit: StatedHit) -> None:
+            self.reading = self.reading or f"{asked}; hits: {hit.describe()}."
+
         workers = [
-            _QueryWorker(search, settings, with_subset=with_subset)
+            _QueryWorker(search, settings, show_first, with_subset=with_subset)
             for _ in range(min(settings.concurrency, len(pending)))
         ]
         try:
@@ -442,9 +450,14 @@ def collect_run(
             ranked if any(hit.rank for hit in ranked) else ranked[: settings.k]
         )
     numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
-    return Run(
-        name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))
-    ), journal
+    run = Run(
+        name,
+        by_subset=by_subset,
+        asked=settings.k,
+        returned=(min(numbers), max(numbers)),
+        reading=answers.reading,
+    )
+    return run, journal
 
 
 def _run_to_end(start: Callable[[], Any]) -> None:
@@ -498,11 +511,17 @@ class _QueryWorker:
     """
 
     def __init__(
-        self, search: Retriever, settings: CollectionSettings, *, with_subset: bool
+        self,
+        search: Retriever,
+        settings: CollectionSettings,
+        show_first: Callable[[StatedHit], object],
+        *,
+        with_subset: bool,
     ) -> None:
         """Prepare calls; `with_subset` says whether the retriever takes the name of a subset."""
         self._search: Callable[..., Any] = search
         self._settings = settings
+        self._show_first = show_first
         self._with_subset = with_subset
         # A coroutine function runs in the event loop and not in a thread.
         self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(
@@ -526,6 +545,8 @@ class _QueryWorker:
                     return await self._call(query)
             except AnswerError:
                 raise
+            except PosirError as error:
+                raise AnswerError(str(error)) from error
             except (Exception, SystemExit) as error:
                 reason = f"the retriever raised {sanitized(summarize_error(error), 200)}"
                 if limit.expired():
@@ -561,6 +582,7 @@ class _QueryWorker:
                     self._settings.k,
                     self._settings.document_field,
                     self._settings.order,
+                    self._show_first,
                 )
             )
         )

@@ -127,10 +127,12 @@ class RunSearch:
         run: AlignedRun,
         read_by: ReadPart | MTEBModels,
         chunks: RetrievedChunks | None,
+        reading: str = "",
     ) -> None:
         self.name = f"{RUN}/{legible_name(name)}"
         self.revision = revision
         self.run = run
+        self.reading = reading
         self.chunks = chunks
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
@@ -210,10 +212,12 @@ class RunScores:
     """Misfits in the judgments: documents, texts and grades."""
     main_score: tuple[str, float] = ("", 0.0)
     """Name and value of the score that the owner of the data ranks results by."""
+    reading: str = ""
+    """How a retriever was asked and its hits were read; empty for a file."""
 
     def to_json(self) -> dict[str, Any]:
         """Convert the scores and the counts to a row."""
-        others = ("counts", "folder", "evidence", "audit", "main_score")
+        others = ("counts", "folder", "evidence", "audit", "main_score", "reading")
         row = {name: value for name, value in vars(self).items() if name not in others}
         row |= vars(self.counts)
         return row | self.evidence.to_json() if self.evidence else row
@@ -221,10 +225,15 @@ class RunScores:
     def document(self) -> dict[str, Any]:
         """Convert to JSON: the row, misfits in the judgments, and all numbers of chunks."""
         values = self.to_json() | {"judgments": asdict(self.audit)}
+        values |= {"retriever": self.reading} if self.reading else {}
         return values | {"evidence": self.evidence} if self.evidence else values
 
     def describe(self) -> Iterator[str]:
-        """Yield a sentence for each kind of thing that did not fit, and on the chunks."""
+        """Yield how a retriever was read, a sentence for each kind of thing that did not fit, and
+        on the chunks.
+        """
+        if self.reading:
+            yield self.reading
         yield from self.counts.describe()
         name, value = self.main_score
         if name not in SHOWN_SCORES:
@@ -256,7 +265,7 @@ def prepare_run(
         parts = data.parts.items()
         settled = [settle_read_part(read_by, x.corpus, data.languages[name]) for name, x in parts]
         read_by = reduce(add, settled)
-    model = RunSearch(run.name, revision, aligned, read_by, chunks)
+    model = RunSearch(run.name, revision, aligned, read_by, chunks, run.reading)
     for other in earlier:
         # On some file systems, names that differ only in their case are one folder.
         if model.name.casefold() == other.name.casefold():
@@ -470,5 +479,6 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         evidence=evidence,
         audit=data.audit,
         main_score=(data.main_score, means[data.main_score]),
+        reading=model.reading,
         **{name: means[name] for name in SHOWN_SCORES},
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -224,17 +224,22 @@ def find(value: Any, path: str) -> Any:
     return value
 
 
-def find_first(value: Any, places: Iterable[str], names: Iterable[str]) -> Any:
+def find_field(value: Any, places: Iterable[str], names: Iterable[str]) -> tuple[str, Any]:
     """Find the first field of several names that has a value, in the first of several places that
-    has one.
+    has one: its path, and the value; both are empty if none has.
     """
     for place in places:
         base = find(value, place)
         for name in names:
             stated = find(base, name)
             if stated is not None:
-                return stated
-    return None
+                return (f"{place}/{name}" if place else name), stated
+    return "", None
+
+
+def find_first(value: Any, places: Iterable[str], names: Iterable[str]) -> Any:
+    """Find the value of `find_field`."""
+    return find_field(value, places, names)[1]
 
 
 def is_frame(value: Any) -> bool:
@@ -261,6 +266,9 @@ def read_rows(value: Any) -> Any:
 
 def list_hits(answer: Any) -> list[Any] | None:
     """List the hits of an answer that has them in a field, or in columns; None if it has not."""
+    if isinstance(answer, list):
+        # That of Milvus has columns, too, without fields of the user.
+        return None
     columns: dict[str, list[Any]] = {}
     for part, names in COLUMNS.items():
         values = find_first(answer, ("",), names)
@@ -295,17 +303,29 @@ class StatedHit(NamedTuple):
     form: HitForm
     values: dict[str, Any]
     """Its scores and distances, and its rank, by field."""
+    field: str = ""
+    """The place of its id; empty if it is one."""
+
+    def describe(self) -> str:
+        """Describe the type of the hit, the field of its id, and what it has of a chunk."""
+        parts = [name for name in ("text", "start", "end") if getattr(self.hit, name) is not None]
+        described = f"{self.form.systems}, id in `{self.field}`" if self.field else "ids"
+        return " with ".join(filter(None, (described, " and ".join(parts))))
 
 
 def read_hits(
-    answer: object, k: int, document_field: str | None = None, order: Order | None = None
+    answer: object,
+    k: int,
+    document_field: str | None = None,
+    order: Order | None = None,
+    show_first: Callable[[StatedHit], object] = lambda _: None,
 ) -> list[Hit]:
     """Read an answer as hits, at most `k` where they are in order, of a mapping all; raise
     AnswerError if it is not a list of hits.
 
     The hits of a group, such as the chunks of one document, follow each other, and only the first
     has the rank of the group. All hits have a score or none has, unless the user says that ranks
-    decide.
+    decide. `show_first` is called with the first hit.
     """
     try:
         answer = read_rows(answer)
@@ -315,12 +335,7 @@ def read_hits(
     except ValueError:
         raise AnswerError("the lists of ids, scores and texts have different lengths") from None
     if listed is None and isinstance(answer, Mapping):
-        pairs = list(islice(answer.items(), MAX_HITS + 1))
-        if len(pairs) > MAX_HITS:
-            raise AnswerError(f"has more than {MAX_HITS:,} hits, and {k:,} were asked for")
-        stated = [_read_item(pair, place, None) for place, pair in enumerate(pairs, start=1)]
-        # The order of a mapping means nothing, so that its scores are needed.
-        return _compare_by(stated, BEHIND, None, order)
+        return _read_scores(answer, k, order, show_first)
     answer = answer if listed is None else listed
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise AnswerError(
@@ -332,9 +347,11 @@ def read_hits(
         if not isinstance(first, str | Integral):
             # A batch of one query.
             items = items[0][:k]
-    stated = []
+    stated: list[StatedHit] = []
     for place, item in enumerate(items, start=1):
         stated += _list_group(item, place, document_field)
+    if stated:
+        show_first(stated[0])
     # Of the usual names, the first that any hit has a value of.
     forms = dict.fromkeys(item.form for item in stated)
     used = {name for item in stated for name in item.values}
@@ -342,6 +359,22 @@ def read_hits(
     distances = (name for form in forms for name in form.distance if name in used)
     has_rank = any(read_rank(item.values.get(RANK)) is not None for item in stated)
     return _compare_by(stated, next(scores, None), next(distances, None), order, has_rank=has_rank)
+
+
+def _read_scores(
+    answer: Mapping[Any, Any],
+    k: int,
+    order: Order | None,
+    show_first: Callable[[StatedHit], object],
+) -> list[Hit]:
+    """Read scores by id; their order means nothing, so that all scores are needed."""
+    pairs = list(islice(answer.items(), MAX_HITS + 1))
+    if len(pairs) > MAX_HITS:
+        raise AnswerError(f"has more than {MAX_HITS:,} hits, and {k:,} were asked for")
+    stated = [_read_item(pair, place, None) for place, pair in enumerate(pairs, start=1)]
+    if stated:
+        show_first(stated[0])
+    return _compare_by(stated, BEHIND, None, order)
 
 
 def _compare_by(
@@ -360,7 +393,7 @@ def _compare_by(
     fields = {"score": score, "distance": distance}
     hits: list[Hit] = []
     gaps: list[str] = []
-    for place, hit, _, values in stated:
+    for place, hit, _, values, _ in stated:
         name = f"hit {place}, {_abbreviate(hit.document)}"
         numbers: dict[str, Any] = {"rank": hit.rank}
         for kind, key in fields.items():
@@ -432,7 +465,10 @@ def _read_item(
         fields = dict(fields)
     form = next(form for form in FORMS if not form.mark or find(fields, form.mark) is not None)
     is_id = isinstance(fields, str | Integral | UUID)
-    document = read_id(fields if is_id else _find_document(fields, form, place, document_field))
+    field, value = "", fields
+    if not is_id:
+        field, value = _find_document(fields, form, place, document_field)
+    document = read_id(value)
     if document is None or len(behind) > 4:
         raise AnswerError(f"hit {place} is {_abbreviate(item)}; it must be {HIT_KINDS}")
     score, text, start, end = (*behind, None, None, None, None)[:4]
@@ -451,15 +487,18 @@ def _read_item(
         end=_read_offset(end),
     )
     stated = {name: value for name, value in values.items() if value is not None}
-    return StatedHit(place, hit, form, stated | {RANK: None if is_id else find(fields, RANK)})
+    stated[RANK] = None if is_id else find(fields, RANK)
+    return StatedHit(place, hit, form, stated, field)
 
 
-def _find_document(fields: Any, form: HitForm, place: int, document_field: str | None) -> Any:
-    """Find the id of a hit's document: the field that the user names, or the first of the usual
-    ones.
+def _find_document(
+    fields: Any, form: HitForm, place: int, document_field: str | None
+) -> tuple[str, Any]:
+    """Find the id of a hit's document, after its field: the one that the user names, or the first
+    of the usual ones.
     """
     if document_field is not None:
-        name = find_first(fields, form.places, (document_field,))
+        field, name = find_field(fields, form.places, (document_field,))
         if name is None:
             bases = [find(fields, path) for path in form.places]
             keys = [
@@ -469,14 +508,15 @@ def _find_document(fields: Any, form: HitForm, place: int, document_field: str |
                 f"hit {place} has no field {sanitized(document_field)} (--document-field); its "
                 f"fields are {', '.join(keys) or 'none'}"
             )
-        return name
-    name = find_first(fields, ("",), form.document)
+        return field, name
+    field, name = find_field(fields, ("",), form.document)
     for names in (PARENTS, IDS):
-        name = find_first(fields, form.places, names) if name is None else name
+        if name is None:
+            field, name = find_field(fields, form.places, names)
     if form.systems == "Vespa" and isinstance(name, str):
         matched = VESPA_ID.fullmatch(name)
         name = matched[1] if matched else name
-    return name
+    return field, name
 
 
 def _read_offset(value: Any) -> int | None:

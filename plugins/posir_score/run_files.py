@@ -106,6 +106,8 @@ class Run:
     """Documents or chunks that a retriever was asked for; 0 for a file."""
     returned: tuple[int, int] = (0, 0)
     """The fewest and the most that it returned for a query."""
+    reading: str = ""
+    """How a retriever was asked and its hits were read; empty for a file."""
     splits: frozenset[str] = frozenset()
     """Splits of a task, as mteb's predictions state them."""
 

@@ -679,8 +679,16 @@ RECALL: dict[ChangeState, str] = {
     ChangeState.EQUIVALENT: (
         "{recall}: no difference above {margin} between the {first} and the {last}, {points}."
     ),
-    ChangeState.INCONCLUSIVE: "{recall} in the {first} and the {last}: {points}.{needed}",
+    ChangeState.INCONCLUSIVE: "{recall} in the {first} and the {last}: {points}. {needed}",
 }
+#: What to do with a running index, by how recall in the first third differs from the last.
+INDEX_ADVICE: dict[ChangeState, str] = {
+    ChangeState.BETTER: "Index chunks of these documents: their ends are lost.",
+    ChangeState.WORSE: "Index chunks of these documents: their beginnings are lost.",
+    ChangeState.EQUIVALENT: "Nothing to do: the index finds all thirds alike.",
+    ChangeState.INCONCLUSIVE: "Ask more questions (--max-requests), of more documents.",
+}
+CHUNK_SIZES = "`posir inspect MODEL TEXTS` says which size of chunks serves these texts."
 TAIL_RECALL = "Tail {recall}: {share} of {sentences} in the last third."
 
 
@@ -692,14 +700,26 @@ def describe_recall_change(change: ChangeRow) -> str:
     if change.state is ChangeState.INCONCLUSIVE:
         points = f"inconclusive, {points}" if points else "inconclusive"
     assert change.state is not None
-    return RECALL[change.state].format(
-        recall=f"Recall ({change.subject.task})",
-        first=change.subject.model,
-        last=change.subject.baseline,
-        margin=format_margin(change.margin),
-        points=points,
-        needed=_describe_needed_change(change),
+    return (
+        RECALL[change.state]
+        .format(
+            recall=f"Recall ({change.subject.task})",
+            first=change.subject.model,
+            last=change.subject.baseline,
+            margin=format_margin(change.margin),
+            points=points,
+            needed=_describe_needed_change(change),
+        )
+        .rstrip()
     )
+
+
+def advise_index(change: ChangeRow) -> str:
+    """Advise what to do with a running index, by the difference between the first third and the
+    last.
+    """
+    assert change.state is not None
+    return f"{INDEX_ADVICE[change.state]} {CHUNK_SIZES}"
 
 
 def describe_tail_recall(task: str, recall: Estimate | None, questions: int) -> str:

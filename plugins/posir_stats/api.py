@@ -12,6 +12,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.public import public
 from posir_tasks.data.copies import find_copies
 from posir_tasks.data.formats.passages import Scope
+from posir_tasks.data.judgment_audit import JudgmentAudit
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.datasets.statistics import Statistics
@@ -92,6 +93,9 @@ def compute_statistics(
         revisions.add(data.revision)
         if copies := find_copies(data.corpus, data.evidence.document_ids):
             logger.warning("%s, %s: %s", dataset.name, subset.name, copies.describe())
+        documents = frozenset(data.corpus["id"][:])
+        for sentence in JudgmentAudit.from_judgments(subset.judgments, documents).describe():
+            logger.warning("%s, %s: %s", dataset.name, subset.name, sentence)
         subsets.append(Statistics.from_data(data, subset, dataset.scheme, counter))
     source = f"{dataset.location}, revision {combine_revisions(revisions)}"
     return tables.DatasetStatistics(dataset.name, source, subsets)

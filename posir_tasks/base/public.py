@@ -19,6 +19,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from types import NoneType, UnionType
@@ -268,23 +269,44 @@ def _read_type(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def load_function(option: str, reference: str) -> Callable[..., Any]:
-    """Load `module:function` or `module:object.method`, also of the working folder; raise
-    PosirError, naming the option.
-    """
+def _add_working_folder() -> None:
+    folder = os.getcwd()  # noqa: PTH109 (sys.path holds texts)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def find_module(name: str) -> bool:
+    """Tell whether there is a module of a name, also in the working folder."""
+    _add_working_folder()
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def load_object(option: str, reference: str) -> Any:
+    """Load `module:object`, also of the working folder; raise PosirError, naming the option."""
     name = f"{option} {reference}"
     module, _, attribute = reference.partition(":")
     if not (module and attribute):
         raise PosirError(
             f"{name}: write module:function, such as pipeline:run for `run` in pipeline.py."
         )
-    folder = os.getcwd()  # noqa: PTH109 (sys.path holds texts)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    _add_working_folder()
     try:
-        function: Callable[..., Any] = resolve_name(reference)
+        return resolve_name(reference)
     except (Exception, SystemExit) as error:  # it is the user's own code
         raise PosirError(f"{name}: cannot be imported ({summarize_error(error)}).") from error
+
+
+def load_function(option: str, reference: str) -> Callable[..., Any]:
+    """Load `module:function` or `module:object.method`, also of the working folder; raise
+    PosirError, naming the option.
+    """
+    function = load_object(option, reference)
     if not callable(function):
-        raise PosirError(f"{name}: is {type(function).__name__}, which cannot be called.")
-    return function
+        raise PosirError(
+            f"{option} {reference}: is {type(function).__name__}, which cannot be called. Give a "
+            "function."
+        )
+    return function  # type: ignore[no-any-return]

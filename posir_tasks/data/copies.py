@@ -79,6 +79,21 @@ def find_copies(corpus: Dataset, relevant: Iterable[str]) -> Copies:
     return Copies(tuple(groups), names)
 
 
+def find_texts(corpus: Dataset, texts: Mapping[str, str]) -> list[str]:
+    """Find the ids of texts that a document has, too, white space aside."""
+    wanted: dict[bytes, list[str]] = defaultdict(list)
+    for name, text in texts.items():
+        if text.strip():
+            wanted[digest_words(text)].append(name)
+    longest = max((len(" ".join(text.split())) for text in texts.values()), default=0)
+    found: set[bytes] = set()
+    for text in _iterate_texts(corpus):
+        # A longer one is no question; white space may make a text twice as long.
+        if len(text) <= 2 * longest:
+            found.add(digest_words(text))
+    return [name for key, names in wanted.items() if key in found for name in names]
+
+
 def _group_texts(corpus: Dataset, among: Collection[str]) -> list[tuple[str, ...]]:
     """Return the ids of documents with one text, where several have it; only texts that begin as
     one of `among` count.

@@ -2,30 +2,92 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.data.grades import Pair
 
 if TYPE_CHECKING:
-    from posir_tasks.data.data import Judgments
+    from posir_tasks.data.data import Judgments, PositionData
 
-#: What is said of each kind of misfits.
-SENTENCES = {
-    "missing_documents": "{count} of {relevant} {is_} not in the corpus (first {first}): no system "
-    "can find what the corpus lacks.",
-    "unanswerable": "{count} of {queries} can only be scored 0, since none of their relevant "
-    "documents is in the corpus (first {first}).",
-    "contradictions": "{count} of the pairs of query and document {is_} judged several times with "
-    "different grades (first {first}): the highest counts.",
-    "without_relevant": "{count} of {queries} {has} no relevant document (first {first}): scored 0 "
-    "for every system.",
-    "without_text": "{count} of {queries} {has} no text in the data (first {first}), so that no "
-    "retriever can be asked.",
-    "left_out": "{count} of the queries {has} no text or no judgment (first {first}): not scored, "
-    "as in mteb.",
+
+class Kind(NamedTuple):
+    """A kind of misfits, as tables and sentences have it."""
+
+    label: str
+    of: str
+    """The field with the number of items that there are; empty if that is not counted."""
+    sentence: str = ""
+    """Empty if it is described elsewhere."""
+
+
+#: Each kind by its field. Copies have a sentence of their own, and questions that are left out are
+#: listed by cause.
+KINDS = {
+    "missing_documents": Kind(
+        "Relevant documents missing from the corpus",
+        "relevant",
+        "{count} of {relevant} {is_} not in the corpus (first {first}): no system can find what "
+        "the corpus lacks.",
+    ),
+    "unanswerable": Kind(
+        "Queries whose relevant documents are all missing",
+        "queries",
+        "{count} of {queries} can only be scored 0, since none of their relevant documents is in "
+        "the corpus (first {first}).",
+    ),
+    "contradictions": Kind(
+        "Pairs with different grades",
+        "",
+        "{count} of the pairs of query and document {is_} judged several times with different "
+        "grades (first {first}): the highest counts.",
+    ),
+    "without_relevant": Kind(
+        "Queries without a relevant document",
+        "queries",
+        "{count} of {queries} {has} no relevant document (first {first}): scored 0 for every "
+        "system.",
+    ),
+    "without_text": Kind(
+        "Judged queries without a text",
+        "queries",
+        "{count} of {queries} {has} no text in the data (first {first}), so that no retriever can "
+        "be asked.",
+    ),
+    "left_out": Kind(
+        "Queries without text or judgment",
+        "",
+        "{count} of the queries {has} no text or no judgment (first {first}): not scored, as in "
+        "mteb.",
+    ),
+    "fractional": Kind(
+        "Fractional grades",
+        "",
+        "{count} of the grades {is_} fractional (first {first}): each is the gain of its document; "
+        "trec_eval reads whole grades only.",
+    ),
+    "sentinels": Kind(
+        "Grades below 0",
+        "",
+        "{count} of the grades {is_} below 0 (first {first}), as for what was not judged or is "
+        "spam: not relevant.",
+    ),
+    "repeated_questions": Kind(
+        "Queries with the text of an earlier query",
+        "queries",
+        "{count} of {queries} {has} the text of an earlier query (first {first}): no system can "
+        "tell them apart.",
+    ),
+    "self_hits": Kind(
+        "Queries whose text is a document",
+        "queries",
+        "{count} of {queries} {has} the text of a document of the corpus (first {first}), which "
+        "every system finds first.",
+    ),
+    "copies": Kind("Relevant documents with the text of another document", "relevant_documents"),
 }
 
 
@@ -74,6 +136,20 @@ class JudgmentAudit:
     """Judged queries whose text is not in the data."""
     left_out: Misfits = Misfits()
     """Queries that the owner of the data does not score, since they have no text or no judgment."""
+    fractional: Misfits = Misfits()
+    """Pairs whose grade is not a whole number."""
+    sentinels: Misfits = Misfits()
+    """Pairs whose grade is below 0."""
+    repeated_questions: Misfits = Misfits()
+    """Queries with the text of an earlier one, white space aside."""
+    self_hits: Misfits = Misfits()
+    """Queries whose text is that of a document, white space aside."""
+    copies: Misfits = Misfits()
+    """Relevant documents with the text of another document, white space aside."""
+    relevant_documents: int = 0
+    """Relevant documents, each once, where copies were looked for."""
+    lost: tuple[tuple[str, Misfits], ...] = ()
+    """Questions that are left out, by cause; a cause may occur several times."""
 
     @classmethod
     def from_judgments(
@@ -87,6 +163,8 @@ class JudgmentAudit:
         missing = [pair for pair in pairs if documents is not None and pair[1] not in documents]
         found = {query for query, _ in {*pairs} - {*missing}}
         texts = relevant if documents is None else judgments.queries
+        stated = judgments.grades.items()
+        grades = [(query, name, grade) for query, of in stated for name, grade in of.items()]
         return cls(
             queries=len(relevant),
             relevant=len(pairs),
@@ -100,19 +178,54 @@ class JudgmentAudit:
             ),
             without_text=Misfits.from_names(query for query in relevant if query not in texts),
             left_out=Misfits.from_names(judgments.left_out),
+            fractional=Misfits.from_pairs(
+                (query, name) for query, name, grade in grades if grade % 1
+            ),
+            sentinels=Misfits.from_pairs(
+                (query, name) for query, name, grade in grades if grade < 0
+            ),
+            repeated_questions=Misfits.from_names(_list_repeated(judgments)),
+        )
+
+    def add_data(self, data: PositionData, judgments: Judgments) -> JudgmentAudit:
+        """Add what the texts of the data show, in two passes over the corpus, and the questions
+        that were left out.
+        """
+        from posir_tasks.data.copies import find_copies, find_texts, list_relevant
+
+        relevant = list_relevant(judgments)
+        copies = find_copies(data.corpus, relevant)
+        copied = [name for group in copies.groups for name in group if name in relevant]
+        by_cause: dict[str, list[str]] = defaultdict(list)
+        # Of judgments alone, no question has a position that it could lose.
+        for item in data.skipped if len(data.evidence) else ():
+            if item.cause:
+                by_cause[str(item.cause)].append(item.name)
+        lost = [(cause, Misfits.from_names(names)) for cause, names in by_cause.items()]
+        known = find_texts(data.corpus, judgments.queries)
+        return self + JudgmentAudit(
+            self_hits=Misfits.from_names(known),
+            copies=Misfits.from_names(copied),
+            relevant_documents=len(relevant),
+            lost=tuple(lost),
         )
 
     def __add__(self, other: JudgmentAudit) -> JudgmentAudit:
         names = [item.name for item in fields(self)]
         return JudgmentAudit(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
+    @property
+    def has_findings(self) -> bool:
+        """Whether anything does not fit."""
+        return bool(self.lost) or any(getattr(self, kind).count for kind in KINDS)
+
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of misfit."""
-        for kind, sentence in SENTENCES.items():
-            misfits = getattr(self, kind)
+        for field, kind in KINDS.items():
+            misfits = getattr(self, field)
             is_single = misfits.count == 1
-            if misfits.count:
-                yield sentence.format(
+            if misfits.count and kind.sentence:
+                yield kind.sentence.format(
                     count=f"{misfits.count:,}",
                     first=sanitized(misfits.first),
                     is_="is" if is_single else "are",
@@ -120,3 +233,33 @@ class JudgmentAudit:
                     queries=pluralize(self.queries, "query", "queries"),
                     relevant=pluralize(self.relevant, "relevant document"),
                 )
+
+    def list_rows(self) -> list[dict[str, str | int]]:
+        """List a row for each kind of misfit, also those that there are none of, and for each cause
+        of questions left out, with keys `finding`, `count`, `of`, `first`.
+        """
+        rows = []
+        for field, kind in KINDS.items():
+            total = getattr(self, kind.of) if kind.of else ""
+            rows.append((kind.label, getattr(self, field), total))
+        by_cause: dict[str, Misfits] = {}
+        for cause, misfits in self.lost:
+            by_cause[cause] = by_cause.get(cause, Misfits()) + misfits
+        questions = self.queries + sum(misfits.count for misfits in by_cause.values())
+        rows += [(f"Question left out: {cause}", by_cause[cause], questions) for cause in by_cause]
+        return [
+            {"finding": label, "count": misfits.count, "of": total, "first": misfits.first}
+            for label, misfits, total in rows
+        ]
+
+
+def _list_repeated(judgments: Judgments) -> list[str]:
+    """List the judged queries with the text of an earlier one, white space aside."""
+    first: set[str] = set()
+    repeated = []
+    for query in judgments.grades:
+        text = " ".join(judgments.queries.get(query, "").split())
+        if text and text in first:
+            repeated.append(query)
+        first.add(text)
+    return repeated

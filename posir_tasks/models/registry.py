@@ -18,9 +18,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_tasks.base.digests import digest
+from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.base.private_names import MODEL_REGISTRY, mteb_folder, step_aside
+from posir_tasks.base.public import find_module, load_object
 from posir_tasks.models.folder import (
     check_folder,
     find_model_folder,
@@ -448,6 +449,44 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
     )
 
 
+#: An object with `encode` in a module of the user.
+OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+    """Resolve `module:object`, an object with `encode`, by the code of its module; None if there is
+    no such module, PosirError if it has no such object.
+    """
+    module = name.partition(":")[0]
+    if not OBJECT.fullmatch(name) or not find_module(module):
+        return None
+    from mteb.models import ModelMeta
+    from mteb.models.model_meta import ScoringFunction
+
+    from posir_tasks.models.encoder_object import ObjectEncoder
+
+    target = load_object("--model", name)
+    if not hasattr(target, "encode"):
+        raise PosirError(
+            f"{name}: is {type(target).__name__}, which has no `encode`. Give an object whose "
+            "`encode(texts)` returns a vector for each text."
+        )
+    code = Path(str(getattr(sys.modules[module], "__file__", "")))
+
+    def load(_name: str, _revision: str | None, **options: Any) -> Any:
+        return ObjectEncoder(target, options.get("model_prompts"))
+
+    return ModelMeta.create_empty(
+        {
+            "loader": ModelLoader("ObjectEncoder", name, load),
+            "name": f"{LOCAL}/{name.replace(':', '-')}",
+            "revision": digest_file(code).hex()[:16] if code.is_file() else None,
+            "model_type": ["dense"],
+            "similarity_fn_name": ScoringFunction.COSINE,
+        }
+    )
+
+
 # BGE's rerankers that are language models, which mteb does not register: FlagEmbedding loads them,
 # as for PosQ's authors. They score by the logit of a word, which a cross-encoder of
 # sentence-transformers does not. No code of a repository is run.
@@ -512,4 +551,5 @@ RESOLVERS: tuple[Resolver, ...] = (
     resolve_flag_reranker,
     resolve_bare_name,
     resolve_model_folder,
+    resolve_object,
 )

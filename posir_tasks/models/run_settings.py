@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.digests import digest
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 #: rerank (BM25 by default); texts before each query and each document, `\n` for a line break; the
 #: number of tokens of a text that the model reads; the paper whose protocol it is run with; the
 #: tokenizer that counts the tokens of an endpoint's window; 1 to leave out texts that the server of
-#: an endpoint cannot embed; fields of its requests for queries and for documents, one a line.
+#: an endpoint cannot embed; the library that runs a model of sentence-transformers, `onnx` or
+#: `openvino`, and behind `:` a file of the model, such as `onnx:model_qint8_avx512.onnx`; fields of
+#: requests to an endpoint for queries and for documents, one a line.
 FIRST_STAGE = "first_stage"
 QUERY_PROMPT = "query_prompt"
 DOCUMENT_PROMPT = "document_prompt"
@@ -45,6 +48,7 @@ WINDOW = "window"
 PROTOCOL = "protocol"
 TOKENIZER = "tokenizer"
 SKIP_FAILED = "skip_failed"
+BACKEND = "backend"
 REQUEST_FIELDS = ("query_field", "passage_field")
 #: The environment variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
@@ -57,6 +61,7 @@ SETTING_VARIABLES: Mapping[str, str] = {
         PROTOCOL,
         TOKENIZER,
         SKIP_FAILED,
+        BACKEND,
         *REQUEST_FIELDS,
     )
 }
@@ -68,6 +73,13 @@ DIGEST = "settings_digest"
 #: keeps only a digest.
 KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
 MAX_EXPERIMENT = 100
+#: The package that sentence-transformers runs each backend by, and mteb's classes that pass it on.
+BACKENDS: Mapping[str, str] = {"onnx": "optimum.onnxruntime", "openvino": "optimum.intel"}
+BACKEND_CLASSES = (
+    "SentenceTransformerEncoderWrapper",
+    "InstructSentenceTransformerModel",
+    "CrossEncoderWrapper",
+)
 
 _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
@@ -89,6 +101,7 @@ def with_settings(
     window: int | None = None,
     tokenizer: str | None = None,
     skip_failed: bool = False,
+    backend: str | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
@@ -103,6 +116,7 @@ def with_settings(
         WINDOW: window,
         TOKENIZER: tokenizer,
         SKIP_FAILED: 1 if skip_failed else None,
+        BACKEND: backend,
         QUERY_PROMPT: query_prompt,
         DOCUMENT_PROMPT: document_prompt,
         "query_field": query_field,
@@ -205,6 +219,48 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
     return settings
 
 
+def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
+    """Find the backend of the run; raise PosirError if there is no such backend, or the class of
+    the model takes none.
+    """
+    backend = _read(BACKEND)
+    if not backend:
+        return {}
+    variable = SETTING_VARIABLES[BACKEND]
+    name = backend.partition(":")[0]
+    if name not in BACKENDS:
+        raise PosirError(
+            f"{variable}={backend}: not a backend. Write {' or '.join(BACKENDS)}, perhaps with a "
+            "file of the model, such as onnx:model_qint8_avx512.onnx, or unset it."
+        )
+    loader: Any = meta.loader
+    loader_name = getattr(loader, "__name__", "")
+    if loader_name not in BACKEND_CLASSES:
+        raise PosirError(
+            f"{variable}: {meta.name} is of the class {loader_name or 'none'}, which has no "
+            "backends of sentence-transformers. Unset it."
+        )
+    return {BACKEND: backend}
+
+
+def _load_by_backend(meta: ModelMeta, backend: str) -> ModelMeta:
+    """Return metadata whose loader uses a backend; raise PosirError if its package is missing."""
+    name, _, file = backend.partition(":")
+    try:
+        found = find_spec(BACKENDS[name])
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise PosirError(
+            f"{SETTING_VARIABLES[BACKEND]}={backend}: {BACKENDS[name]} is not installed. Install "
+            f"it: pip install 'sentence-transformers[{name}]'"
+        )
+    options = {**meta.loader_kwargs, BACKEND: name}
+    if file:
+        options["model_kwargs"] = {**options.get("model_kwargs", {}), "file_name": file}
+    return meta.model_copy(update={"loader_kwargs": options})
+
+
 def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     """Find the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`;
     raise PosirError if one is wrong.
@@ -226,6 +282,7 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
                 "number such as 512, or unset it."
             )
         settings[WINDOW] = int(window)
+    settings |= _find_backend(meta)
     settings |= _find_endpoint_settings(meta)
     for name in (QUERY_PROMPT, DOCUMENT_PROMPT):
         prompt = os.environ.get(SETTING_VARIABLES[name])
@@ -263,7 +320,8 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     if rest != experiment:
         meta = meta.model_copy(update={"experiment_kwargs": rest or None})
     if protocol is None:
-        return meta
+        backend = _find_backend(meta) if not _is_own.get() and meta.name != BM25_BASELINE else {}
+        return _load_by_backend(meta, str(backend[BACKEND])) if backend else meta
     from posir_tasks.models.apply_protocol import prepare_loading
 
     return prepare_loading(meta, protocol)
@@ -286,6 +344,7 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
         from posir_tasks.models.apply_protocol import apply_protocol
 
         apply_protocol(model, protocol)
+    if protocol or BACKEND in settings:
         # Loaders and their settings are filed as mteb has them.
         filed = {"loader": described.loader, "loader_kwargs": described.loader_kwargs}
         meta = meta.model_copy(update=filed)

@@ -6,11 +6,19 @@ import re
 import polars as pl
 import pytest
 
+import posir
 from posir_tasks.base.errors import DataError
+from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository
 from tests.support.cli import call_posir
-from tests.support.datasets import FILES, POSIR_FOLDER, posir_tables, write_domain
+from tests.support.datasets import (
+    FILES,
+    POSIR_FOLDER,
+    posir_tables,
+    write_beir_folder,
+    write_domain,
+)
 
 
 def validate(folder, *options):
@@ -43,7 +51,9 @@ def test_a_valid_folder_has_no_problem(posir_folder):
         0,
         f"{posir_folder}: 1 language, 1 domain checked: no problem\n",
     )
-    assert validated(posir_folder) == {
+    document = validated(posir_folder)
+    assert {row["count"] for row in document.pop("audit")} == {0}
+    assert document == {
         "folder": str(posir_folder),
         "checked": [{"language": "eng-Latn", "corpus_language": "eng-Latn", "domain": "sports"}],
         "problems": [],
@@ -211,3 +221,40 @@ def test_one_file_of_a_domain_is_enough_to_miss_the_others(tmp_path, name):
         (folder / other).unlink()
     missing = {problem["file"] for problem in validated(tmp_path)["problems"]}
     assert missing == {str(folder / other) for other in set(FILES.values()) - {name}}
+
+
+def test_any_data_is_audited_and_strict_makes_findings_a_failure(tmp_path):
+    corpus = [
+        {"_id": "d1", "text": "The mill burned down."},
+        {"_id": "d2", "text": "The mill  burned down."},
+        {"_id": "d3", "text": "Who lit it?"},
+    ]
+    texts = {"q1": "When?", "q2": "when", "q3": "When?", "q4": "Who lit it?"}
+    queries = [{"_id": name, "text": text} for name, text in texts.items()]
+    rows = [
+        ("q1", "d1", 1),
+        ("q1", "d3", -1),
+        ("q2", "gone", 0.5),
+        ("q3", "d2", 0),
+        ("q4", "d3", 2),
+    ]
+    folder = write_beir_folder(tmp_path / "beir", corpus, queries, rows)
+    audited = posir.validate(folder)
+    assert audited.exit_status == 0
+    found = {row["finding"]: (row["count"], row["first"]) for row in audited.rows if row["count"]}
+    assert found == {
+        "Relevant documents missing from the corpus": (1, "gone of query q2"),
+        "Queries whose relevant documents are all missing": (1, "q2"),
+        "Queries without a relevant document": (1, "q3"),
+        "Fractional grades": (1, "gone of query q2"),
+        "Grades below 0": (1, "d3 of query q1"),
+        "Queries with the text of an earlier query": (1, "q3"),
+        "Queries whose text is a document": (1, "q4"),
+        "Relevant documents with the text of another document": (1, "d1"),
+        f"Question left out: {Cause.NO_DOCUMENT}": (1, "q2"),
+        f"Question left out: {Cause.NOT_RELEVANT}": (1, "q3"),
+    }
+    assert json.loads(validate(folder, "--format", "json").stdout)["audit"] == [*audited.rows]
+    assert posir.validate(folder, strict=True).exit_status == 1
+    clean = write_beir_folder(tmp_path / "clean", corpus[1:], queries[:1], [("q1", "d3", 1)])
+    assert posir.validate(clean, strict=True).exit_status == 0

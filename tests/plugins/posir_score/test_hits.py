@@ -230,6 +230,15 @@ def test_a_distance_is_turned_once():
     )
 
 
+def test_a_list_of_hits_with_columns_keeps_the_fields_of_the_user():
+    class HybridHits(list[Any]):
+        ids = (7,)
+        distances = (0.5,)
+
+    found = read_hits(HybridHits([{"id": 7, "distance": 0.5, "entity": {"doc": "d1"}}]), 5)
+    assert found == [Hit("d1", 0.5, 1)]
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

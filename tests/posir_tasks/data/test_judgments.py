@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import posir
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments, PositionData, digest_queries
+from posir_tasks.data.formats.passages import Cause, skip_question
 from posir_tasks.data.grades import MAX_GRADE, collect_grades, read_grade
 from posir_tasks.data.judgment_audit import JudgmentAudit, Misfits
 from posir_tasks.data.posir import read_domain
@@ -240,8 +242,11 @@ def test_misfits_are_counted_with_the_first_of_them():
         without_relevant=Misfits(1, "three"),
         without_text=Misfits(1, "untold"),
         left_out=Misfits(1, "empty"),
+        fractional=Misfits(1, "gone of query two"),
+        sentinels=Misfits(1, "d1 of query three"),
+        repeated_questions=Misfits(2, "two"),
     )
-    assert len([*audit.describe()]) == 6
+    assert len([*audit.describe()]) == 9
     assert [*JudgmentAudit(queries=3, relevant=3).describe()] == []
     # Without texts, neither documents nor queries are known.
     alone = JudgmentAudit.from_judgments(JUDGED, None)
@@ -250,6 +255,33 @@ def test_misfits_are_counted_with_the_first_of_them():
         Misfits(),
         1,
     )
+
+
+def test_the_texts_of_data_show_copies_and_questions_that_are_documents():
+    texts = {"d0": "A mill.", "d1": "A  mill.", "d2": "Who\nburned it?", "d3": ""}
+    questions = {"q0": ("Who burned it?", "d0", Span(0, 1)), "q1": ("When?", "d2", Span(0, 3))}
+    skipped = [skip_question("f", f"lost{number}", Cause.AMBIGUOUS) for number in range(2)]
+    data = replace(PositionData.from_questions(texts, questions), skipped=(*skipped,))
+    judgments = Judgments.from_positions(data)
+    audit = JudgmentAudit.from_judgments(judgments, {*texts}).add_data(data, judgments)
+    assert (audit.self_hits, audit.copies) == (Misfits(1, "q0"), Misfits(1, "d0"))
+    both = audit + audit
+    assert both.list_rows()[-2:] == [
+        {
+            "finding": "Relevant documents with the text of another document",
+            "count": 2,
+            "of": 4,
+            "first": "d0",
+        },
+        {
+            "finding": f"Question left out: {Cause.AMBIGUOUS}",
+            "count": 4,
+            "of": 8,
+            "first": "lost0",
+        },
+    ]
+    assert both.has_findings
+    assert not JudgmentAudit(queries=1, relevant=1).has_findings
 
 
 def test_audits_of_subsets_add():

@@ -4,16 +4,21 @@ import json
 import os
 import runpy
 import shutil
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import mteb
+import numpy as np
 import pytest
 import torch
 from huggingface_hub import constants
+from mteb.types import PromptType
 from safetensors.torch import load_file, save_file
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.models import run_settings
+from posir_tasks.models.embeddings.encoding import load_encoder
 from posir_tasks.models.folder import digest_folder
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
@@ -382,3 +387,109 @@ def test_the_audit_hook_sees_code_of_a_file_elsewhere(tmp_path):
     for run, what in ((runpy.run_path, str(file)), (os.system, "true")):
         with pytest.raises(AssertionError), forbid_foreign_code(), suppress(RuntimeError):
             run(what)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("backend", "model", "message"),
+    [
+        ("onyx", "./my-model", "POSIR_BACKEND=onyx: not a backend. Write onnx or openvino"),
+        ("onnx", "m@http://localhost:1/v1", "EndpointEncoder, which has no backends"),
+    ],
+)
+def test_a_backend_that_a_model_cannot_have_is_refused(monkeypatch, backend, model, message):
+    monkeypatch.setenv("POSIR_BACKEND", backend)
+    with pytest.raises(PosirError, match=message):
+        find(model)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_backend_is_an_experiment_of_the_same_model(monkeypatch):
+    monkeypatch.setenv("POSIR_BACKEND", "onnx:model_qint8.onnx")
+    monkeypatch.setattr(run_settings, "find_spec", lambda _: True)
+    assert find().experiment_kwargs["backend"] == "onnx:model_qint8.onnx"
+    prepared = run_settings.prepare_run_settings(find())
+    assert prepared.experiment_kwargs is None
+    assert prepared.loader_kwargs["backend"] == "onnx"
+    assert prepared.loader_kwargs["model_kwargs"] == {"file_name": "model_qint8.onnx"}
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_backend_without_its_package_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("POSIR_BACKEND", "onnx")
+    monkeypatch.setattr(run_settings, "find_spec", lambda _: None)
+    with pytest.raises(PosirError, match=r"pip install 'sentence-transformers\[onnx\]'"):
+        find().load_model()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("backend", "module"),
+    [("onnx", "optimum.onnxruntime.modeling"), ("openvino", "optimum.intel.openvino.modeling")],
+)
+def test_another_backend_has_the_embeddings_of_torch(monkeypatch, backend, module):
+    pytest.importorskip(module, exc_type=ImportError)
+    texts = ["A mill burned down.", "Who lit it?"]
+    by_torch = load_encoder("./my-model")(texts, PromptType.document)
+    monkeypatch.setenv("POSIR_BACKEND", backend)
+    encoder = load_encoder("./my-model")
+    assert encoder.model.model.get_backend() == backend
+    assert encoder.model.mteb_model_meta.experiment_kwargs == {"backend": backend}
+    np.testing.assert_allclose(encoder(texts, PromptType.document), by_torch, atol=1e-3)
+
+
+SOURCE = """
+import numpy as np
+
+
+class Lengths:
+    def encode(self, texts):
+        return np.array([[len(text), 1.0] for text in texts])
+
+
+class Sides(Lengths):
+    def encode_query(self, texts):
+        return [[0.0, 1.0] for _ in texts]
+
+
+class Flat:
+    def encode(self, texts):
+        return [0.0]
+
+
+it, sides, flat, none = Lengths(), Sides(), Flat(), 7
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of a module with objects that encode, in the working directory."""
+    name = f"encoders_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return name
+
+
+def test_an_object_with_encode_is_a_model(module):
+    meta = find(f"{module}:it")
+    assert (meta.name, portable_name(meta)) == (f"local/{module}-it", f"{module}:it")
+    assert len(meta.revision) == 16
+    encoder = load_encoder(f"{module}:it")
+    assert encoder(["ab", "abc"], PromptType.document).tolist() == [[2, 1], [3, 1]]
+    assert encoder(["ab"], PromptType.query).tolist() == [[2, 1]]
+    sides = load_encoder(f"{module}:sides")
+    assert sides(["ab"], PromptType.query).tolist() == [[0, 1]]
+    assert sides(["ab"], PromptType.document).tolist() == [[2, 1]]
+
+
+def test_an_object_that_cannot_encode_is_named(module):
+    with pytest.raises(PosirError, match="is int, which has no `encode`"):
+        find(f"{module}:none")
+    with pytest.raises(PosirError, match="cannot be imported"):
+        find(f"{module}:missing")
+    with pytest.raises(PosirError, match=r"a vector for each of 2 texts"):
+        load_encoder(f"{module}:flat")(["a", "b"], PromptType.document)
+    with pytest.raises(PosirError, match="no model 'no_such_module:it'"):
+        find("no_such_module:it")

@@ -1,0 +1,53 @@
+"""Any object with `encode` as a model of mteb: static embeddings, an own class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mteb.models.abs_encoder import AbsEncoder, get_prompt
+from mteb.types import PromptType
+from numpy.typing import NDArray
+
+from posir_tasks.base.errors import PosirError
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.types import Array, BatchedInput
+    from torch.utils.data import DataLoader
+
+
+class ObjectEncoder(AbsEncoder):
+    """Encodes texts by `encode_query` and `encode_document` of an object, or else its `encode`."""
+
+    def __init__(self, target: Any, model_prompts: Mapping[str, str] | None = None) -> None:
+        self.target = target
+        self.model_prompts = dict(model_prompts or {})
+
+    def encode(
+        self,
+        inputs: DataLoader[BatchedInput],
+        *,
+        task_metadata: TaskMetadata,
+        prompt_type: PromptType | None = None,
+        **_: Any,
+    ) -> Array:
+        """Return the embeddings of texts, shape (n, dimensions); raise PosirError if the object
+        returns anything else.
+        """
+        prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
+        texts = [f"{prompt}{text}" for batch in inputs for text in batch["text"]]
+        side = "encode_query" if prompt_type is PromptType.query else "encode_document"
+        vectors = getattr(self.target, side, self.target.encode)(texts)
+        vectors = vectors.cpu().float() if hasattr(vectors, "cpu") else vectors
+        try:
+            rows: NDArray[np.float32] = np.asarray(vectors, np.float32)
+        except (TypeError, ValueError):
+            rows = np.empty(0, np.float32)
+        if rows.ndim != 2 or len(rows) != len(texts):
+            raise PosirError(
+                f"{type(self.target).__name__}.encode: must return a vector for each of "
+                f"{len(texts):,} texts, and returned the shape {rows.shape}."
+            )
+        return rows
