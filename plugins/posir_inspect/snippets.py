@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.chunks import Chunking
 from posir_tasks.text.words import find_words
@@ -64,6 +62,9 @@ def write_snippet(
     words = max(
         MIN_WORDS, int(size * sum(len(find_words(text)) for text in texts) / max(tokens, 1))
     )
+    # Only `--snippet` needs it.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True
     )

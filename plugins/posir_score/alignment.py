@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from posir_score.columns import RankedHits
 from posir_score.document_names import DocumentNames, strip_chunks
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
@@ -297,7 +298,8 @@ class AlignedRun:
     @property
     def states_chunks(self) -> bool:
         """Whether the text or the place of a chunk is known."""
-        return any(hit.text or hit.start is not None for hits in self._list_hits() for hit in hits)
+        rows = (hits for hits in self._list_hits() if not isinstance(hits, RankedHits))
+        return any(hit.text or hit.start is not None for hits in rows for hit in hits)
 
     @property
     def has_chunks(self) -> bool:
@@ -306,7 +308,7 @@ class AlignedRun:
             len({hit.document for hit in hits}) < len(hits) for hits in self._list_hits()
         )
 
-    def _list_hits(self) -> Iterator[list[Hit]]:
+    def _list_hits(self) -> Iterator[Sequence[Hit]]:
         for by_query in self.hits.values():
             yield from by_query.values()
 
@@ -424,10 +426,25 @@ def _align_subset(
     rankings: Rankings = {}
     counts: Counter[str] = Counter()
     first_unknown = ""
+    # Only then may the hits of a run without chunks be taken as they are.
+    is_direct = not (
+        rules.find_document
+        or rules.ignore_identical_ids
+        or rules.skip_first_result
+        or subset.copies
+    )
     for query, grades in judged.items():
         if query not in stated:
             continue
-        resolved = rules.resolve_hits(stated[query], subset.ids)
+        found = stated[query]
+        if is_direct and isinstance(found, RankedHits):
+            ranked = found.rank_distinct(subset.documents, rules.depth)
+            if ranked is not None:
+                hits[query] = found
+                rankings[query] = ranked
+                _count_ranked(counts, query, ranked, subset, depth)
+                continue
+        resolved = rules.resolve_hits(found, subset.ids)
         kept = resolved
         if rules.ignore_identical_ids:
             kept = [hit for hit in resolved if hit.document != query]
@@ -444,14 +461,11 @@ def _align_subset(
             first_unknown = f"{sanitized(unknown[0])} of query {sanitized(query)}"
         counts["unknown_documents"] += len(unknown)
         counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
-        counts["short"] += 0 < len(scores) < depth - ignored - skipped
-        counts["empty"] += not stated[query]
-        counts["identical_ids"] += query in scores and grades.get(query, 0) <= 0
+        counts["empty"] += not found
         counts["ignored_ids"] += ignored
         counts["skipped_first"] += skipped
-        if query in subset.judgments.candidates:
-            counts["other_candidates"] += len(scores.keys() - subset.judgments.candidates[query])
         counts["tied"] += has_decisive_tie(merged, grades)
+        _count_ranked(counts, query, scores, subset, depth - ignored - skipped)
     if counts["chunks"] and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
             "The ids are those of chunks, and which documents they are of is not known without "
@@ -467,6 +481,21 @@ def _align_subset(
         **counts,
     )
     return hits, rankings, aligned
+
+
+def _count_ranked(
+    counts: Counter[str],
+    query: str,
+    scores: Mapping[str, float],
+    subset: SubsetQueries,
+    complete: int,
+) -> None:
+    """Count what a ranking lacks or should not have; `complete` documents are a complete one."""
+    judgments = subset.judgments
+    counts["short"] += 0 < len(scores) < complete
+    counts["identical_ids"] += query in scores and judgments.grades[query].get(query, 0) <= 0
+    if query in judgments.candidates:
+        counts["other_candidates"] += len(scores.keys() - judgments.candidates[query])
 
 
 def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:

@@ -21,6 +21,8 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from posir_score.alignment import (
     DEPTH,
     AlignedRun,
@@ -62,7 +64,6 @@ from posir_tasks.values.ranks import (
     Results,
     rank_results,
     score_each_query,
-    score_rankings,
 )
 from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart
 from posir_tasks.values.result_schema import (
@@ -134,6 +135,7 @@ class RunSearch:
         self.run = run
         self.reading = reading
         self.chunks = chunks
+        self._scores: dict[str, dict[str, list[float]]] = {}
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
         """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with
@@ -157,11 +159,23 @@ class RunSearch:
         content = hashlib.blake2b(digest_size=DIGEST_BYTES)
         for subset, rankings in sorted(run.rankings.items()):
             for query in sorted(rankings):
-                content.update(json.dumps([subset, query, rankings[query]]).encode())
+                ranked = rankings[query]
+                content.update(json.dumps([subset, query, *ranked]).encode())
+                content.update(np.array([*ranked.values()], "<f8").tobytes())
         self.digest = content.hexdigest()
         """16 hexadecimal digits that identify the rankings, in whatever order the files had
         them.
         """
+
+    def score_queries(
+        self, subset: SubsetQueries, k_values: Sequence[int]
+    ) -> dict[str, list[float]]:
+        """Score the judged queries of a subset as `score_each_query` does, once."""
+        if subset.name not in self._scores:
+            rankings = self.run.rankings[subset.name]
+            scores = score_each_query(rankings, subset.judgments.grades, k_values)
+            self._scores[subset.name] = scores
+        return self._scores[subset.name]
 
     def find_read(
         self,
@@ -349,7 +363,7 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
     scores[RUN_KEY][SEARCH_KEY] = asdict(model.run.counts[subset.name]) | {DIGEST: model.digest}
     if data.is_plain:
         return scores
-    by_query = score_each_query(rankings, judgments.grades, data.scorer.k_values)
+    by_query = model.score_queries(subset, data.scorer.k_values)
     scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
     clusters = cluster_queries(judgments, data.clusters)
     judged = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
@@ -462,9 +476,9 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
     for subset in data.subsets:
         grades = subset.judgments.grades
         if grades and subset.name in run.rankings:
-            scores = score_rankings(run.rankings[subset.name], grades, data.scorer.k_values)
+            by_query = model.score_queries(subset, data.scorer.k_values)
             for name in sums:
-                sums[name] += scores[name] * len(grades)
+                sums[name] += sum(by_query[name])
     means = {name: total / run.total.queries for name, total in sums.items()}
     evidence = None
     if model.chunks and model.read_chunks:

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from posir_score.columns import RunColumns
 from posir_score.hits import (
     ANSWERS,
     COLUMNS,
@@ -52,7 +53,7 @@ from posir_tasks.models.references import bare_name
 logger = logging.getLogger(__name__)
 
 #: Hits by query id, each query's best first.
-HitsByQuery: TypeAlias = dict[str, list[Hit]]
+HitsByQuery: TypeAlias = dict[str, Sequence[Hit]]
 #: Rows of a run, each with its place for messages, such as `line 17`.
 Rows: TypeAlias = Iterable[tuple[str, Any]]
 
@@ -70,11 +71,6 @@ TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 #: Columns of a run without headings: query, document, and score or rank.
 MIN_COLUMNS = 3
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-#: A regular line of a TREC run, whose columns are between the same separators.
-REGULAR_LINE = (
-    r"^(?<query>{id}){sep}{id}{sep}(?<document>{id}){sep}(?<rank>[0-9]+){sep}"
-    r"(?<score>[-+.0-9eE]+){sep}{id}\s*$"
-)
 #: What mteb's prediction files state next to the subsets.
 MODEL_KEY = "mteb_model_meta"
 #: How their names end.
@@ -118,7 +114,9 @@ class RankingBuilder:
     def __init__(self, source: Path | str, order: Order | None) -> None:
         self.source = source
         self.order = order
-        self.hits: HitsByQuery = {}
+        self.hits: dict[str, list[Hit]] = {}
+        self.columns: RunColumns | None = None
+        """All hits instead, if the lines of a file are regular."""
         self.problems: dict[str, tuple[int, str]] = {}
         """Number of rows with a problem, and the first."""
         self.score_fields: dict[str, str] = {}
@@ -217,19 +215,30 @@ class RankingBuilder:
                 for problem, (rows, first) in self.problems.items()
             ]
             raise DataError(f"{self.source}: {'; '.join(kinds)}.")
-        if not self.hits:
+        if not self.hits and self.columns is None:
             raise DataError(f"{self.source}: has no ranked document. Give {KINDS}.")
         check = OrderCheck(self.order)
-        repeated = 0
-        for query, hits in self.hits.items():
-            check.add(query, hits)
-            repeated += len(hits) - len({hit.document for hit in hits})
+        by_query: HitsByQuery
+        if self.columns is not None:
+            self.columns.check_order(check)
+            repeated = self.columns.count_repeated()
+            self._refuse_order(check)
+            by_query = {**self.columns.sort(self.order)}
+        else:
+            repeated = 0
+            for query, hits in self.hits.items():
+                check.add(query, hits)
+                repeated += len(hits) - len({hit.document for hit in hits})
+            self._refuse_order(check)
+            by_query = {query: sort_hits(hits, self.order) for query, hits in self.hits.items()}
+        return Run(name, {ANY_SUBSET: by_query}, repeated, check.ranked_by)
+
+    def _refuse_order(self, check: OrderCheck) -> None:
+        """Raise DataError if scores cannot decide, and report what was inferred."""
         if problem := check.describe_problem():
             raise DataError(f"{self.source}: {problem}")
         if guess := check.describe_guess():
             logger.warning("%s: %s", self.source, guess)
-        by_query = {query: sort_hits(hits, self.order) for query, hits in self.hits.items()}
-        return Run(name, {ANY_SUBSET: by_query}, repeated, check.ranked_by)
 
 
 def _name_row(place: str, value: object, *ids: str) -> str:
@@ -382,30 +391,13 @@ def read_rankings(name: str, value: Any, order: Order | None) -> Run:
     return builder.build(name)
 
 
-def _read_regular_lines(text: str) -> HitsByQuery:
-    """Read a TREC run in columns; empty unless each line has its six columns, a whole rank and a
-    finite score.
-    """
-    import polars as pl
-
-    is_tabbed = "\t" in text
-    pattern = REGULAR_LINE.format(sep="\t" if is_tabbed else " +", id=r"[^\s\x00-\x20]+")
-    lines = pl.Series([text]).str.split("\n").explode().str.strip_chars()
-    fields = lines.filter(lines != "").str.extract_groups(pattern).struct.unnest()
-    fields = fields.with_columns(
-        pl.col("rank").cast(pl.Int64, strict=False), pl.col("score").cast(pl.Float64, strict=False)
-    )
-    if fields.null_count().transpose().sum().item() or not fields["score"].is_finite().all():
-        return {}
-    by_query = fields.group_by("query", maintain_order=True).agg("document", "score", "rank")
-    return {query: [*map(Hit, *columns)] for query, *columns in by_query.iter_rows()}
-
-
 def _read_lines(file: Path, builder: RankingBuilder) -> Rows:
-    """Add all hits if the lines are regular, else read their rows."""
-    text = decode(read_bytes(file))
-    builder.hits = _read_regular_lines(text)
-    return () if builder.hits else label_columns(file, _split_lines(text, "\t"), builder.order)
+    """Keep the columns if the lines are regular, else read their rows."""
+    content = read_bytes(file)
+    builder.columns = RunColumns.parse(content)
+    if builder.columns:
+        return ()
+    return label_columns(file, _split_lines(decode(content), "\t"), builder.order)
 
 
 def _read_json_lines(file: Path) -> Rows:

@@ -232,4 +232,4 @@ def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQue
         data.places[query].query if query in data.places else query
         for query in data.evidence.query_ids
     }
-    return SubsetQueries(name, judgments, frozenset(data.corpus["id"]), len(placed), key)
+    return SubsetQueries(name, judgments, frozenset(data.corpus["id"][:]), len(placed), key)

@@ -10,7 +10,6 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_jsonable_python
 
@@ -85,6 +84,9 @@ def describe_settings(kind: type[Section]) -> str:
 
 def dump_settings(settings: Section) -> str:
     """Write settings as a YAML file that `load_settings` reads; what is None is left out."""
+    # Takes longer to import than all else that a command needs to start.
+    import yaml
+
     dumped: str = yaml.safe_dump(
         settings.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
     )
@@ -92,6 +94,8 @@ def dump_settings(settings: Section) -> str:
 
 
 def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
+    import yaml
+
     for name, field in kind.model_fields.items():
         about = [field.description or ""]
         allowed = _list_allowed(field.annotation)

@@ -4,7 +4,7 @@ The readers of polars take `[`, `*` and `?` in a path for a pattern, which a fol
 `beir[1]` does not match. Here every path is literal, so no other module calls them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from itertools import islice
@@ -57,6 +57,26 @@ def read_delimited(file: Path) -> pl.DataFrame:
     require_distinct(names, file)
     columns = {name: [row[place] or None for row in cells] for place, name in enumerate(names)}
     return pl.DataFrame(columns, schema=dict.fromkeys(names, pl.String))
+
+
+def parse_columns(
+    content: bytes, types: Mapping[str, type[pl.DataType]], separator: str
+) -> pl.DataFrame | None:
+    """Read lines without headings and quotations; None unless each has a value of the type in every
+    column.
+    """
+    try:
+        frame = pl.read_csv(
+            content,
+            has_header=False,
+            schema=dict(types),
+            separator=separator,
+            quote_char=None,
+        )
+    except pl.exceptions.PolarsError:
+        return None
+    is_complete = len(frame) > 0 and not any(column.null_count() for column in frame)
+    return frame if is_complete else None
 
 
 def _find_delimiter(file: Path, heading: bytes) -> str:

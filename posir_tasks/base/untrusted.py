@@ -333,7 +333,7 @@ def _check_values(
             raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
         items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
-        if isinstance(item, str | bool) or item is None:
+        if type(item) is str or item is None or isinstance(item, str | bool):
             continue
         if isinstance(item, int):
             if abs(item) > MAX_INTEGER:

@@ -84,7 +84,7 @@ class Judgments:
         texts = dict[str, str]()
         grades = dict[str, dict[str, float]]()
         for name, text, document in zip(
-            data.queries["id"], data.queries["text"], data.evidence.document_ids, strict=True
+            data.queries["id"][:], data.queries["text"][:], data.evidence.document_ids, strict=True
         ):
             place = data.places.get(name, Place(name))
             texts[place.query] = text
@@ -263,7 +263,9 @@ class PositionData:
         """
         if not self.has_spans:
             return []
-        lengths = dict(zip(self.corpus["id"], map(len, self.corpus["text"]), strict=True))
+        texts = self.corpus.to_polars()
+        assert isinstance(texts, pl.DataFrame)
+        lengths = dict(zip(texts["id"], texts["text"].str.len_chars(), strict=True))
         evidence = self.evidence
         characters = [lengths[name] for name in evidence.document_ids]
         counted = evidence.characters.tolist() or characters
@@ -273,7 +275,9 @@ class PositionData:
             if span == NO_SPAN:
                 spans.append(NO_SPAN)
                 continue
-            start, end = (round(place / (length or 1) * size) for place in span)
+            start, end = span
+            if length != size:
+                start, end = (round(place / (length or 1) * size) for place in span)
             start = min(max(start, 0), max(size - 1, 0))
             spans.append(Span(start, min(max(end, start + 1), size)))
         return spans

@@ -52,7 +52,8 @@ FALSE = frozenset({"false", "0", "0.0", "no"})
 def states_no_answer(fields: Mapping[str, object]) -> bool:
     """Return whether the fields of a question say that it has no answer."""
     for names, marks in ((NEGATIVE, TRUE), (POSITIVE, FALSE)):
-        if any(str(fields.get(name)).strip().lower() in marks for name in names):
+        stated = [fields[name] for name in names if name in fields]
+        if any(str(value).strip().lower() in marks for value in stated):
             return True
     return False
 

@@ -437,7 +437,8 @@ class Target:
 
 def _tabulate_queries(data: PositionData) -> pl.DataFrame:
     evidence = data.evidence
-    spans = np.stack([evidence.starts, evidence.ends], axis=1).tolist()
+    pairs = pl.Series(np.stack([evidence.starts, evidence.ends], axis=1))
+    spans = pairs.cast(QUERIES["pos_char_span"])
     texts = data.queries["text"][:]
     columns = (evidence.query_ids, texts, spans, evidence.characters, evidence.tokens)
     queries = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)

@@ -28,7 +28,7 @@ from posir_tasks.data.formats.catalog import (
     find_hub_use,
     find_use,
     list_files,
-    read_file,
+    read_as,
     read_hub,
 )
 from posir_tasks.data.formats.passages import (
@@ -256,8 +256,8 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
     if split_suffix(path)[1] in PARQUET:
         # Among other files a damaged one is skipped and counted; one that is named is an error.
         read_column_types(path)
-    read = partial(read_file, path, options)
     format_ = find_format(path, options)
+    read = partial(read_as, path, options, format_)
     title = format_.title if format_ else "of no known format"
     use = format_.use if format_ else None
     revision = partial(_name_revision, path.parent, [path])
@@ -351,6 +351,9 @@ def _open_items(
     @cache
     def find_languages() -> tuple[str, str]:
         texts = (item.text for item in list_texts() if isinstance(item, Passage))
+        if read_texts is None and use is not None and not options.language:
+            # The documents of questions are read with these, once.
+            texts = (text for text in read_data().corpus["text"] if text.strip())
         code = options.language or detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 

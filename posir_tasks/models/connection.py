@@ -19,17 +19,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache, cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
-
-import aiohttp
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.limits import MAX_BYTES, describe_bytes, max_line
 from posir_tasks.base.secrets import add_address, add_secret, redact
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import sanitized
+
+if TYPE_CHECKING:
+    import aiohttp
 
 T = TypeVar("T")
 
@@ -167,6 +168,9 @@ class Connection:
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
         """The open connections, which belong to the event loop that sends the first request."""
+        # Most commands that import this send no request, and need not wait for its import.
+        import aiohttp
+
         session = aiohttp.ClientSession(
             headers={
                 "Authorization": f"Bearer {self._key or 'none'}",
@@ -196,6 +200,8 @@ class Connection:
         Without a body, it is a GET. A request that fails with the status 500 is repeated at most
         `retries` times, by default as often as any other.
         """
+        import aiohttp
+
         attempt = 0
         while True:
             try:
@@ -220,6 +226,8 @@ class Connection:
     async def _read(
         self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None
     ) -> str:
+        import aiohttp
+
         # The session has other seconds: a caller may change them.
         timeout = aiohttp.ClientTimeout(
             total=COMPLETE_FACTOR * self.seconds,
@@ -248,6 +256,8 @@ class Connection:
 
     def _explain_failure(self, error: Exception) -> RequestError:
         """Explain an error of the network."""
+        import aiohttp
+
         is_server_timeout = isinstance(error, aiohttp.ServerTimeoutError)
         if isinstance(error, TimeoutError) and not is_server_timeout:
             seconds = COMPLETE_FACTOR * self.seconds

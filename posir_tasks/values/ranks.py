@@ -251,7 +251,9 @@ def score_each_query(
         {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
     )
     ranked = {
-        query: dict(scores) for query, scores in rankings.items() if query in grades and scores
+        query: scores if isinstance(scores, dict) else dict(scores)
+        for query, scores in rankings.items()
+        if query in grades and scores
     }
     evaluated = judge.evaluate(ranked)
     by_query = [evaluated.get(query, {}) for query in grades]
@@ -289,8 +291,11 @@ def compute_ndcg(
     Documents are in the order of `rank_results`.
     """
     with np.errstate(over="ignore"):
-        single = np.array([*ranking.values()], np.float32).tolist()
-    ordered = (name for _, name in sorted(zip(single, ranking, strict=True), reverse=True))
+        single = np.array([*ranking.values()], np.float32)
+    ordered = [*ranking]
+    if not (single[1:] < single[:-1]).all():
+        pairs = sorted(zip(single.tolist(), ranking, strict=True), reverse=True)
+        ordered = [name for _, name in pairs]
     gained = _cumulate_gains([grades.get(name, 0) for name in ordered], k_values)
     ideal = _cumulate_gains(sorted(grades.values(), reverse=True), k_values)
     return np.divide(gained, ideal, out=np.zeros(len(k_values)), where=ideal > 0)

@@ -290,7 +290,11 @@ def find_use(path: Path, options: ReadOptions, format_: Format) -> Use | None:
 
 def read_file(file: Path, options: ReadOptions) -> Items:
     """Yield the content of a file, or why it has none; raise DataError if it is malformed."""
-    format_ = find_format(file, options)
+    yield from read_as(file, options, find_format(file, options))
+
+
+def read_as(file: Path, options: ReadOptions, format_: Format | None) -> Items:
+    """Yield the content of a file in a format, None if it has none of ours; see `read_file`."""
     if format_ is not None:
         try:
             with error_context(file, "", format_.title):

@@ -67,11 +67,12 @@ class Row:
 
     def text(self, names: str, default: str | None = None) -> str:
         """Return a text, whose characters can all be encoded."""
-        value = self.get(names, str, default)
+        value = str(self.get(names, str, default))
         try:
-            return str(value).encode().decode()
+            value.encode()
         except UnicodeEncodeError as error:
             raise FieldError(f"'{self._locate(names)[0]}' is not valid: {error}") from error
+        return value
 
     def identifier(self, names: str, default: str | None = None) -> str:
         """Return an id; an integer becomes a text."""
@@ -125,6 +126,8 @@ class Row:
 
     def _locate(self, names: str) -> tuple[str, Any]:
         """Return path and value of the first field that is there, or `MISSING`."""
+        if names in self.fields:
+            return f"{self.place}.{names}" if self.place else names, self.fields[names]
         paths = names.split("|")
         found = paths[0]
         value: Any = MISSING

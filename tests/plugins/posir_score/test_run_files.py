@@ -16,14 +16,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from posir_score.alignment import Rankings, merge_chunks
+from posir_score.alignment import (
+    AlignmentRules,
+    Rankings,
+    SubsetQueries,
+    align_run,
+    merge_chunks,
+)
+from posir_score.columns import RunColumns
 from posir_score.hits import Hit, Order
 from posir_score.orders import OrderCheck, sort_hits
 from posir_score.run_files import (
     ANY_SUBSET,
     RankingBuilder,
     Run,
-    _read_regular_lines,
     _split_lines,
     is_table,
     label_columns,
@@ -32,6 +38,7 @@ from posir_score.run_files import (
     read_run_file,
 )
 from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.data import Judgments
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
 SCORES = st.floats(-1e6, 1e6, width=32)
@@ -119,18 +126,78 @@ def test_lines_in_columns_are_those_read_one_by_one(
     rows: list[list[str]], separator: str, end: str
 ):
     text = "".join(separator.join(row) + end for row in rows)
-    hits = _read_regular_lines(text)
-    if hits:
-        builder = RankingBuilder("run", "score")
-        for place, record in label_columns("run", _split_lines(text, "\t"), "score"):
-            builder.add_row(place, record)
-        assert (builder.problems, builder.hits) == ({}, hits)
+    check_columns(text)
 
 
-@pytest.mark.parametrize("line", ["q Q0 d 1 2.5 t", "q\tQ0\td\t1\t2.5\tt", " q  Q0 d 1 +2.5e0 t\r"])
+def check_columns(text: str) -> bool:
+    """Compare a run read in columns, if its lines are regular, with one read row by row."""
+    columns = RunColumns.parse(text.encode())
+    for order in (None, *get_args(Order)) if columns else ():
+        in_columns = RankingBuilder("run", order)
+        in_columns.columns = columns
+        by_row = RankingBuilder("run", order)
+        for place, record in label_columns("run", _split_lines(text, "\t"), order):
+            by_row.add_row(place, record)
+        assert build(in_columns) == build(by_row)
+    return columns is not None
+
+
+def build(builder: RankingBuilder) -> object:
+    """Build a run: its hits, duplicates and order, or the error."""
+    try:
+        run = builder.build("run")
+    except DataError as error:
+        return str(error)
+    hits = {query: [*hits] for query, hits in run.by_subset[ANY_SUBSET].items()}
+    return [*hits.items()], run.duplicates, run.ranked_by
+
+
+LINES = st.tuples(
+    st.sampled_from("pqr"),
+    st.just("Q0"),
+    st.sampled_from(["d", "e", "f", "é"]),
+    st.sampled_from("01234"),
+    st.sampled_from(["0", "-0.0", "1", "1.00000001", "1.5", "-2", "1e39"]),
+    st.just("t"),
+)
+
+
+@given(rows=st.lists(LINES, min_size=1, max_size=9))
+def test_regular_lines_are_ranked_and_refused_as_rows_are(rows: list[tuple[str, ...]]):
+    text = "".join(" ".join(row) + "\n" for row in rows)
+    assert check_columns(text)
+    columns = RunColumns.parse(text.encode())
+    assert columns is not None
+    documents = frozenset("def")
+    grades: dict[str, dict[str, float]] = {"p": {"d": 1}, "q": {"e": 1, "f": 2}, "r": {"r": 0}}
+    subset = SubsetQueries("", Judgments({}, grades), documents, 0)
+    for depth in (2, 100):
+        rules = AlignmentRules(needs_all=False, depth=depth)
+        aligned = []
+        for hits in columns.sort("score"), None:
+            by_query = hits or {query: [*row] for query, row in columns.sort("score").items()}
+            run = Run("run", {ANY_SUBSET: by_query})
+            aligned.append(align_or_refuse(run, subset, rules))
+        assert aligned[0] == aligned[1]
+
+
+def align_or_refuse(run: Run, subset: SubsetQueries, rules: AlignmentRules) -> object:
+    """Align a run: its rankings in order and counts, or the error."""
+    try:
+        aligned = align_run(run, (subset,), rules)
+    except PosirError as error:
+        return str(error)
+    rankings = aligned.rankings[""].items()
+    ordered = {query: [*scores.items()] for query, scores in rankings}
+    return ordered, aligned.total, aligned.states_chunks, aligned.has_chunks
+
+
+@pytest.mark.parametrize("line", ["q Q0 d 1 2.5 t", "q\tQ0\td\t1\t2.5\tt", "q Q0 d 1 +2.5e0 t\r"])
 def test_a_line_with_six_columns_is_regular(line: str):
-    assert _read_regular_lines(f"{line}\n\n") == {"q": [Hit("d", 2.5, 1)]}
-    assert _read_regular_lines(f"{line}\nq Q0\td 2 1.5 t\n") == {}
+    columns = RunColumns.parse(f"{line}\n\n".encode())
+    assert columns is not None
+    assert [*columns.sort(None)["q"]] == [Hit("d", 2.5, 1)]
+    assert RunColumns.parse(f"{line}\nq Q0\td 2 1.5 t\n".encode()) is None
 
 
 def test_a_line_that_is_not_regular_is_named_among_regular_ones(tmp_path: Path):

@@ -259,10 +259,11 @@ def test_what_does_not_fit_in_judgments_is_one_paragraph(
         (note,) = [text for text in section.tables[0].notes if text.startswith("Judgments: ")]
         texts.append((note, scored.runs[0].to_json()["recall_at_100"]))
         (document,) = scored.document()
+        audited = document["judgments"].items()
         counted = {
             name: value["count"]
-            for name, value in document["judgments"].items()
-            if isinstance(value, dict)
+            for name, value in audited
+            if isinstance(value, dict) and value["count"]
         }
         # d9 is not in the corpus of these judgments either.
         expected = {
@@ -271,7 +272,7 @@ def test_what_does_not_fit_in_judgments_is_one_paragraph(
             "without_relevant": 1,
             "without_text": 1,
         }
-        assert counted == expected | {"unanswerable": 0, "left_out": 0}
+        assert counted == expected
     assert texts[0] == texts[1]
     assert texts[0][1] == pytest.approx((1 + 1 + 1 / 3 + 0 + 1) / 5)
 

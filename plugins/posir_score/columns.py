@@ -1,0 +1,150 @@
+"""Hits of a regular run in columns, so that a run of millions of lines needs no object for each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from posir_score.hits import Hit, Order
+from posir_score.orders import OrderCheck
+from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.table_files import parse_columns
+
+#: Columns of a regular line of a TREC run.
+TYPES = {
+    "query": pl.String,
+    "Q0": pl.String,
+    "document": pl.String,
+    "rank": pl.Int64,
+    "score": pl.Float64,
+    "tag": pl.String,
+}
+TEXTS = [name for name, kind in TYPES.items() if kind is pl.String]
+#: An id that every reader of runs takes for the same.
+ID = r"^[^\s\x00-\x20]+$"
+
+
+@dataclass(frozen=True, eq=False)
+class RankedHits(Sequence[Hit]):
+    """The hits of a query, best first, each with id, score and rank; they are built on access."""
+
+    names: NDArray[np.object_]
+    """Ids of all documents of the run."""
+    documents: Integers
+    """Places in `names`, shape (hits,)."""
+    scores: Floats
+    ranks: Integers
+    is_strict: bool
+    """Whether each score is below the one before it, also in single precision."""
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __iter__(self) -> Iterator[Hit]:
+        ids = self.names[self.documents].tolist()
+        return map(Hit, ids, self.scores.tolist(), self.ranks.tolist())
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Hit]: ...
+
+    def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
+        return [*self][place]
+
+    def rank_distinct(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
+        """Rank the first documents; None if one is not in the corpus or repeated, or scores are
+        tied.
+        """
+        if not self.is_strict:
+            return None
+        ids = self.names[self.documents].tolist()
+        distinct = frozenset(ids)
+        if len(distinct) < len(ids) or not all(map(corpus.__contains__, ids)):
+            return None
+        return dict(zip(ids[:depth], self.scores[:depth].tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class RunColumns:
+    """The lines of a run in columns `query`, `document`, `rank` and `score`, as in the file."""
+
+    lines: pl.DataFrame
+
+    @classmethod
+    def parse(cls, content: bytes) -> RunColumns | None:
+        """Read a TREC run; None unless each line has six columns with one separator between them,
+        a whole rank and a finite score.
+        """
+        separator = "\t" if b"\t" in content else " "
+        lines = parse_columns(content.strip().replace(b"\r\n", b"\n"), TYPES, separator)
+        if lines is None or not lines["score"].is_finite().all() or lines["rank"].min() < 0:  # type: ignore[operator]
+            return None
+        for name in TEXTS:
+            ids = lines[name].unique(maintain_order=True)
+            if not ids.str.contains(ID).all():
+                return None
+            if name in ("query", "document"):
+                lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
+        return cls(lines.drop("Q0", "tag"))
+
+    def count_repeated(self) -> int:
+        """Count lines that repeat query and document of an earlier one."""
+        query = pl.col("query").to_physical().cast(pl.UInt64)
+        pair = query * len(self.lines) + pl.col("document").to_physical()
+        return len(self.lines) - int(self.lines.select(pair.n_unique()).item())
+
+    def check_order(self, check: OrderCheck) -> None:
+        """Count the hits, and find queries whose scores contradict the ranks."""
+        check.scored += len(self.lines)
+        if check.order is not None:
+            return
+        scores = self.lines.group_by("query").agg(low=pl.min("score"), high=pl.max("score"))
+        check.queries += int((scores["low"] < scores["high"]).sum())
+        ordered = self.lines.sort("query", "rank", "score", descending=[False, False, True])
+        rises = pl.col("score").diff() > 0
+        is_same = pl.col("query").to_physical() == pl.col("query").to_physical().shift()
+        found = ordered.filter(rises & is_same)["query"].unique(maintain_order=True)
+        check.contradicting += found.to_list()
+
+    def sort(self, order: Order | None) -> dict[str, RankedHits]:
+        """Sort the hits of each query as `sort_hits` does."""
+        values = self.lines["score"].to_numpy()
+        ranks = self.lines["rank"].to_numpy()
+        queries = self.lines["query"].to_physical().to_numpy()
+        keys = {"rank": ranks, "distance": values}.get(order or "score", -values)
+        rows = np.lexsort((keys, queries))
+        _, starts, sizes = np.unique(queries[rows], return_index=True, return_counts=True)
+        scores = -values[rows] if order == "distance" else values[rows]
+        if order == "rank":
+            scores = (np.repeat(starts + sizes, sizes) - np.arange(len(rows))).astype(np.float64)
+        with np.errstate(over="ignore"):
+            single = scores.astype(np.float32)
+        falls = np.isfinite(single)
+        falls[1:] &= single[1:] < single[:-1]
+        falls[starts] = np.isfinite(single[starts])
+        is_strict = np.logical_and.reduceat(falls, starts)
+        names: NDArray[Any] = np.array(_list_ids(self.lines["document"]), object)
+        documents = self.lines["document"].to_physical().to_numpy()[rows]
+        placed = ranks[rows]
+        hits = {}
+        for query, start, size, strict in zip(
+            _list_ids(self.lines["query"]), starts, sizes, is_strict, strict=True
+        ):
+            part = slice(start, start + size)
+            hits[query] = RankedHits(
+                names, documents[part], scores[part], placed[part], bool(strict)
+            )
+        return hits
+
+
+def _list_ids(column: pl.Series) -> list[str]:
+    """List the different ids of a column in the order of their codes."""
+    assert isinstance(column.dtype, pl.Enum)
+    return column.dtype.categories.to_list()
