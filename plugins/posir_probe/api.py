@@ -15,7 +15,7 @@ from posir_tasks.base.public import DataReference, Option, public
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.command_reference import refer_to
 from posir_tasks.models.protocols import PaperName, list_differences
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import find_run_protocol, with_settings
 from posir_tasks.results import read_results
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def probe(
     words: Annotated[tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=parse_bounds)] = None,
     min_tokens: Annotated[int, Option(min=0)] = 0,
     split_at_periods: bool = False,
+    cut: Annotated[int | None, Option(min=2)] = None,
+    tokenizer: str | Path | None = None,
     column: str | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
@@ -88,6 +90,10 @@ def probe(
         min_tokens: Draw documents of at least so many tokens: 1024 for figure 5 of PosIR.
         split_at_periods: Split sentences at line breaks and periods, as the code of Bias Learning
             does.
+        cut: Tokens that the probes of Bias Learning cut texts to, their largest needle included; by
+            default as the protocol says: 2,048.
+        tokenizer: Tokenizer of these tokens: a name on the Hub, a folder, or a file of tiktoken,
+            such as cl100k_base.tiktoken of the authors; by default that of the model.
         column: Column or field of plain texts.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
@@ -126,9 +132,20 @@ def probe(
             passage_field=passage_field,
         ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
-    results = run_probes(
-        ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen
+            row = find_run_protocol(encoder.model.mteb_model_meta)
+    cuts = any(probe.cut_share for probe in chosen)
+    if row and cuts and cut is None:
+        cut = int(row.cut_tokens or 0)
+    if (cut or tokenizer) and not (cuts and cut):
+        raise PosirError(
+            "--cut and --tokenizer cut the texts of needle_insertion, text_removal and "
+            "sentence_regression. Name one of these as --probe, and give --cut, such as 2048."
+        )
+    name = str(tokenizer) if tokenizer else None
+    run = ProbeRun(
+        encoder, source, Path(output), documents, selection, split_at_periods, cut or 0, name
     )
+    results = run_probes(run, chosen)
     reference = refer_to(
         encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else ""
     )
