@@ -46,7 +46,7 @@ from posir_tasks.models.embeddings.encoding import Embeddings, Vectors, encode_d
 from posir_tasks.text.interventions import NO_SPAN, insert_text
 from posir_tasks.values.scores import Unit
 
-SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section {}"
+SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, arXiv 2412.15241v3, section {}"
 #: Series of the means over all sizes, which the paper's Table 2 prints.
 MEAN = "mean over sizes"
 #: Typesetters' filler; repeated, it is longer than any text.

@@ -2,13 +2,13 @@
 group of models.
 
 - Does a small sample of a dataset show the same position profile as the whole? Zeng et al. 2025
-  (arXiv 2505.13950, A.3, Fig. 3) show nDCG@10 by position bucket of the Tiny samples and of the
+  (arXiv 2505.13950v5, A.3, Fig. 3) show nDCG@10 by position bucket of the Tiny samples and of the
   complete data side by side, without a number. Here: the difference of each bucket and the largest
   absolute one, with bootstrap intervals over the queries of the sample, beside what random samples
   of this size would show.
-- How similar are the domains of a dataset? PosIR (Zeng et al. 2026, arXiv 2601.08363, A.2, Fig. 6):
-  S_AB = cos(c_A, c_B), where c_A is the mean of the embeddings of all documents of domain A. The
-  paper does not say whether embeddings have unit length before they are averaged; here they do.
+- How similar are the domains of a dataset? PosIR (Zeng et al. 2026, arXiv 2601.08363v1, A.2, Fig.
+  6): S_AB = cos(c_A, c_B), where c_A is the mean of the embeddings of all documents of domain A.
+  The paper does not say whether embeddings have unit length before they are averaged; here they do.
 - Probes by group: Tables 2 and 3 of Bias Learning (OpenReview 4GD7a9Bo9A) are means of probes over
   two models of each positional encoding.
 """
@@ -72,8 +72,8 @@ VALIDITY_NOTE = (
     "less."
 )
 DOMAIN_NOTE = (
-    "Cosine of the mean embeddings of all documents (arXiv 2601.08363, A.2); embeddings have unit "
-    "length before the mean."
+    "Cosine of the mean embeddings of all documents (arXiv 2601.08363v1, A.2); embeddings have "
+    "unit length before the mean."
 )
 
 
@@ -226,7 +226,7 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
             alt.layer(*layers, width=640, height=300),
             "Sample and complete data",
             pair[0].model,
-            "As Fig. 3 of arXiv 2505.13950: nDCG@10 by position of the evidence, all lengths "
+            "As Fig. 3 of arXiv 2505.13950v5: nDCG@10 by position of the evidence, all lengths "
             "together. Shaded: 95%.",
             f"Source: {' and '.join(names)}.",
         )
@@ -380,7 +380,7 @@ def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
         alt.vconcat(cells.mark_rect().properties(width=alt.Step(18), height=alt.Step(18))),
         "Similarity of domains",
         model,
-        f"Cosine of the domains' mean embeddings (arXiv 2601.08363, A.2).{triangles}",
+        f"Cosine of the domains' mean embeddings (arXiv 2601.08363v1, A.2).{triangles}",
         f"Source: {', '.join(sums)}.",
     )
     return Figure("inter_domain_similarity", " and ".join(sums), model, framed)
