@@ -315,8 +315,9 @@ def model_means(results: str | Path, *, ending: str | Iterable[str] | None = Non
 
     Examples:
         >>> import posir
-        >>> posir.model_means("results").to_polars().select("task", "models").row(0)
-        ('PosIR-Mini', 1)
+        >>> posir.model_means("nowhere")
+        Traceback (most recent call last):
+        posir_tasks.base.errors.PosirError: nowhere: no results of mteb...
     """
     from posir_probe.correlation import average_models, build_mean_table
 

@@ -426,7 +426,7 @@ class SentenceRegressionFit(RegressionProbe):
     series = {
         "R2": ("R²", ""),
         "MAE": ("Mean absolute error", ""),
-        "SSE": ("Squared error, summed over dimensions", ""),
+        "SSE": ("Squared error", ""),
     }
     same_scale = False
     place_names = SIZES

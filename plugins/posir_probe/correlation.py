@@ -572,7 +572,13 @@ def _read_main_scores(source: Path) -> Any:
     """
     from mteb import ResultCache
 
-    results = ResultCache(source).load_results(include_remote=False)
+    try:
+        results = ResultCache(source).load_results(include_remote=False)
+    except (KeyError, ValueError) as error:
+        raise PosirError(
+            f"{source}: a result is not one of mteb ({summarize_error(error)}). Remove it, or give "
+            "the --output-folder of `mteb run`."
+        ) from error
     return results.to_dataframe("subset", format="long") if results.model_results else None
 
 

@@ -96,8 +96,8 @@ class ProbeData:
     """Whether sentences are those of the code of Bias Learning, and not those of the language."""
     tokenizer: Tokenizer = field(default_factory=EstimatedTokenizer)
     """Tokenizer of the model, where it has one here: what probes count as tokens."""
-    counter: Tokenizer = field(default_factory=EstimatedTokenizer)
-    """Tokenizer of what is cut, inserted and removed: that of the model, or the given one."""
+    given_tokenizer: Tokenizer | None = None
+    """Tokenizer of what is cut, inserted and removed; None for that of the model."""
     prepared: str = ""
     """How texts are cut and split, for the record of a sample, after a comma."""
     room: int | None = None
@@ -168,6 +168,11 @@ class ProbeData:
             name: text for name, text in self.documents.items() if name not in sampled.documents
         }
         return replace(sampled, distractors=others, available=len(eligible))
+
+    @property
+    def counter(self) -> Tokenizer:
+        """The tokenizer of what is cut, inserted and removed."""
+        return self.given_tokenizer or self.tokenizer
 
     def cut(self, tokens: int) -> ProbeData:
         """Cut every document after so many tokens of `counter`."""

@@ -218,9 +218,9 @@ def _plan_steps(
     tokenizer: Tokenizer = EstimatedTokenizer()
     if (own := find_tokenizer(model)) and own.locates_tokens:
         tokenizer = own
-    counter = load_tokenizer(run.tokenizer) if run.tokenizer else tokenizer
+    given = load_tokenizer(run.tokenizer) if run.tokenizer else None
     room = find_room(model, run.encoder.context)
-    data = replace(data, tokenizer=tokenizer, counter=counter, room=room)
+    data = replace(data, tokenizer=tokenizer, given_tokenizer=given, room=room)
     groups = defaultdict[tuple[bool, bool, int], list[Probe]](list)
     for probe in probes:
         at_periods = run.split_at_periods and probe.needs_sentences

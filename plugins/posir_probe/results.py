@@ -279,10 +279,10 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
     A document has the same counts in all results, so that models on the same documents are drawn
     together. There is no interval with fewer documents than any statement on position needs.
     """
-    return estimate_mean([(result, index) for result in sums])
+    return estimate_parts([(result, index) for result in sums])
 
 
-def estimate_mean(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | None:
+def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | None:
     """Average an index of each of several results, as `estimate_index`."""
     value = float(np.mean([index(result.values) for result, index in parts]))
     if not np.isfinite(value):

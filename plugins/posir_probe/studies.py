@@ -32,7 +32,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
-from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_mean
+from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_parts
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
@@ -494,7 +494,7 @@ def _average_group(
     every = [part for parts in members.values() for part in parts]
     for model, parts in {**members, "": every}.items():
         for position in parts[0][1]:
-            value = estimate_mean([(sums, computes[position]) for sums, computes in parts])
+            value = estimate_parts([(sums, computes[position]) for sums, computes in parts])
             row = build_row(model, 1 if model else len(members), position, value, source)
             if value and (model or row.group != UNKNOWN):
                 yield row

@@ -91,7 +91,7 @@ class ModelTokenizer(Tokenizer):
         from transformers import AutoTokenizer
 
         try:
-            if name.endswith(TIKTOKEN):
+            if str(name).endswith(TIKTOKEN):
                 return cls(_load_vocabulary(name))
             # Without this, transformers asks on the terminal whether code of the tokenizer may run.
             return cls(AutoTokenizer.from_pretrained(name, trust_remote_code=False))

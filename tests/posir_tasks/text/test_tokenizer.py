@@ -35,7 +35,7 @@ def test_the_tokens_of_a_model_are_located_and_counted():
 
 
 def test_a_tokenizer_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(PosirError, match=r"cannot be loaded .* Give a name on the Hub or a folder"):
+    with pytest.raises(PosirError, match=r"cannot be loaded .* Give a name on the Hub, a folder"):
         load_tokenizer(str(tmp_path / "nowhere"))
 
 
@@ -48,7 +48,7 @@ def test_a_vocabulary_of_tiktoken_is_a_tokenizer(tmp_path):
     text = "hello hello é123"
     (found,) = load_tokenizer(str(file)).find_tokens([text])
     pieces = [text[start:end] for start, end in found]
-    assert pieces == ["hell", "o", " he", "ll", "o", " ", "é", "1", "2", "3"]
+    assert pieces == ["hell", "o", " ", "hell", "o", " ", "é", "1", "2", "3"]
     file.write_text("aGU= 1 2\n")
     with pytest.raises(PosirError, match="cannot be loaded"):
         load_tokenizer(str(file))
