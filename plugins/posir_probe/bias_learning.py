@@ -155,7 +155,7 @@ class NeedleInsertion(Perturbation):
         "Meaningless words are inserted into a text, and both are compared. The lower the cosine, "
         "the more this place counts.",
         "The needle divides words, as in the paper's code, so an order-blind model is not quite "
-        "equal at all places. Tokens are those of the model, or estimated from bytes.",
+        "equal at all places. Tokens are those of --tokenizer, else of the model, or estimated.",
     )
     sizes = (0.05, 0.1, 0.25, 0.5, 1.0)
     #: So that text and largest needle fit together.

@@ -244,9 +244,8 @@ def tabulate_mmteb() -> Result:
         corrected = (format_p_value(row.p_corrected), reading)
         place = (title, row.length, str(row.models))
         cells.append([*place, *printed, row.printed_reading, *computed, *corrected, row.source])
-    printed = ("Spearman as printed", "p as printed", "Paper's reading")
-    corrected = ("Spearman", "p", "p corrected", "Corrected reading")
-    headings = ["Task", "Length", "Models", *printed, *corrected, "Source"]
+    headings = ["Task", "Length", "Models", "Spearman as printed", "p as printed"]
+    headings += ["Paper's reading", "Spearman", "p", "p corrected", "Corrected reading", "Source"]
     return Result(
         title=title,
         rows=rows,

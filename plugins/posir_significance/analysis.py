@@ -208,7 +208,8 @@ def average_thirds(observations: Observations) -> Floats:
     shares = _share_thirds(observations)
     totals = shares.sum(axis=0)
     sums = shares.T @ observations.gains
-    return np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
+    means: Floats = np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
+    return means
 
 
 def _share_thirds(observations: Observations) -> Floats:

@@ -150,14 +150,20 @@ def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:
     from transformers import PreTrainedTokenizerFast
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
+    # Neither class is annotated.
+    tokenizer_class: Any = PreTrainedTokenizerFast
+    converter_class: Any = TikTokenConverter
     ranks = {}
     for line in Path(file).read_bytes().splitlines():
         token, rank = line.split()
         ranks[base64.b64decode(token, validate=True)] = int(rank)
-    converter: Any = TikTokenConverter(file)
+    converter = converter_class(file)
     # The converter's own reader needs the package tiktoken.
     converter.load_tiktoken_bpe = lambda _: ranks
-    return PreTrainedTokenizerFast(tokenizer_object=converter.converted(), name_or_path=file)
+    loaded: PreTrainedTokenizerBase = tokenizer_class(
+        tokenizer_object=converter.converted(), name_or_path=file
+    )
+    return loaded
 
 
 def find_tokenizer(model: Any) -> ModelTokenizer | None:
