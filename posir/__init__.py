@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from posir_mitigate.api import open_model as open_model
     from posir_probe.api import correlate as correlate
     from posir_probe.api import domain_similarity as domain_similarity
+    from posir_probe.api import model_means as model_means
     from posir_probe.api import probe as probe
     from posir_probe.api import probe_groups as probe_groups
     from posir_probe.api import subset_validity as subset_validity
@@ -62,7 +63,8 @@ _MODULES = {
         "posir_leaderboard.api": "leaderboard_build leaderboard_pin leaderboard_push "
         "leaderboard_serve submit",
         "posir_mitigate.api": "mitigate open_model",
-        "posir_probe.api": "correlate domain_similarity probe probe_groups subset_validity",
+        "posir_probe.api": "correlate domain_similarity model_means probe probe_groups "
+        "subset_validity",
         "posir_psi.api": "psi",
         "posir_published.api": "published",
         "posir_recipes.api": "recipe",

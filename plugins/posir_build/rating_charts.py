@@ -1,4 +1,4 @@
-"""Charts of rated translations, as PosIR (arXiv 2601.08363) has them in figures 7 to 9."""
+"""Charts of rated translations, as PosIR (arXiv 2601.08363v1) has them in figures 7 to 9."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def build_rating_figures(
     of ratings of each.
     """
     rated = max(sum(score.counts.values()) for score in scores)
-    source = f"Source: up to {rated:,} ratings of a system; scales of arXiv 2601.08363."
+    source = f"Source: up to {rated:,} ratings of a system; scales of arXiv 2601.08363v1."
 
     def frame(kind: str, system: str | None, chart: Panels, title: str, explanation: str) -> Figure:
         subject = system or "all systems"

@@ -25,6 +25,7 @@ class Check(StrEnum):
     LOCATED = "located"
     LABELED_SPAN = "labeled span"
     RERANKERS = "rerankers"
+    BALANCED = "balanced"
     RELEVANCE = "relevance"
     LEAVE_SPAN_OUT = "leave-span-out"
     AUDIT = "audit"

@@ -226,6 +226,10 @@ class VerifySettings(AskingSection):
     rerank_rule: Literal["segments", "margin", "span"] = "span"
     margin: NonNegative = 0.3
     """Least difference of scores, for `margin`."""
+    balance: bool = False
+    """Whether each third keeps as many questions as the smallest, after the rerankers and before
+    the judge (PosQ).
+    """
     # Grades of the segment with the evidence and the others (PosQ), or of the document with and
     # without the span (PosIR).
     relevance: Literal["segments", "span", "none"] = "span"

@@ -89,6 +89,8 @@ class Verifier:
         checks = []
         if self.rerankers:
             checks.append(self._check_by_rerankers)
+        if self.settings.balance:
+            checks.append(self._check_balance)
         if self.settings.relevance != "none":
             checks.append(self._check_by_relevance)
         if self.settings.leave_out:
@@ -147,6 +149,24 @@ class Verifier:
                 passed = bool((rows[:, :1] > rows[:, 1:]).all())
             verdict = QuestionVerdict(Check.RERANKERS, passed, judge, values, rule)
             yield verdict, "" if passed else RERANK_REASONS[rule]
+
+    def _check_balance(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
+        """Draw as many questions of each third as the smallest of those with questions has (PosQ,
+        appendix A.2).
+        """
+        by_third: dict[int, list[str]] = {}
+        for question in questions:
+            third = find_third(question.evidence, len(self._texts[question.document]))
+            by_third.setdefault(third, []).append(question.id)
+        smallest = min(map(len, by_third.values()), default=0)
+        drawn: set[str] = set()
+        for names in by_third.values():
+            names.sort(key=lambda name: seeded_order(self.seed, "balance", name))
+            drawn.update(names[:smallest])
+        for question in questions:
+            kept = question.id in drawn
+            verdict = QuestionVerdict(Check.BALANCED, kept, "posir", {"per_third": smallest})
+            yield verdict, "" if kept else DiscardReason.FULL_CELL
 
     def _check_by_relevance(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
         """Grade each text by the language model, 0 to 4, and apply the rule of PosQ or PosIR.

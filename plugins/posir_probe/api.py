@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from posir_published.api import tabulate_mmteb
 from posir_published.probes import Kind, read_architectures
 from posir_report.summary import summarize
+from posir_significance.messages import ARCHITECTURE_READING
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import DataReference, Option, public
+from posir_tasks.base.public import DataReference, Option, public, to_list
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.command_reference import refer_to
 from posir_tasks.models.protocols import PaperName, list_differences
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import find_run_protocol, with_settings
 from posir_tasks.results import read_results
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ def probe(
     words: Annotated[tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=parse_bounds)] = None,
     min_tokens: Annotated[int, Option(min=0)] = 0,
     split_at_periods: bool = False,
+    cut: Annotated[int | None, Option(min=2)] = None,
+    tokenizer: str | Path | None = None,
     column: str | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
@@ -88,6 +92,10 @@ def probe(
         min_tokens: Draw documents of at least so many tokens: 1024 for figure 5 of PosIR.
         split_at_periods: Split sentences at line breaks and periods, as the code of Bias Learning
             does.
+        cut: Tokens that the probes of Bias Learning cut texts to, their largest needle included; by
+            default as the protocol says: 2,048.
+        tokenizer: Tokenizer of these tokens: a name on the Hub, a folder, or a file of tiktoken,
+            such as cl100k_base.tiktoken of the authors; by default that of the model.
         column: Column or field of plain texts.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
@@ -126,9 +134,20 @@ def probe(
             passage_field=passage_field,
         ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
-    results = run_probes(
-        ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen
+            row = find_run_protocol(encoder.model.mteb_model_meta)
+    cuts = any(probe.cut_share for probe in chosen)
+    if row and cuts and cut is None:
+        cut = int(row.cut_tokens or 0)
+    if (cut or tokenizer) and not (cuts and cut):
+        raise PosirError(
+            "--cut and --tokenizer cut the texts of needle_insertion, text_removal and "
+            "sentence_regression. Name one of these as --probe, and give --cut, such as 2048."
+        )
+    name = str(tokenizer) if tokenizer else None
+    run = ProbeRun(
+        encoder, source, Path(output), documents, selection, split_at_periods, cut or 0, name
     )
+    results = run_probes(run, chosen)
     reference = refer_to(
         encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else ""
     )
@@ -149,7 +168,7 @@ def correlate(
     end and PSI over models.
 
     With architecture or benchmark: PSI or nDCG@10 against the models' architecture or another
-    benchmark.
+    benchmark. With published alone: PosIR's Table 2, as the paper reads it and corrected.
 
     Args:
         results: A folder with results of `mteb run` and `posir probe` on several models; not needed
@@ -199,10 +218,12 @@ def correlate(
         if families:
             raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
         return _correlate_models(folder, architectures, benchmark, published=published)
-    if published or folder is None:
+    if folder is None:
+        return tabulate_mmteb()
+    if published:
         raise PosirError(
-            "--published goes with --architecture or --benchmark: probes of the papers' models "
-            "have no raw results."
+            "--published goes with --architecture or --benchmark, or without a folder: probes of "
+            "the papers' models have no raw results."
         )
     rows = correlate_probes(
         read_probe_results(folder),
@@ -230,6 +251,7 @@ def _correlate_models(
         BIAS,
         NDCG,
         build_model_table,
+        correct_rows,
         correlate_architecture,
         correlate_values,
         read_benchmark,
@@ -255,12 +277,14 @@ def _correlate_models(
     else:
         metas = read_model_metas(folder)
         rows = correlate_architecture(scores, metas, read_architectures(architectures))
+    rows = correct_rows(rows)
     runs = [(summary.task, summary.model) for summary in summaries]
+    notes = [] if benchmark or not published else [ARCHITECTURE_READING]
     return Result(
         title="Position bias and models",
         rows=rows,
         tables=[build_model_table(rows)],
-        notes=list_differences(runs) if published else [],
+        notes=[*notes, *list_differences(runs)] if published else notes,
     )
 
 
@@ -268,6 +292,39 @@ def _not_probed(folder: str | Path) -> PosirError:
     output = shlex.quote(str(folder))
     return PosirError(
         f"{folder}: no such results of probes. Run `posir probe MODEL --output {output}` first."
+    )
+
+
+@public()
+def model_means(results: str | Path, *, ending: str | Iterable[str] | None = None) -> Result:
+    """Average the main scores of `mteb run` over models, task by task: as tables 4 and 14 of
+    Built-in or Learned, of models trained alike.
+
+        posir study model-means results --ending=-begin --ending=-uniform
+
+    Args:
+        results: The --output-folder of `mteb run` on several models.
+        ending: Average the models whose names end so; by default all.
+
+    Returns:
+        A row for each ending and task, and for the mean of several tasks: the unweighted mean in
+        [0, 1].
+
+    Raises:
+        PosirError: There are no results, or no model with such an ending has all tasks.
+
+    Examples:
+        >>> import posir
+        >>> posir.model_means("nowhere")
+        Traceback (most recent call last):
+        posir_tasks.base.errors.PosirError: nowhere: no results of mteb...
+    """
+    from posir_probe.correlation import average_models, build_mean_table
+
+    rows = average_models(Path(results), to_list(ending))
+    note = "Main score x 100 of each task, unweighted over models, subsets and splits."
+    return Result(
+        title="Means over models", rows=rows, tables=[build_mean_table(rows)], notes=[note]
     )
 
 

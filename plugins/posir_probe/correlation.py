@@ -38,7 +38,12 @@ from posir_significance.messages import describe_predictions, label_needed, labe
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.untrusted import read_csv_rows, read_json
-from posir_tasks.display.numbers import format_estimate, format_number, format_p_value
+from posir_tasks.display.numbers import (
+    format_estimate,
+    format_number,
+    format_p_value,
+    format_percent,
+)
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.estimates import Estimate, Interval
 from posir_tasks.values.means import ALPHA
@@ -96,9 +101,10 @@ DETAILS = (
 )
 MODEL_NOTE = (
     "Value: Spearman's rho over models, or epsilon squared, the share of the variance of ranks "
-    "between kinds. p is two-sided and not corrected: 5% of rows without any relation have p < "
-    "0.05, so no row decides anything. The models are no random sample, and versions of one model "
-    "are not independent. PSI: as published, with what chance adds."
+    "between kinds. p is two-sided; 5% of rows without any relation have p < 0.05. p corrected: by "
+    "Holm's method for the lengths and factors of a task and score. The models are no random "
+    "sample, and versions of one model are not independent. PSI: as published, with what chance "
+    "adds."
 )
 
 
@@ -406,6 +412,15 @@ class ModelCorrelation:
     """
     p_value: float | None
     """Two-sided, not corrected."""
+    p_corrected: float | None = None
+    """Holm-corrected for the lengths and factors of a task and score."""
+
+
+def correct_rows(rows: Sequence[ModelCorrelation]) -> list[ModelCorrelation]:
+    """Correct the p-values for the lengths and factors of each task and score."""
+    groups = [(row.task, row.score) for row in rows]
+    corrected = correct_p_values([row.p_value for row in rows], groups)
+    return [replace(row, p_corrected=p_value) for row, p_value in zip(rows, corrected, strict=True)]
 
 
 def read_scores(
@@ -540,12 +555,9 @@ def _average_shared(source: Path, left_out: set[str]) -> ByModel:
     The score of a task is its mean over the splits and subsets that all models have, so that no
     model has the mean of others.
     """
-    from mteb import ResultCache
-
-    results = ResultCache(source).load_results(include_remote=False)
-    if not results.model_results:
+    frame = _read_main_scores(source)
+    if frame is None:
         return {}
-    frame = results.to_dataframe("subset", format="long")
     frame = frame[~frame["task_name"].isin(left_out)]
     models = frame.groupby(["task_name", "split", "subset"])["model_name"].transform("size")
     shared = frame[models == frame["model_name"].nunique()]
@@ -554,10 +566,74 @@ def _average_shared(source: Path, left_out: set[str]) -> ByModel:
     return {short_name(model): score for model, score in means.to_dict().items()}
 
 
+def _read_main_scores(source: Path) -> Any:
+    """Read mteb's main scores in a folder as a data frame with a row for each model, task, split
+    and subset; None if there are none.
+    """
+    from mteb import ResultCache
+
+    try:
+        results = ResultCache(source).load_results(include_remote=False)
+    except (KeyError, ValueError) as error:
+        raise PosirError(
+            f"{source}: a result is not one of mteb ({summarize_error(error)}). Remove it, or give "
+            "the --output-folder of `mteb run`."
+        ) from error
+    return results.to_dataframe("subset", format="long") if results.model_results else None
+
+
+@dataclass(frozen=True)
+class ModelMean:
+    """The main score of a task, averaged over a group of models."""
+
+    group: str
+    """The ending that the names of its models share; `all` for all models."""
+    task: str
+    """A task, or `mean of N tasks`."""
+    models: int
+    score: float
+    """Unweighted mean in [0, 1] over models, splits and subsets."""
+
+
+def average_models(source: Path, endings: Sequence[str]) -> list[ModelMean]:
+    """Average mteb's main scores over the models of a folder whose names have each ending; without
+    endings over all.
+
+    The models of a group are those with all tasks that any of them has. Raise PosirError if a group
+    has none.
+    """
+    frame = _read_main_scores(source) if source.is_dir() else None
+    if frame is None:
+        raise PosirError(f"{source}: no results of mteb. Give the --output-folder of `mteb run`.")
+    scores = frame.groupby(["model_name", "task_name"])["score"].mean().unstack()
+    rows = []
+    for ending in endings or ("",):
+        group = scores[[str(name).endswith(ending) for name in scores.index]]
+        complete = group.dropna(axis="columns", how="all").dropna()
+        if complete.empty:
+            raise PosirError(
+                f"{source}: no model whose name ends in '{ending}' has results of all tasks. The "
+                f"models are {', '.join(scores.index)}."
+            )
+        means = complete.mean().to_dict()
+        if len(means) > 1:
+            means[f"mean of {len(means)} tasks"] = float(np.mean(list(means.values())))
+        for task, score in means.items():
+            rows.append(ModelMean(ending or ALL, task, len(complete), float(score)))
+    return rows
+
+
+def build_mean_table(rows: Sequence[ModelMean]) -> Table:
+    """Build a table with a line per group and task."""
+    cells = [(row.group, row.task, str(row.models), format_percent(row.score)) for row in rows]
+    columns = build_columns(("Models", "Task", "Number", "Score"), ("Number", "Score"))
+    return Table(columns, tuple(cells))
+
+
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
     """Build a table with a line per task, length, score and factor."""
-    numbers = ("Models", "Value", "p")
-    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", "Value", "p")
+    numbers = ("Models", "Value", "p", "p corrected")
+    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", *numbers[1:])
     cells = [
         (
             row.task,
@@ -569,6 +645,7 @@ def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
             row.test,
             format_estimate(row.value, format_rho),
             format_p_value(row.p_value),
+            format_p_value(row.p_corrected),
         )
         for row in rows
     ]

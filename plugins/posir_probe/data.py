@@ -96,6 +96,10 @@ class ProbeData:
     """Whether sentences are those of the code of Bias Learning, and not those of the language."""
     tokenizer: Tokenizer = field(default_factory=EstimatedTokenizer)
     """Tokenizer of the model, where it has one here: what probes count as tokens."""
+    given_tokenizer: Tokenizer | None = None
+    """Tokenizer of what is cut, inserted and removed; None for that of the model."""
+    prepared: str = ""
+    """How texts are cut and split, for the record of a sample, after a comma."""
     room: int | None = None
     """Most of its tokens that fit the model's window, with the prompt; None if that is unknown."""
     encoder: Encoder | None = None
@@ -164,6 +168,19 @@ class ProbeData:
             name: text for name, text in self.documents.items() if name not in sampled.documents
         }
         return replace(sampled, distractors=others, available=len(eligible))
+
+    @property
+    def counter(self) -> Tokenizer:
+        """The tokenizer of what is cut, inserted and removed."""
+        return self.given_tokenizer or self.tokenizer
+
+    def cut(self, tokens: int) -> ProbeData:
+        """Cut every document after so many tokens of `counter`."""
+        spans = self.counter.find_tokens(list(self.documents.values()))
+        documents = {}
+        for (name, text), found in zip(self.documents.items(), spans, strict=True):
+            documents[name] = text[: found[tokens - 1, 1]] if len(found) > tokens else text
+        return replace(self, documents=documents)
 
     def blocks(self, size: int) -> Iterator[ProbeData]:
         """Yield the data in blocks of at most `size` documents."""

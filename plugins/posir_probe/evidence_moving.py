@@ -1,9 +1,9 @@
 """The similarity of a question and its document by where in the document the evidence is.
 
-'Built-in or learned?' (arXiv 2605.26578, section 6, Table 5; appendix F, Table 13), after Coelho et
-al. 2024 (arXiv 2404.04163, section 4.2): the evidence is cut out of its document and inserted into
-the rest at I_i = (i - 1)(l_d - l_p) / 9, i = 1..10. The papers leave unit, rounding and separators
-open; here characters, the nearest word border, and one space.
+'Built-in or learned?' (arXiv 2605.26578v1, section 6, Table 5; appendix F, Table 13), after Coelho
+et al. 2024 (arXiv 2404.04163, section 4.2): the evidence is cut out of its document and inserted
+into the rest at I_i = (i - 1)(l_d - l_p) / 9, i = 1..10. The papers leave unit, rounding and
+separators open; here characters, the nearest word border, and one space.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class EvidenceMoving(Probe):
 
     name = "evidence_moving"
     title = "Evidence moved in its document"
-    source = "arXiv 2605.26578, section 6 and appendix F"
+    source = "arXiv 2605.26578v1, section 6 and appendix F"
     notes = (
         "The evidence of each question is moved to ten places of its document. Where it is "
         "truncated, the cosine is that of the question and the rest of the document, and not 0.",

@@ -1,6 +1,6 @@
 """Retrieval after every document is cut into five parts and their order is reversed.
 
-'Built-in or learned?' (arXiv 2605.26578, appendix E, Table 12). Questions and relevance stay the
+'Built-in or learned?' (arXiv 2605.26578v1, appendix E, Table 12). Questions and relevance stay the
 same. Groups are by the evidence's original part: front (1, 2), middle (3) and back (4, 5). FB is
 the score of the front questions after reversal, when their evidence is at the back, and BF that of
 the back questions; Delta_rev = BF - FB. Left open by the paper, and chosen here: parts are equal in
@@ -85,7 +85,7 @@ class MirrorReversal(Probe):
 
     name = "mirror_reversal"
     title = "Mirror reversal"
-    source = "arXiv 2605.26578, appendix E"
+    source = "arXiv 2605.26578v1, appendix E"
     notes = (
         "Every document of the corpus is cut into five parts, and their order is reversed. Near "
         "the start: the mean of the front as it is and the end reversed. Near the end: of the "

@@ -33,6 +33,12 @@ posir_commands = declare(
         PROBE,
     ),
     Command(
+        "study model-means",
+        "posir_probe.api:model_means",
+        "Average mteb's scores over models.",
+        PROBE,
+    ),
+    Command(
         "study subset-validity",
         "posir_probe.api:subset_validity",
         "Compare Tiny samples with the complete tasks.",

@@ -1,5 +1,5 @@
-"""The probes of PosIR (Zeng et al. 2026, arXiv 2601.08363): saliency of tokens, and properties of a
-dataset.
+"""The probes of PosIR (Zeng et al. 2026, arXiv 2601.08363v1): saliency of tokens, and properties of
+a dataset.
 
 Vanilla gradient saliency (section 4.3, Fig. 5), by the authors' code: the norm of the gradient of
 cos(f(q), f(E)) with respect to each input embedding of the document, special tokens dropped,
@@ -10,7 +10,7 @@ than 1% of the tokens live, P is 0 and the norms stay as they are. The paper tak
 matters only if a `Selection` asks for it, so that models with short windows can be measured.
 
 Where evidence is (section 3.1, Fig. 2): its middle / length of the document, in 20 bins. 'Built-in
-or learned?' (arXiv 2605.26578, section 5, Fig. 9): its start / length, with lines at one and two
+or learned?' (arXiv 2605.26578v1, section 5, Fig. 9): its start / length, with lines at one and two
 thirds. Both in characters here.
 
 Types of queries by their question word (A.2, Table 6). The paper does not give its lists of words;
@@ -136,7 +136,7 @@ class GradientSaliency(Probe):
 
     name = "gradient_saliency"
     title = "Gradient of tokens"
-    source = "arXiv 2601.08363, section 4.3"
+    source = "arXiv 2601.08363v1, section 4.3"
     notes = (
         "How much each token that is read changes the similarity of question and document. In a "
         "document that is longer than the model's window, the curve ends where the window ends.",
@@ -236,7 +236,7 @@ class EvidenceLocation(Probe):
 
     name = "evidence_location"
     title = "Where the evidence is"
-    source = "arXiv 2601.08363, section 3.1"
+    source = "arXiv 2601.08363v1, section 3.1"
     notes = ("A property of the data; the model does not matter.",)
     place_title = "Middle of the evidence, as a share of the document"
     counts_starts = False
@@ -288,7 +288,7 @@ class EvidenceLocationStart(EvidenceLocation):
 
     name = "evidence_location_start"
     title = "Where the evidence starts"
-    source = "arXiv 2605.26578, section 5"
+    source = "arXiv 2605.26578v1, section 5"
     place_title = "Start of the evidence, as a share of the document"
     is_variant = True
     counts_starts = True
@@ -299,7 +299,7 @@ class QueryTypes(Probe):
 
     name = "query_types"
     title = "Question words"
-    source = "arXiv 2601.08363, A.2"
+    source = "arXiv 2601.08363v1, A.2"
     notes = (
         "A property of the data; the model does not matter. Word lists for English and Chinese "
         "only, and ours: the paper's are not published.",

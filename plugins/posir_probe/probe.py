@@ -124,6 +124,10 @@ class Probe:
     """Whether it measures questions, of documents that have some."""
     needs_sentences: bool = False
     """Whether it measures sentences, which may be split at periods."""
+    cut_share: float = 0
+    """Share of the tokens that texts may have (`--cut`) which they are cut to; 0 if it measures
+    whole texts.
+    """
     needs_all: bool = False
     """Whether it needs all documents at once, sampled or not, and not one block after the other."""
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 from posir_probe.bias_learning import (
@@ -43,7 +44,7 @@ from posir_tasks.base.wording import suggest_name
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.plugin_api import collect_items
 from posir_tasks.search.chunked import find_room
-from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
+from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer, load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -134,6 +135,10 @@ class ProbeRun:
     """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the
     language.
     """
+    cut: int = 0
+    """Tokens that texts of probes with a `cut_share` are cut to; 0 for whole texts."""
+    tokenizer: str | None = None
+    """Tokenizer of these tokens; None for that of the model."""
 
     def find_file(self, probe: str) -> Path:
         """Return the file of a probe's result."""
@@ -213,16 +218,25 @@ def _plan_steps(
     tokenizer: Tokenizer = EstimatedTokenizer()
     if (own := find_tokenizer(model)) and own.locates_tokens:
         tokenizer = own
-    data = replace(data, tokenizer=tokenizer, room=find_room(model, run.encoder.context))
-    groups = defaultdict[tuple[bool, bool], list[Probe]](list)
+    given = load_tokenizer(run.tokenizer) if run.tokenizer else None
+    room = find_room(model, run.encoder.context)
+    data = replace(data, tokenizer=tokenizer, given_tokenizer=given, room=room)
+    groups = defaultdict[tuple[bool, bool, int], list[Probe]](list)
     for probe in probes:
-        groups[probe.needs_questions, run.split_at_periods and probe.needs_sentences].append(probe)
+        at_periods = run.split_at_periods and probe.needs_sentences
+        cut = int(probe.cut_share * run.cut)
+        groups[probe.needs_questions, at_periods, cut].append(probe)
     steps = []
     texts = set[str]()
-    for needs_questions, at_periods in sorted(groups):
-        group = groups[needs_questions, at_periods]
-        split = replace(data, split_at_periods=at_periods)
+    for (needs_questions, at_periods, cut), group in sorted(groups.items(), key=itemgetter(0)):
+        prepared = ", split at periods" if at_periods else ""
+        if cut:
+            counted = Path(run.tokenizer).name if run.tokenizer else "the model"
+            prepared += f", cut to {cut:,} tokens of {counted}"
+        split = replace(data, split_at_periods=at_periods, prepared=prepared)
         sample = split.sample(run.documents, run.selection, asked_about=needs_questions)
+        if cut:
+            sample = sample.cut(cut)
         texts.update(sample.documents.values(), (question.text for question in sample.questions))
         together = [probe for probe in group if not probe.needs_all]
         alone = [[probe] for probe in group if probe.needs_all]
@@ -241,8 +255,7 @@ def _measure(
     """Measure with a probe that needs all documents, or with several block by block, but for what
     they have measured; yield each result as it grows.
     """
-    periods = ", split at periods" if data.split_at_periods else ""
-    sample = (data.revision, f"{run.selection}{periods}", len(data.documents))
+    sample = (data.revision, f"{run.selection}{data.prepared}", len(data.documents))
     stored: dict[str, SubsetSums] = {}
     for probe in probes:
         sums = results[probe.name].subsets.get(subset)

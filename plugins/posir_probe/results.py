@@ -279,13 +279,18 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
     A document has the same counts in all results, so that models on the same documents are drawn
     together. There is no interval with fewer documents than any statement on position needs.
     """
-    value = float(np.mean([index(result.values) for result in sums]))
+    return estimate_parts([(result, index) for result in sums])
+
+
+def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | None:
+    """Average an index of each of several results, as `estimate_index`."""
+    value = float(np.mean([index(result.values) for result, index in parts]))
     if not np.isfinite(value):
         return None
-    drawn = np.mean([index(result.replicate_values) for result in sums], axis=0)
+    drawn = np.mean([index(result.replicate_values) for result, index in parts], axis=0)
     # Samples without a document of a small group have no value.
     defined = drawn[np.isfinite(drawn)]
-    documents = min(result.documents for result in sums)
+    documents = min(result.documents for result, _ in parts)
     if documents < MIN_DOCUMENTS or len(defined) < MIN_DEFINED * REPLICATES:
         return Estimate(value)
     low, high = np.quantile(defined, (0.025, 0.975)).tolist()

@@ -2,8 +2,8 @@
 and of texts in all orders.
 
 `SegmentSimilarity` is the cosine of a text and each of its segments. Three segments: Zeng et al.
-2025 (arXiv 2505.13950, A.4, Table 4), cut as in the authors' code at characters `int(.333 n)` and
-`int(.666 n)`. Ten segments: 'Built-in or learned?' (arXiv 2605.26578, section 6, Fig. 3), which
+2025 (arXiv 2505.13950v5, A.4, Table 4), cut as in the authors' code at characters `int(.333 n)` and
+`int(.666 n)`. Ten segments: 'Built-in or learned?' (arXiv 2605.26578v1, section 6, Fig. 3), which
 does not state the unit of its 'equal length'; here characters. Every segment is embedded alone, so
 a model that reads only a beginning does not give 0 for later segments, but the similarity of any
 two texts.
@@ -75,11 +75,11 @@ class SegmentSimilarity(Probe):
     def __init__(self, segments: Literal[3, 10]) -> None:
         part = "third" if segments == 3 else "tenth"
         places = range(1, segments + 1)
-        self.source = "arXiv 2605.26578, section 6"
+        self.source = "arXiv 2605.26578v1, section 6"
         self.positions = tuple(map(str, places))
         self.cuts = np.linspace(0, 1, segments + 1).tolist()
         if segments == 3:
-            self.source = "arXiv 2505.13950, A.4"
+            self.source = "arXiv 2505.13950v5, A.4"
             self.positions = ("begin", "middle", "end")
             self.cuts = THIRDS
         self.name = f"segment_similarity_{segments}"

@@ -2,13 +2,13 @@
 group of models.
 
 - Does a small sample of a dataset show the same position profile as the whole? Zeng et al. 2025
-  (arXiv 2505.13950, A.3, Fig. 3) show nDCG@10 by position bucket of the Tiny samples and of the
+  (arXiv 2505.13950v5, A.3, Fig. 3) show nDCG@10 by position bucket of the Tiny samples and of the
   complete data side by side, without a number. Here: the difference of each bucket and the largest
   absolute one, with bootstrap intervals over the queries of the sample, beside what random samples
   of this size would show.
-- How similar are the domains of a dataset? PosIR (Zeng et al. 2026, arXiv 2601.08363, A.2, Fig. 6):
-  S_AB = cos(c_A, c_B), where c_A is the mean of the embeddings of all documents of domain A. The
-  paper does not say whether embeddings have unit length before they are averaged; here they do.
+- How similar are the domains of a dataset? PosIR (Zeng et al. 2026, arXiv 2601.08363v1, A.2, Fig.
+  6): S_AB = cos(c_A, c_B), where c_A is the mean of the embeddings of all documents of domain A.
+  The paper does not say whether embeddings have unit length before they are averaged; here they do.
 - Probes by group: Tables 2 and 3 of Bias Learning (OpenReview 4GD7a9Bo9A) are means of probes over
   two models of each positional encoding.
 """
@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, product
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 import numpy as np
@@ -31,7 +32,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
-from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index
+from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_parts
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
@@ -71,8 +72,8 @@ VALIDITY_NOTE = (
     "less."
 )
 DOMAIN_NOTE = (
-    "Cosine of the mean embeddings of all documents (arXiv 2601.08363, A.2); embeddings have unit "
-    "length before the mean."
+    "Cosine of the mean embeddings of all documents (arXiv 2601.08363v1, A.2); embeddings have "
+    "unit length before the mean."
 )
 
 
@@ -225,7 +226,7 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
             alt.layer(*layers, width=640, height=300),
             "Sample and complete data",
             pair[0].model,
-            "As Fig. 3 of arXiv 2505.13950: nDCG@10 by position of the evidence, all lengths "
+            "As Fig. 3 of arXiv 2505.13950v5: nDCG@10 by position of the evidence, all lengths "
             "together. Shaded: 95%.",
             f"Source: {' and '.join(names)}.",
         )
@@ -379,7 +380,7 @@ def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
         alt.vconcat(cells.mark_rect().properties(width=alt.Step(18), height=alt.Step(18))),
         "Similarity of domains",
         model,
-        f"Cosine of the domains' mean embeddings (arXiv 2601.08363, A.2).{triangles}",
+        f"Cosine of the domains' mean embeddings (arXiv 2601.08363v1, A.2).{triangles}",
         f"Source: {', '.join(sums)}.",
     )
     return Figure("inter_domain_similarity", " and ".join(sums), model, framed)
@@ -406,6 +407,12 @@ class GroupRow:
     source: str
 
 
+#: Sums of a result, and how the value of each position follows from them.
+Part: TypeAlias = tuple[ProbeSums, Mapping[str, Compute]]
+#: Parts whose mean is wanted, by data and model.
+Parts: TypeAlias = dict[str, dict[str, list[Part]]]
+
+
 def group_results(
     results: Iterable[ProbeResult],
     probes: Mapping[str, Probe],
@@ -417,50 +424,80 @@ def group_results(
 
     If models have results on several datasets, their mean over the datasets follows, of the models
     that have all of them. A probe with averages over conditions has a row for each of these
-    instead.
+    instead; the mean of such probes follows, of the models and datasets that have all. Results with
+    settings, such as a paper's protocol, are apart from those without.
     """
-    by_probe = defaultdict[str, dict[str, dict[str, list[ProbeSums]]]](dict)
+    measured: dict[str | None, dict[str, Parts]] = {}
     for result in results:
-        if result.experiment is None:
-            by_model = by_probe[result.probe].setdefault(result.data, {})
-            by_model[result.model] = [result.sums]
+        by_data = measured.setdefault(result.experiment, {}).setdefault(result.probe, {})
+        suffix = f" ({result.experiment})" if result.experiment else ""
+        computes = probes.get(result.probe, Probe()).averages or {
+            position: at(index) for index, position in enumerate(result.sums.positions)
+        }
+        by_model = by_data.setdefault(f"{result.data}{suffix}", {})
+        by_model[result.model] = [(result.sums, computes)]
     rows: list[GroupRow] = []
-    for name, by_data in by_probe.items():
-        probe = probes.get(name, Probe())
-        shared = set.intersection(*map(set, by_data.values()))
-        if len(by_data) > 1 and shared:
-            by_data[f"mean of {pluralize(len(by_data), 'dataset')}"] = {
-                model: [models[model][0] for models in by_data.values()] for model in shared
-            }
-        for data, by_model in by_data.items():
-            groups = defaultdict[str, list[str]](list)
-            for model in sorted(by_model):
-                group = getattr(architectures.get(short_name(model)), kind, "") or UNKNOWN
-                groups[group].append(model)
-            for group, models in sorted(groups.items()):
-                members = {model: by_model[model] for model in models}
-                rows += _average_group(members, probe, partial(GroupRow, name, data, group))
+    known = dict(probes)
+    for by_probe in measured.values():
+        averaged = [name for name in by_probe if name in probes and _has_mean(probes[name])]
+        if len(averaged) > 1:
+            joined = f"mean of {' and '.join(averaged)}"
+            by_probe[joined] = _join_probes(by_probe, averaged)
+            known[joined] = probes[averaged[0]]
+        for name, by_data in by_probe.items():
+            source = known.get(name, Probe()).source
+            _add_mean_of_datasets(by_data)
+            for data, by_model in by_data.items():
+                groups = defaultdict[str, dict[str, list[Part]]](dict)
+                for model, parts in sorted(by_model.items(), key=itemgetter(0)):
+                    group = getattr(architectures.get(short_name(model)), kind, "") or UNKNOWN
+                    groups[group][model] = parts
+                for group, members in sorted(groups.items()):
+                    rows += _average_group(members, partial(GroupRow, name, data, group), source)
     return rows
 
 
+def _has_mean(probe: Probe) -> bool:
+    """Return whether a probe has averages over conditions that others have, too."""
+    return bool(probe.averages) and not probe.is_variant
+
+
+def _join_probes(by_probe: Mapping[str, Parts], names: Sequence[str]) -> Parts:
+    """Join the parts of several probes on the data and models that have all of them."""
+    joined: Parts = {}
+    for data in by_probe[names[0]]:
+        of_probes = [by_probe[name].get(data, {}) for name in names]
+        models = set.intersection(*map(set, of_probes))
+        if models:
+            joined[data] = {
+                model: [part for parts in of_probes for part in parts[model]] for model in models
+            }
+    return joined
+
+
+def _add_mean_of_datasets(by_data: Parts) -> None:
+    """Add the parts of all datasets together, of the models that have all."""
+    if len(by_data) < 2:
+        return
+    shared = set.intersection(*map(set, by_data.values()))
+    if shared:
+        by_data[f"mean of {len(by_data)} datasets"] = {
+            model: [part for models in by_data.values() for part in models[model]]
+            for model in shared
+        }
+
+
 def _average_group(
-    members: dict[str, list[ProbeSums]], probe: Probe, build_row: Callable[..., GroupRow]
+    members: Mapping[str, list[Part]], build_row: Callable[..., GroupRow], source: str
 ) -> Iterator[GroupRow]:
     """Estimate the values of each model of a group, and their mean unless the group is unknown."""
-    every = [sums for of_model in members.values() for sums in of_model]
-    for model, sums in {**members, "": every}.items():
-        for position, value in _estimate_positions(sums, probe):
-            row = build_row(model, 1 if model else len(members), position, value, probe.source)
-            if model or row.group != UNKNOWN:
+    every = [part for parts in members.values() for part in parts]
+    for model, parts in {**members, "": every}.items():
+        for position in parts[0][1]:
+            value = estimate_parts([(sums, computes[position]) for sums, computes in parts])
+            row = build_row(model, 1 if model else len(members), position, value, source)
+            if value and (model or row.group != UNKNOWN):
                 yield row
-
-
-def _estimate_positions(sums: Sequence[ProbeSums], probe: Probe) -> Iterator[tuple[str, Estimate]]:
-    """Estimate the mean over results at each position, or of each average over conditions."""
-    values = {position: at(index) for index, position in enumerate(sums[0].positions)}
-    for position, compute in (probe.averages or values).items():
-        if estimate := estimate_index(sums, compute):
-            yield position, estimate
 
 
 def published_groups(probes: Iterable[str]) -> list[GroupRow]:

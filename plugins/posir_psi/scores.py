@@ -1,8 +1,8 @@
 """PSI as a function of scores, and the declared scores: the number of queries, and PSI as papers
 print it.
 
-Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950); bins and length buckets, Zeng et al. 2026 (arXiv
-2601.08363).
+Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950v5); bins and length buckets, Zeng et al. 2026
+(arXiv 2601.08363v1).
 """
 
 import math
@@ -55,7 +55,7 @@ SCORES = (
         "The observed 1 - worst / best position bin, to which chance adds.",
         unit=Unit.INDEX,
         better=Better.LOWER,
-        citation="Zeng et al. 2025, arXiv 2505.13950",
+        citation="Zeng et al. 2025, arXiv 2505.13950v5",
         compute=lambda group: none_if_nan(float(compute_psi(mean_gain(group.counts, NDCG_AT_10)))),
     ),
 )

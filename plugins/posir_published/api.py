@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from posir_published import rows as data
@@ -38,6 +40,10 @@ TEXTS = (
     "Position",
     "Over position",
     "Notable bias",
+    "Score",
+    "State",
+    "Paper's reading",
+    "Corrected reading",
     "Source",
 )
 
@@ -90,7 +96,7 @@ CURVES_NOTE = (
 )
 MMTEB_BRIEF = (
     "Spearman's rho over models between the MMTEB retrieval score and PosIR's average nDCG@10 "
-    "over its ten languages; p is two-sided and not corrected."
+    "over its ten languages; p is two-sided, p corrected by Holm's method for the five lengths."
 )
 MMTEB_NOTE = (
     "There are five tests, which are not independent. The paper truncates its p-values to one "
@@ -106,6 +112,7 @@ def published(
     bins: bool = False,
     mmteb: bool = False,
     training: bool = False,
+    check: Path | None = None,
 ) -> Result:
     """Get the results that the papers report; they ship with posir, so nothing is downloaded.
 
@@ -117,6 +124,9 @@ def published(
             2601.08363, Table 2).
         training: Show instead models after training on evidence at chosen positions: nDCG@10, PSI
             and cosines.
+        check: Compare instead a CSV file with these results: columns task, model, length,
+            ndcg_at_10 and psi_as_published, as `--lengths --format csv` prints them; exit status 1
+            if values differ.
 
     Returns:
         Scores in [0, 1], without intervals, which the papers do not give. Every row names its
@@ -137,6 +147,10 @@ def published(
         >>> [round(row.rho, 2) for row in posir.published(mmteb=True).rows]
         [0.62, 0.73, 0.71, 0.44, 0.39]
     """
+    if check is not None:
+        if task or lengths or bins or mmteb or training:
+            raise PosirError("--check compares a file of its own; use it without other options.")
+        return _tabulate_check(check)
     if training and (task or lengths or bins or mmteb):
         raise PosirError(
             "training shows trained models, whose data are no tasks; use it without other options "
@@ -152,7 +166,7 @@ def published(
     if training:
         return _tabulate_training()
     if mmteb:
-        return _tabulate_mmteb()
+        return tabulate_mmteb()
     known = data.published_tasks()
     tasks = tuple(dict.fromkeys(known if task is None else to_list(task)))
     for name in tasks:
@@ -192,10 +206,32 @@ def _tabulate_training() -> Result:
     )
 
 
-def _tabulate_mmteb() -> Result:
+def _tabulate_check(file: Path) -> Result:
+    checked = data.check_published(file)
+    counts = Counter(value.state for value in checked)
+    cells = []
+    for value in checked:
+        if value.state != "equal":
+            pair = (format_psi(value.given), format_psi(value.published))
+            place = (value.task, value.model, value.length, value.score)
+            cells.append([*place, value.state, *pair, value.source])
+    headings = ["Task", "Model", "Length", "Score", "State", "In the file", "Published", "Source"]
+    return Result(
+        title=f"{file.name} and the published results",
+        rows=checked,
+        tables=[_build_table(headings, cells)] if cells else [],
+        sentences=[messages.describe_check(counts)],
+        exit_status=int(len(cells) > 0),
+    )
+
+
+def tabulate_mmteb() -> Result:
+    """Show how PosIR and MMTEB order models: the paper's reading of Table 2, and the corrected
+    one.
+    """
     rows = data.correlate_with_mmteb()
     _, *by_length = rows
-    clear = [row.length for row in by_length if row.p_value < SIGNIFICANT]
+    clear = [row.length for row in by_length if row.p_corrected < SIGNIFICANT]
     sentence = messages.describe_mmteb(
         {row.length: row.rho for row in by_length}, rows[0].models, clear, SIGNIFICANT
     )
@@ -204,9 +240,12 @@ def _tabulate_mmteb() -> Result:
     for row in rows:
         computed = (format_number(row.rho, ".2f"), format_p_value(row.p_value))
         printed = (format_number(row.printed_rho, ".2f"), str(row.printed_p_value))
-        cells.append([title, row.length, str(row.models), *computed, *printed, row.source])
-    printed = ("Spearman as printed", "p as printed")
-    headings = ["Task", "Length", "Models", "Spearman", "p", *printed, "Source"]
+        reading = messages.label_correlation(is_clear=row.p_corrected < SIGNIFICANT)
+        corrected = (format_p_value(row.p_corrected), reading)
+        place = (title, row.length, str(row.models))
+        cells.append([*place, *printed, row.printed_reading, *computed, *corrected, row.source])
+    headings = ["Task", "Length", "Models", "Spearman as printed", "p as printed"]
+    headings += ["Paper's reading", "Spearman", "p", "p corrected", "Corrected reading", "Source"]
     return Result(
         title=title,
         rows=rows,

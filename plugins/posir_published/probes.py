@@ -15,16 +15,16 @@ from posir_tasks.base.untrusted import read_csv_rows
 
 #: The columns of a file of one's own.
 COLUMNS = ("model", "positional_encoding", "attention", "pooling")
-POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A"
+POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A, arXiv 2412.15241v3"
 SOURCES = {
-    "segment_similarity_3": "arXiv 2505.13950, Table 4",
-    "segment_similarity_10": "arXiv 2605.26578, Fig. 7",
+    "segment_similarity_3": "arXiv 2505.13950v5, Table 4",
+    "segment_similarity_10": "arXiv 2605.26578v1, Fig. 7",
     "permutation": "arXiv 2601.16934, results stored with its code",
     "controlled_pairs_effect": "arXiv 2503.05037, Fig. A.1 to A.4",
-    "evidence_moving": "arXiv 2605.26578, Table 13",
-    "mirror_reversal": "arXiv 2605.26578, Table 12",
-    "gradient_saliency": "arXiv 2601.08363, Fig. 5",
-    "query_types": "arXiv 2601.08363, Table 6",
+    "evidence_moving": "arXiv 2605.26578v1, Table 13",
+    "mirror_reversal": "arXiv 2605.26578v1, Table 12",
+    "gradient_saliency": "arXiv 2601.08363v1, Fig. 5",
+    "query_types": "arXiv 2601.08363v1, Table 6",
     "needle_insertion": f"{POSITIONAL_BIAS}, Table 2",
     "text_removal": f"{POSITIONAL_BIAS}, Table 2",
     "sentence_regression": f"{POSITIONAL_BIAS}, Tables 3, 5 to 7",

@@ -8,15 +8,20 @@ on evidence at chosen positions.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 
 from posir_psi.scores import compute_psi
+from posir_significance.correction import holm
+from posir_tasks.base.errors import DataError
+from posir_tasks.base.untrusted import read_csv_rows
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.schemes import (
     START_TO_END,
@@ -27,31 +32,34 @@ from posir_tasks.values.schemes import (
 from posir_tasks.values.scores import ALL, Better, ScoreInfo, Unit
 
 #: Sources, as they are shown beside the scores.
-POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363)"
+POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363v1)"
 POSIR_FIGURES_SOURCE = (
-    "published, Zeng et al. 2026 (arXiv 2601.08363), read from the authors' figures"
+    "published, Zeng et al. 2026 (arXiv 2601.08363v1), read from the authors' figures"
 )
 #: Files of PosQ's paper and of its earlier version, whose numbers on SQuAD-PosQ are the same.
 POSQ_SOURCES = {
-    "posq.csv": "published, Zeng et al. 2025 (arXiv 2505.13950)",
-    "myopic_trap.csv": "published, Benchmarking the Myopic Trap, Table 1 (earlier version of "
-    "arXiv 2505.13950)",
+    "posq.csv": "published, Zeng et al. 2025 (arXiv 2505.13950v5)",
+    "myopic_trap.csv": "published, Benchmarking the Myopic Trap, Table 1 (arXiv 2505.13950v1)",
 }
 #: Source of each table of `training.csv`.
 TRAINING_SOURCES = {
-    "built-in-or-learned-3": "published, Yu et al. 2026, Table 3 (arXiv 2605.26578)",
-    "built-in-or-learned-4": "published, Yu et al. 2026, Table 4 (arXiv 2605.26578)",
-    "built-in-or-learned-11": "published, Yu et al. 2026, Table 11 (arXiv 2605.26578)",
-    "bias-learning-4": "published, Bias Learning, Table 4 (OpenReview 4GD7a9Bo9A)",
+    "built-in-or-learned-3": "published, Yu et al. 2026, Table 3 (arXiv 2605.26578v1)",
+    "built-in-or-learned-4": "published, Yu et al. 2026, Table 4 (arXiv 2605.26578v1)",
+    "built-in-or-learned-11": "published, Yu et al. 2026, Table 11 (arXiv 2605.26578v1)",
+    "bias-learning-4": "published, Bias Learning, Table 4 (OpenReview 4GD7a9Bo9A, "
+    "arXiv 2412.15241v3)",
 }
 #: All lengths, and the length buckets of PosIR.
 LENGTHS = (ALL, "Q1", "Q2", "Q3", "Q4")
+#: Columns of a table of scores that is compared with the published one.
+SCORE_COLUMNS = ("ndcg_at_10", "psi_as_published")
+CHECKED_COLUMNS = ("task", "model", "length", *SCORE_COLUMNS)
 #: Names of the macro averages, which are those of the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
-#: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950, Section 4.1).
+#: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950v5, Section 4.1).
 SAMPLED_ARCHITECTURES = ("late-interaction", "reranker")
-#: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950, Table
-#: 1).
+#: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950v5,
+#: Table 1).
 THRESHOLD = 0.03
 #: The datasets that are read together, with the suffix of the same sample of both.
 FIRST, SECOND = "SQuAD-PosQ", "FineWeb-PosQ"
@@ -59,13 +67,14 @@ SUFFIXES = ("", "-Tiny")
 TWO_DATASETS = tuple(name + suffix for name in (FIRST, SECOND) for suffix in SUFFIXES)
 DRAWS = 2000
 SEED = 20260113
-#: Spearman's rho and p-value as the paper prints them for each of `LENGTHS` (arXiv 2601.08363).
+#: Spearman's rho and p-value as the paper prints them for each of `LENGTHS`, and how its text reads
+#: them (arXiv 2601.08363v1, Table 2 and Section 3.2).
 PRINTED = {
-    "all": (0.62, 0.05),
-    "Q1": (0.73, 0.01),
-    "Q2": (0.71, 0.02),
-    "Q3": (0.44, 0.2),
-    "Q4": (0.39, 0.2),
+    "all": (0.62, 0.05, "moderate"),
+    "Q1": (0.73, 0.01, "strongest"),
+    "Q2": (0.71, 0.02, "decreases with length"),
+    "Q3": (0.44, 0.2, "decreases with length"),
+    "Q4": (0.39, 0.2, "not significant"),
 }
 #: The balanced training set among those of a table; the others are skewed to a position.
 BALANCED = "uniform"
@@ -88,13 +97,13 @@ NOTABLE_BIAS = ScoreInfo(
     "marks models; missing without a result on both. It ignores chance: with few queries, PSI "
     "exceeds this without any bias.",
     unit=Unit.TEXT,
-    citation="Zeng et al. 2025, arXiv 2505.13950",
+    citation="Zeng et al. 2025, arXiv 2505.13950v5",
     column=False,
 )
 
 
 #: Distinct queries of a task; for an average over tasks, of all its tasks together (arXiv
-#: 2601.08363, 2505.13950).
+#: 2601.08363v1, 2505.13950v5).
 TASK_QUERIES = {
     MONOLINGUAL: 421_708,
     "PosIR-English": 42_015,
@@ -112,7 +121,7 @@ ROUNDED_QUERIES = (CROSS_LINGUAL, "FineWeb-PosQ-Tiny")
 #: Mean over the languages of PosIR: 421,708 queries in ten languages.
 LANGUAGE_QUERIES = 42_170
 #: Queries of each position bucket; a query on a shared boundary of SQuAD-PosQ counts in both (arXiv
-#: 2505.13950).
+#: 2505.13950v5).
 BUCKET_QUERIES = {
     "SQuAD-PosQ": (21_220, 16_527, 13_667, 11_514, 10_089, 20_384),
     "SQuAD-PosQ-Tiny": (2_252, 1_813, 1_444, 1_210, 1_108, 2_237),
@@ -188,7 +197,7 @@ class PublishedBin:
 
 @dataclass(frozen=True)
 class PosqSystem:
-    """One system on one dataset of PosQ (Zeng et al. 2025, arXiv 2505.13950) or of its earlier
+    """One system on one dataset of PosQ (Zeng et al. 2025, arXiv 2505.13950v5) or of its earlier
     version, the Myopic Trap.
     """
 
@@ -311,7 +320,7 @@ def _all_rows() -> tuple[PublishedRow, ...]:
         row = _build_row(model, task, length, ndcg, float(line["psi"]), POSIR_SOURCE)
         rows.append(row)
         groups.setdefault((_name_benchmark(task), model, length), []).append(row)
-    # This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks
+    # This is how PosIR averages over languages (arXiv 2601.08363v1); over the ten monolingual tasks
     # it gives the paper's Table 2.
     averages = []
     for (name, model, length), group in groups.items():
@@ -478,15 +487,19 @@ class MMTEBCorrelation:
     """Spearman's, in [-1, 1]."""
     p_value: float
     """Two-sided, for no correlation, not corrected for the number of lengths; in [0, 1]."""
+    p_corrected: float
+    """Holm-corrected for the five lengths."""
     printed_rho: float
     printed_p_value: float
     """P-value as the paper prints it: truncated, not rounded, to one digit."""
+    printed_reading: str
+    """What the paper's text says of it."""
     source: str
 
 
 def read_mmteb_scores() -> dict[str, float]:
     """Read the MMTEB retrieval scores (x 100) of the 10 models of PosIR (Zeng et al. 2026, arXiv
-    2601.08363).
+    2601.08363v1).
     """
     return {row["model"]: float(row["mmteb_retrieval"]) for row in read_rows("mmteb.csv")}
 
@@ -500,12 +513,77 @@ def correlate_with_mmteb() -> list[MMTEBCorrelation]:
 
     mmteb = read_mmteb_scores()
     posir = {(row.length, row.model): row.ndcg_at_10 for row in published_rows(MONOLINGUAL)}
+    fitted = [
+        spearmanr([posir[length, model] for model in mmteb], list(mmteb.values()))
+        for length in PRINTED
+    ]
+    corrected = holm([float(fit.pvalue) for fit in fitted])
     rows = []
-    for length, printed in PRINTED.items():
-        fitted = spearmanr([posir[length, model] for model in mmteb], list(mmteb.values()))
-        values = (float(fitted.statistic), float(fitted.pvalue))
+    for (length, printed), fit, p_corrected in zip(PRINTED.items(), fitted, corrected, strict=True):
+        values = (float(fit.statistic), float(fit.pvalue), p_corrected)
         rows.append(MMTEBCorrelation(length, len(mmteb), *values, *printed, POSIR_SOURCE))
     return rows
+
+
+@dataclass(frozen=True)
+class CheckedValue:
+    """A value of a user's table next to the published one; None where one of them has none."""
+
+    task: str
+    model: str
+    length: str
+    score: str
+    """`ndcg_at_10` or `psi_as_published`."""
+    given: float | None
+    published: float | None
+    state: str
+    """`equal` to the decimals of the given value, `different`, `missing` from the given table, or
+    `new`.
+    """
+    source: str
+    """Of the published value; empty for a new one."""
+
+
+def check_published(file: Path) -> list[CheckedValue]:
+    """Compare a CSV file with `CHECKED_COLUMNS` with the published rows of its tasks, one value a
+    row; raise PosirError if it cannot be read.
+    """
+    expected = f"a file with the columns {','.join(CHECKED_COLUMNS)}"
+    given: dict[tuple[str, str, str, str], str] = {}
+    for number, row in enumerate(read_csv_rows(file, CHECKED_COLUMNS, expected), 2):
+        for score in SCORE_COLUMNS:
+            if row[score]:
+                key = (row["task"], row["model"], row["length"], score)
+                given[key] = row[score]
+                _read_number(row[score], file, number, score)
+    published = {}
+    for task in dict.fromkeys(key[0] for key in given):
+        for published_row in published_rows(task):
+            for score in SCORE_COLUMNS:
+                place = (task, published_row.model, published_row.length, score)
+                published[place] = published_row
+    checked = []
+    for key in {**published, **given}:
+        text = given.get(key)
+        value = None if text is None else float(text)
+        found = published.get(key)
+        ours = None if found is None else float(getattr(found, key[3]))
+        state = "missing" if value is None else "new"
+        if text is not None and value is not None and ours is not None:
+            decimals = len(text.partition(".")[2])
+            state = "equal" if round(ours, decimals) == round(value, decimals) else "different"
+        source = found.source if found else ""
+        checked.append(CheckedValue(*key, value, ours, state, source))
+    return checked
+
+
+def _read_number(text: str, file: Path, number: int, field: str) -> None:
+    """Raise DataError unless a cell is a score in [0, 1], in plain decimals."""
+    if not re.fullmatch(r"(0(\.\d+)?|1(\.0+)?)", text):
+        raise DataError(
+            f"{file}: row {number}: field '{field}': {text!r} is not a score in [0, 1]. Divide "
+            "percentages by 100, and write decimals with a point."
+        )
 
 
 @dataclass(frozen=True)
@@ -542,7 +620,7 @@ def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:
     """Yield by how much balanced training lowers PSI for each data and model: 1 - PSI (uniform) /
     worst skewed PSI.
 
-    arXiv 2605.26578, Section 5, which gives 57 to 87% on SQuAD-PosQ.
+    arXiv 2605.26578v1, Section 5, which gives 57 to 87% on SQuAD-PosQ.
     """
     of_psi = (score for score in scores if score.measure == PSI)
     for _, group in groupby(of_psi, key=lambda score: (score.source, score.data, score.model)):

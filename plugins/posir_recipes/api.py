@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from textwrap import wrap
 from typing import Literal
 
 from rich.console import Console
@@ -33,6 +34,8 @@ from posir_tasks.models.protocols import PAPERS, list_differences, list_protocol
 RECIPE_FILE = "recipe.yaml"
 #: A variable in a command.
 VARIABLE = re.compile(r"\$([A-Z][A-Z_]*)")
+#: Characters of a line of the introduction in a terminal.
+WIDTH = 98
 
 
 class RecipeVariable(Section):
@@ -125,7 +128,12 @@ def list_settings_files(paper: str) -> list[Path]:
 
 
 def _list_exports(recipe: Recipe) -> list[str]:
-    return [f'export {name}="{variable.default}"' for name, variable in recipe.variables.items()]
+    """List the variables of a shell, each with its value for a trial as a comment."""
+    lines = []
+    for name, variable in recipe.variables.items():
+        trial = f'  # on a CPU: "{variable.scaled}"' if variable.scaled != variable.default else ""
+        lines.append(f'export {name}="{variable.default}"{trial}')
+    return lines
 
 
 def _list_differences(paper: str) -> list[str]:
@@ -139,7 +147,10 @@ def _to_text(paper: str, recipe: Recipe) -> str:
     """Write a recipe for a terminal: notes are comments, so that all of it can be pasted into a
     shell.
     """
-    lines = [f"# {recipe.title} ({recipe.reference})", *_list_exports(recipe)]
+    lines = [f"# {recipe.title} ({recipe.reference})", "#"]
+    introduction = wrap(f"{recipe.summary} {recipe.introduction}", WIDTH, break_on_hyphens=False)
+    lines += [f"# {line}" for line in introduction]
+    lines += ["", *_list_exports(recipe)]
     if differences := _list_differences(paper):
         lines.append(f"# Without POSIR_PROTOCOL={paper}:")
         lines += [f"# {difference}" for difference in differences]
@@ -153,39 +164,27 @@ def _to_text(paper: str, recipe: Recipe) -> str:
 
 
 def to_page(paper: str, recipe: Recipe) -> str:
-    """Write a recipe as a page of the documentation."""
-    variables = []
-    for name, variable in recipe.variables.items():
-        variables.append((f"`{name}`", variable.scaled and f"`{variable.scaled}`"))
-    items = []
-    commands = []
-    for item in recipe.items:
-        notes = [f"Runs {item.runs}."] if item.runs else []
-        if item.needs:
-            notes.append(item.needs)
-        if item.missing:
-            notes.append(f"Missing: {item.missing}")
-        cells = (item.item, item.shows, item.published or "", item.ours or "", " ".join(notes))
-        items.append(cells)
-        if item.commands:
-            commands.append(f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}")
-    headings = ("", "shows", "published", "ours", "needs, and what is missing")
-    start = [f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)]
+    """Write a recipe as a page of the documentation: what it has, what runs where, and what is
+    missing. The commands are those that `posir recipe` prints.
+    """
+    rows = [(item.item, item.shows, item.runs or "", item.missing or "") for item in recipe.items]
+    headings = ("", "shows", "runs", "missing")
+    first = next(item.item for item in recipe.items if item.commands)
+    commands = [
+        f'posir recipe {paper} --item "{first}"',
+        f"posir recipe {paper} --output {paper}",
+    ]
     sections = [
         f"<!-- Made by `posir recipe {paper} --format markdown`; change "
         f"recipes/{paper}/recipe.yaml instead. -->",
         f"# {recipe.title}",
         f"{recipe.reference}. {recipe.summary}",
         recipe.introduction.strip(),
-        "## Before the first command",
-        _to_shell(start),
-        to_markdown(Table(build_columns(("variable", "for a trial on a CPU")), tuple(variables))),
+        "Print the commands of an item, and copy their settings files:",
+        _to_shell(commands),
+        to_markdown(Table(build_columns(headings), tuple(rows))),
     ]
-    if differences := _list_differences(paper):
-        sections.append(f"## Without `POSIR_PROTOCOL={paper}`")
-        sections.append("\n".join(f"- {difference}" for difference in differences))
-    table = to_markdown(Table(build_columns(headings), tuple(items)))
-    return "\n\n".join([*sections, "## Items", table, "## Commands", *commands])
+    return "\n\n".join(sections)
 
 
 def _to_shell(lines: Sequence[str]) -> str:

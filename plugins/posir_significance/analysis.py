@@ -201,6 +201,17 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     return Estimate(value, (max(value - half, -1.0), min(value + half, 1.0)))
 
 
+def average_thirds(observations: Observations) -> Floats:
+    """Average the gains of each third of documents as `estimate_start_minus_end` does, shape (3,);
+    NaN without queries.
+    """
+    shares = _share_thirds(observations)
+    totals = shares.sum(axis=0)
+    sums = shares.T @ observations.gains
+    means: Floats = np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
+    return means
+
+
 def _share_thirds(observations: Observations) -> Floats:
     """Return the weight of each query in each third of its document, shape (n, 3)."""
     query = observations.query

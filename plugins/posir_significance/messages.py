@@ -1232,6 +1232,25 @@ MMTEB_ORDER = (
 )
 
 
+ARCHITECTURE_READING = (
+    "The paper reads no clear correlation of PSI with size, dimension, attention and pooling "
+    "(arXiv 2601.08363v1, Section 4.2, without numbers); the corrected p-values say where one is "
+    "shown."
+)
+CHECKED = "{equal} equal, {different} different, {missing} missing from the file, {new} new."
+
+
+def describe_check(counts: Mapping[str, int]) -> str:
+    """Say how many values of a table are equal to the published ones."""
+    states = ("equal", "different", "missing", "new")
+    return CHECKED.format(**{state: f"{counts.get(state, 0):,}" for state in states})
+
+
+def label_correlation(*, is_clear: bool) -> str:
+    """Label a correlation that is corrected for the number of tests."""
+    return "shown" if is_clear else "not shown"
+
+
 def describe_mmteb(
     rho: Mapping[str, float], models: int, clear: Sequence[str], level: float
 ) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from posir_significance.analysis import GroupAnalysis, analyze
+from posir_psi.scores import compute_psi, none_if_nan
+from posir_significance.analysis import GroupAnalysis, analyze, average_thirds
 from posir_significance.decision import decide_result
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.observations import Integers
@@ -42,6 +43,11 @@ def _mean_ndcg_as_published(group: QueryGroup) -> Estimate | None:
     # Over all lengths the papers report the mean over queries.
     mean = None if group.length is None else _analyze(group).ndcg_as_published
     return Estimate(mean.value, mean.interval) if mean else None
+
+
+def _find_psi_of_thirds(group: QueryGroup) -> float | None:
+    means = average_thirds(_analyze(group).observations)
+    return none_if_nan(float(compute_psi(means)))
 
 
 def _read_trend(key: str, group: QueryGroup) -> float | None:
@@ -109,6 +115,7 @@ COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "unread_share": lambda group: _decide(group).value(Quantity.UNREAD_SHARE),
     "state": lambda group: _decide(group).state.value if group.queries else None,
     "ndcg_at_10_as_published": _mean_ndcg_as_published,
+    "psi_of_thirds": _find_psi_of_thirds,
     "documents": lambda group: _decide(group).documents,
     "tested_questions": lambda group: _decide(group).tested_questions,
     "design_effect": lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,

@@ -213,14 +213,20 @@ class Statistics:
 
 
 def group_by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
-    """Group statistics, ordered by language: its domains and their total, then the total of all; no
-    total of one.
+    """Group statistics, ordered by language: its domains and their total, then each domain over all
+    languages and the total of all; no total of one.
     """
+    subsets = list(subsets)
     groups = [list(group) for _, group in groupby(subsets, key=lambda subset: subset.language)]
     totals = [pool(group) for group in groups]
     for group, total in zip(groups, totals, strict=True):
         if len(group) > 1:
             group.append(total)
     if len(groups) > 1:
-        groups.append([replace(pool(totals), domain=ALL)])
+        by_domain: dict[str, list[Statistics]] = {}
+        for subset in subsets:
+            by_domain.setdefault(subset.domain, []).append(subset)
+        domains = [replace(pool(same), language=ALL) for same in by_domain.values()]
+        total = replace(pool(totals), domain=ALL)
+        groups.append([*domains, total] if len(domains) > 1 else [total])
     return groups

@@ -50,8 +50,9 @@ SETTINGS = {
     "rerank_instruction": "instruction",
     "rerank_template": "template",
 }
-#: Fields that are stated: what searches, and with what it was run.
+#: Fields that are stated: how probes cut texts, what searches, and with what it was run.
 STATED = {
+    "cut_tokens": "texts of probes cut to tokens",
     "first_stage": "first stage",
     "depth": "reranked",
     "index": "index",
@@ -82,6 +83,8 @@ class Protocol:
     pooling: str
     rerank_instruction: str
     rerank_template: str
+    cut_tokens: str
+    """Tokens that probes cut texts to; of a text with a needle, of both together."""
     depth: str
     """Documents that are reranked."""
     first_stage: str

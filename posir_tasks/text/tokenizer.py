@@ -7,9 +7,11 @@ itself asks the model: `search/input_window.py`, late chunks and gradient salien
 
 from __future__ import annotations
 
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +29,8 @@ BATCH_SIZE = 64
 #: Options of a call of a tokenizer.
 WHOLE: Mapping[str, Any] = {"add_special_tokens": False, "truncation": False, "verbose": False}
 
+#: Ending of a file with a vocabulary of tiktoken.
+TIKTOKEN = ".tiktoken"
 #: First character and one past the last of each token, shape (tokens, 2).
 TokenSpans = NDArray[np.int64]
 
@@ -81,17 +85,21 @@ class ModelTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, name: str) -> ModelTokenizer:
-        """Load a tokenizer by its name on the Hub or its folder; raise PosirError if that fails."""
+        """Load a tokenizer by its name on the Hub, its folder, or the file of a vocabulary of
+        tiktoken; raise PosirError if that fails.
+        """
         from transformers import AutoTokenizer
 
         try:
+            if str(name).endswith(TIKTOKEN):
+                return cls(_load_vocabulary(name))
             # Without this, transformers asks on the terminal whether code of the tokenizer may run.
             return cls(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
         except Exception as error:
             raise PosirError(
                 f"tokenizer '{name}' cannot be loaded ({summarize_error(error)}). Give a name on "
-                "the Hub or a folder with its "
-                "files; without --tokenizer, one token is counted for every four bytes."
+                f"the Hub, a folder with its files, or a file of tiktoken (*{TIKTOKEN}); without "
+                "--tokenizer, tokens are those of the model, or one for every four bytes."
             ) from error
 
     @property
@@ -134,6 +142,30 @@ class ModelTokenizer(Tokenizer):
             yield self.tokenizer(batch, **WHOLE, **options)
 
 
+def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:
+    """Load a file of tiktoken, such as cl100k_base.tiktoken: a token in Base64 and its rank a line.
+
+    Words are divided before by the pattern of cl100k_base.
+    """
+    from transformers import PreTrainedTokenizerFast
+    from transformers.convert_slow_tokenizer import TikTokenConverter
+
+    # Neither class is annotated.
+    tokenizer_class: Any = PreTrainedTokenizerFast
+    converter_class: Any = TikTokenConverter
+    ranks = {}
+    for line in Path(file).read_bytes().splitlines():
+        token, rank = line.split()
+        ranks[base64.b64decode(token, validate=True)] = int(rank)
+    converter = converter_class(file)
+    # The converter's own reader needs the package tiktoken.
+    converter.load_tiktoken_bpe = lambda _: ranks
+    loaded: PreTrainedTokenizerBase = tokenizer_class(
+        tokenizer_object=converter.converted(), name_or_path=file
+    )
+    return loaded
+
+
 def find_tokenizer(model: Any) -> ModelTokenizer | None:
     """Return the tokenizer of a model of mteb or sentence-transformers; None if it has none
     here.
@@ -148,5 +180,5 @@ def find_tokenizer(model: Any) -> ModelTokenizer | None:
 
 
 def load_tokenizer(name: str | None) -> Tokenizer:
-    """Load a tokenizer by its name on the Hub or its folder; None estimates tokens from bytes."""
+    """Load a tokenizer as `ModelTokenizer.load` does; None estimates tokens from bytes."""
     return EstimatedTokenizer() if name is None else ModelTokenizer.load(name)

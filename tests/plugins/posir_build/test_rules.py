@@ -2,14 +2,21 @@
 and PosIR.
 """
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from posir_build.ask import split_chunks, tag_chunk
 from posir_build.false_negatives import has_votes
+from posir_build.records import Check, DiscardReason
+from posir_build.settings import VerifySettings
 from posir_build.translate import find_outliers
+from posir_build.verify import Verifier
 from posir_tasks.models.rerankers import compute_margin
 from posir_tasks.text.spans import Span
+from tests.support.construction import ScriptedModel, document, question
 
 
 def test_the_margin_is_the_smallest_over_rerankers():
@@ -74,3 +81,16 @@ def test_outliers_of_length_are_outside_the_quartiles():
     lengths = [*range(100, 200), 1000, 1]
     assert find_outliers(lengths, 1.5, 1.5) == [*[False] * 100, True, True]
     assert find_outliers([], 1, 1) == []
+
+
+def test_thirds_are_balanced_between_rerankers_and_judge():
+    about = document("d", "x" * 90)
+    starts = [*range(10), *range(31, 35), *range(62, 68)]
+    asked = [replace(question(about, f"q{start}"), span=Span(start, start + 1)) for start in starts]
+    options = VerifySettings(balance=True, relevance="none", leave_out=False)
+    model = ScriptedModel(lambda *_: "")
+    result = Verifier([about], options, "eng-Latn", model, [], 1).verify(asked)
+    thirds = Counter(kept.evidence.start // 30 for kept in result.questions)
+    assert thirds == {0: 4, 1: 4, 2: 4}
+    assert Counter(row.reason for row in result.discarded) == {DiscardReason.FULL_CELL: 8}
+    assert {row.check for kept in result.questions for row in kept.verdicts} == {Check.BALANCED}

@@ -58,6 +58,7 @@ def test_a_fit_is_that_of_scipy_without_an_intercept():
         1 - (residual**2).sum() / ((text - text.mean()) ** 2).sum()
     )
     assert fit.mae == pytest.approx(np.abs(residual).mean())
+    assert fit.squared_error == pytest.approx((residual**2).sum())
 
 
 def test_as_many_sentences_as_dimensions_fit_exactly():

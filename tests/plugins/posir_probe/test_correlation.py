@@ -355,21 +355,22 @@ def test_properties_of_models_have_numbers_and_no_verdict(options):
             "value_low",
             "value_high",
             "p_value",
+            "p_corrected",
         ),
     ]
+    frame = shown.to_polars().drop_nulls("p_value")
+    family = frame.filter(task="PosIR", score=frame["score"][0]).sort("p_value")
+    smallest = family["p_value"][0] * family.height
+    assert family["p_corrected"][0] == pytest.approx(min(1, smallest))
     (table,) = shown.tables
-    assert [column.heading for column in table.columns][-2:] == ["Value", "p"]
+    assert [column.heading for column in table.columns][-3:] == ["Value", "p", "p corrected"]
     assert {len(row) for row in table.rows} == {len(table.columns)}
     words = str(shown)
     for verdict in Prediction:
         assert label_prediction(verdict) not in words
 
 
-def test_a_folders_score_is_the_mean_over_shared_tasks(tmp_path):
-    tasks = {
-        "a": {"SciFact": 0.5, "NFCorpus": 0.3, "PosIR-Mini": 1.0},
-        "b": {"SciFact": 0.7, "NFCorpus": 0.2, "FiQA2018": 0.9},
-    }
+def write_main_scores(tmp_path, tasks):
     for model, scores in tasks.items():
         folder = tmp_path / "results" / f"org__{model}" / "1"
         folder.mkdir(parents=True)
@@ -387,6 +388,36 @@ def test_a_folders_score_is_the_mean_over_shared_tasks(tmp_path):
             (folder / f"{task}.json").write_text(
                 json.dumps(content | {"evaluation_time": 1, "kg_co2_emissions": None})
             )
+
+
+def test_scores_are_averaged_over_models_with_an_ending(tmp_path):
+    tasks = {
+        "a-begin": {"SciFact": 0.5, "NFCorpus": 0.3},
+        "b-begin": {"SciFact": 0.7, "NFCorpus": 0.2},
+        "c-begin": {"SciFact": 0.9},
+        "a-end": {"SciFact": 0.1},
+    }
+    write_main_scores(tmp_path, tasks)
+    shown = posir.model_means(tmp_path, ending=["-begin", "-end"]).to_polars()
+    assert shown.rows() == [
+        ("-begin", "NFCorpus", 2, pytest.approx(0.25)),
+        ("-begin", "SciFact", 2, pytest.approx(0.6)),
+        ("-begin", "mean of 2 tasks", 2, pytest.approx(0.425)),
+        ("-end", "SciFact", 1, pytest.approx(0.1)),
+    ]
+    assert posir.model_means(tmp_path).to_polars()["models"].to_list() == [2, 2, 2]
+    with pytest.raises(PosirError, match="no model whose name ends in '-middle'"):
+        posir.model_means(tmp_path, ending="-middle")
+    with pytest.raises(PosirError, match="no results of mteb"):
+        posir.model_means(tmp_path / "nowhere")
+
+
+def test_a_folders_score_is_the_mean_over_shared_tasks(tmp_path):
+    tasks = {
+        "a": {"SciFact": 0.5, "NFCorpus": 0.3, "PosIR-Mini": 1.0},
+        "b": {"SciFact": 0.7, "NFCorpus": 0.2, "FiQA2018": 0.9},
+    }
+    write_main_scores(tmp_path, tasks)
     assert correlation.read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
     # A split and a subset that one model alone has change no mean.
     for split, subset in (("train", "default"), ("test", "de")):
@@ -406,7 +437,7 @@ def test_results_by_mtebs_settings_are_named(tmp_path, monkeypatch):
     own = summary_of("Qwen/Qwen3-Embedding-0.6B", 0.5, "PosIR-English")
     monkeypatch.setattr("posir_probe.api.read_results", lambda _: ())
     monkeypatch.setattr("posir_probe.api.summarize", lambda _: [own])
-    (note,) = posir.correlate(tmp_path, architecture=True, published=True).notes
+    _, note = posir.correlate(tmp_path, architecture=True, published=True).notes
     assert "mteb's settings; the authors of PosIR: " in note
     assert not posir.correlate(tmp_path, architecture=True).notes
 

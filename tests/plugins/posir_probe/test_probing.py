@@ -26,6 +26,7 @@ from posir_tasks.data.mini import read_mini
 from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.results import result_files
 from posir_tasks.text.spans import Span
+from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.support.encoders import RecordingEncoder
 from tests.support.probed_encoders import decaying, invent_questions
 
@@ -90,6 +91,33 @@ def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path
     files[-1].write_text("{")
     with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a result"):
         run_probes(run, PROBES)
+
+
+def test_texts_are_cut_so_that_the_largest_needle_fits(run, model, data):
+    run = replace(run, documents=3, cut=40)
+    probes = select_probes(["needle_insertion", "text_removal", "segment_similarity_3"])
+    results = {result.probe: result for result in run_probes(run, probes)}
+    selections = {
+        name: [subset.selection for subset in result.subsets.values()]
+        for name, result in results.items()
+    }
+    assert selections == {
+        "needle_insertion": ["seed 1, cut to 20 tokens of the model"],
+        "text_removal": ["seed 1, cut to 40 tokens of the model"],
+        "segment_similarity_3": ["seed 1"],
+    }
+    whole = data.sample(3).documents.values()
+    longest = [text for text in model.encoded if any(text in document for document in whole)]
+    for text in whole:
+        (tokens,) = EstimatedTokenizer().find_tokens([text])
+        assert text in longest
+        assert text[: tokens[19, 1]] in longest
+        assert text[: tokens[39, 1]] in longest
+    # Without a cut, the same probes are measured anew.
+    again = run_probes(replace(run, cut=0), probes)
+    assert {subset.selection for result in again for subset in result.subsets.values()} == {
+        "seed 1"
+    }
 
 
 def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from posir_probe import studies
-from posir_probe.bias_learning import NeedleInsertion
+from posir_probe.bias_learning import NeedleInsertion, TextRemoval
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeSource
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
@@ -159,6 +159,38 @@ def test_probes_are_averaged_over_models_and_datasets():
         f"needle_insertion · {data}" for data in ("a", "b", "mean of 2 datasets")
     ]
     assert [line[:2] for line in tables[0].rows][2] == ("APE", "mean of 2 models")
+
+
+def perturbed_otherwise(result, probe, experiment):
+    """The same cosines as a result of another probe with other conditions, under settings."""
+    (sums,) = [subset.sums for subset in result.subsets.values()]
+    kept = replace(
+        sums,
+        positions=probe.positions,
+        totals=sums.totals[: len(probe.positions)],
+        replicates=sums.replicates[:, : len(probe.positions)],
+    )
+    subsets = {name: replace(of, sums=kept) for name, of in result.subsets.items()}
+    return replace(result, probe=probe.name, experiment=experiment, subsets=subsets)
+
+
+def test_the_mean_of_insertion_and_removal_is_of_both_means():
+    inserted, values = perturbed("BAAI/bge-small-en-v1.5", "a", 3)
+    inserted = replace(inserted, experiment="protocol_bias-learning")
+    removed = perturbed_otherwise(inserted, TextRemoval(), "protocol_bias-learning")
+    alone, _ = perturbed("me/other", "a", 4)
+    probes = {"needle_insertion": NeedleInsertion(), "text_removal": TextRemoval()}
+    rows = studies.group_results(
+        [inserted, removed, alone], probes, read_architectures(), Kind.POSITIONAL_ENCODING
+    )
+    joined = [row for row in rows if row.probe == "mean of needle_insertion and text_removal"]
+    assert {(row.data, row.model) for row in joined} == {
+        ("a (protocol_bias-learning)", "BAAI/bge-small-en-v1.5")
+    }
+    for row, place in zip(joined, range(3), strict=True):
+        means = values[:, place::3].mean(), values[:, place:9:3].mean()
+        assert row.value.value == pytest.approx(np.mean(means))
+        assert row.value.low < row.value.value < row.value.high
 
 
 def test_domains_are_compared_by_their_mean_embeddings():

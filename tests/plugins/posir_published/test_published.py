@@ -7,11 +7,13 @@ import hashlib
 import io
 import json
 import re
+from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import posir
 from posir_psi.scores import compute_psi
 from posir_published import rows as published_module
 from posir_published.rows import (
@@ -404,10 +406,11 @@ def test_bias_is_significant_on_the_full_datasets():
 def test_coefficients_and_p_values_are_the_papers():
     items = correlate_with_mmteb()
     for item in items:
-        rho, printed = PRINTED[item.length]
+        rho, printed, reading = PRINTED[item.length]
         assert (round(item.rho, 2), item.models) == (rho, 10)
         assert printed <= item.p_value < printed + (0.1 if printed >= 0.1 else 0.01)
         assert (item.printed_rho, item.printed_p_value) == (rho, printed)
+        assert item.printed_reading == reading
     expected = (
         table("mmteb.csv")
         .drop(columns="model")
@@ -416,6 +419,15 @@ def test_coefficients_and_p_values_are_the_papers():
         .drop("mmteb_retrieval")
     )
     assert [item.rho for item in items] == pytest.approx(expected.tolist(), abs=1e-12)
+
+
+def test_p_values_are_corrected_by_holm():
+    p_values = {item.length: item.p_value for item in correlate_with_mmteb()}
+    ordered = sorted(p_values, key=p_values.get)
+    steps = [(5 - place) * p_values[length] for place, length in enumerate(ordered)]
+    expected = dict(zip(ordered, np.minimum(1, np.maximum.accumulate(steps)), strict=True))
+    for item in correlate_with_mmteb():
+        assert item.p_corrected == pytest.approx(expected[item.length])
 
 
 # The command.
@@ -429,8 +441,8 @@ def published(*options):
 
 def test_table_names_the_source_of_published_results():
     text = published("-t", "PosIR-English", "-t", "FineWeb-PosQ")
-    assert "PosIR-English · published, Zeng et al. 2026 (arXiv 2601.08363)" in text
-    assert "FineWeb-PosQ · published, Zeng et al. 2025 (arXiv 2505.13950)" in text
+    assert "PosIR-English · published, Zeng et al. 2026 (arXiv 2601.08363v1)" in text
+    assert "FineWeb-PosQ · published, Zeng et al. 2025 (arXiv 2505.13950v5)" in text
     assert "without intervals" in " ".join(text.split())
     (line,) = (line.split() for line in text.splitlines() if line.startswith("NV-Embed-v2 "))
     row = next(
@@ -504,7 +516,8 @@ def test_mmteb_shows_computed_and_printed_coefficients():
     lines = {
         line.split()[0]: line.split()[1:] for line in printed if line.partition(" ")[0] in LENGTHS
     }
-    assert lines["Q1"] == ["10", "0.73", "0.016", "0.73", "0.01"]
+    expected = ["10", "0.73", "0.01", "strongest", "0.73", "0.016", "0.079", "not", "shown"]
+    assert lines["Q1"] == expected
     assert lines.keys() == set(LENGTHS)
 
 
@@ -520,3 +533,24 @@ def test_mmteb_shows_computed_and_printed_coefficients():
 def test_invalid_options(options, message):
     with pytest.raises(PosirError, match=message.replace(".", r"\.")):
         published(*options)
+
+
+def test_a_table_is_compared_with_the_published_one(tmp_path):
+    file = tmp_path / "v2.csv"
+    posir.published(task="PosIR-English", lengths=True).to_polars().write_csv(file)
+    same = posir.published(check=file)
+    assert {row.state for row in same.rows} == {"equal"}
+    assert (len(same.rows), same.exit_status) == (100, 0)
+    head = "task,model,length,ndcg_at_10,psi_as_published"
+    rows = ("PosIR-English,bge-m3,Q1,0.9,0.12", "PosIR-English,another,all,0.5,")
+    file.write_text("\n".join([head, *rows]))
+    changed = posir.published(check=file)
+    states = Counter(row.state for row in changed.rows)
+    assert states == {"missing": 98, "different": 2, "new": 1}
+    assert changed.exit_status == 1
+    assert all("v1" in row.source for row in changed.rows if row.source)
+    file.write_text(f"{head}\nPosIR-English,bge-m3,Q1,90.1,0.12\n")
+    with pytest.raises(PosirError, match=r"row 2: field 'ndcg_at_10': '90\.1'"):
+        posir.published(check=file)
+    with pytest.raises(PosirError, match="without other options"):
+        posir.published(check=file, lengths=True)

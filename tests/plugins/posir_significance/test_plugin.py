@@ -70,6 +70,10 @@ def test_means_are_those_of_pandas(profile):
             1 - by_position.min() / by_position.max()
         )
         assert scores[name]["queries"] == len(group)
+        # Of 20 bins, 7, 6 and 7 have their midpoint in a third.
+        thirds = pd.cut(group.position, [-1, 6, 12, 19], labels=False)
+        by_third = group.groupby(thirds).gain.mean()
+        assert scores[name]["psi_of_thirds"] == pytest.approx(1 - by_third.min() / by_third.max())
 
 
 def test_same_profile_same_numbers(profile):

@@ -369,5 +369,5 @@ def test_the_difference_from_mtebs_settings_is_one_line():
     assert (
         f"{', '.join(reversed(names))}: {difference}." in posir.published(task="SQuAD-PosQ").details
     )
-    page = posir.recipe("posq").to_markdown()
-    assert f"- Qwen/{', Qwen/'.join(names)}: {difference}." in page.splitlines()
+    printed = str(posir.recipe("posq"))
+    assert f"# Qwen/{', Qwen/'.join(names)}: {difference}." in printed.splitlines()
