@@ -58,6 +58,7 @@ def evaluate(
     tokenizer: str | Path | None = None,
     skip_failed: bool = False,
     protocol: PaperName | None = None,
+    domains: str | Iterable[str] | None = None,
     output_folder: str | Path | None = None,
     batch_size: int = 32,
 ) -> Results:
@@ -76,6 +77,8 @@ def evaluate(
         skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth:
             counted, named and not found. An experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        domains: Domains of PosIR's tasks that are evaluated, by default all: an experiment, filed
+            as such.
         output_folder: Folder for mteb's result files; None for mteb's own cache.
         batch_size: Number of texts encoded at a time.
 
@@ -112,7 +115,11 @@ def evaluate(
     cache = mteb.ResultCache(Path(output_folder)) if output_folder else mteb.ResultCache()
     counted_by = _require_window(tokenizer, window)
     with with_settings(
-        protocol=protocol, window=window, tokenizer=counted_by, skip_failed=skip_failed
+        protocol=protocol,
+        window=window,
+        tokenizer=counted_by,
+        skip_failed=skip_failed,
+        domains=domains,
     ):
         if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
@@ -184,6 +191,7 @@ def run(
     document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
+    domains: str | Iterable[str] | None = None,
     output: str | Path = "results",
     batch_size: Annotated[int, Option(min=1)] = 32,
     engine: EngineName = "local",
@@ -217,6 +225,8 @@ def run(
         document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
+        domains: Domains of PosIR's tasks that are evaluated, by default all: an experiment, filed
+            as such.
         output: Folder for results, as in `mteb run`.
         batch_size: Number of texts encoded at a time.
         engine: This machine, or a Ray cluster.
@@ -248,6 +258,7 @@ def run(
         document_prompt=document_prompt,
         query_field=query_field,
         passage_field=passage_field,
+        domains=domains,
     )
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 #: rerank (BM25 by default); texts before each query and each document, `\n` for a line break; the
 #: number of tokens of a text that the model reads; the paper whose protocol it is run with; the
 #: tokenizer that counts the tokens of an endpoint's window; 1 to leave out texts that the server of
-#: an endpoint cannot embed; fields of its requests for queries and for documents, one a line.
+#: an endpoint cannot embed; fields of its requests for queries and for documents, one a line; the
+#: domains of PosIR's tasks that are evaluated.
 FIRST_STAGE = "first_stage"
 QUERY_PROMPT = "query_prompt"
 DOCUMENT_PROMPT = "document_prompt"
@@ -46,6 +47,7 @@ PROTOCOL = "protocol"
 TOKENIZER = "tokenizer"
 SKIP_FAILED = "skip_failed"
 REQUEST_FIELDS = ("query_field", "passage_field")
+SELECTED_DOMAINS = "domains"
 #: The environment variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
     name: f"POSIR_{name.upper()}"
@@ -58,6 +60,7 @@ SETTING_VARIABLES: Mapping[str, str] = {
         TOKENIZER,
         SKIP_FAILED,
         *REQUEST_FIELDS,
+        SELECTED_DOMAINS,
     )
 }
 VARIABLES = tuple(SETTING_VARIABLES.values())
@@ -94,6 +97,7 @@ def with_settings(
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     rotated: int | None = None,
+    domains: str | Iterable[str] | None = None,
 ) -> Iterator[None]:
     """Set the settings of a run that are not None, for this process and those that it starts
     meanwhile.
@@ -108,6 +112,7 @@ def with_settings(
         "query_field": query_field,
         "passage_field": passage_field,
         "rotated": rotated,
+        SELECTED_DOMAINS: domains,
     }
     changes: dict[str, str] = {}
     for name, value in values.items():
@@ -128,6 +133,28 @@ def with_settings(
 def _read(name: str) -> str:
     """Read a setting of the run; empty if it is not set."""
     return os.environ.get(SETTING_VARIABLES[name], "").strip()
+
+
+def select_domains(present: Iterable[str]) -> list[str]:
+    """Select the domains of the run among those of a task; all if the run names none."""
+    selected = _list_selected()
+    return [domain for domain in present if not selected or domain in selected]
+
+
+def require_domains(present: Iterable[str], where: object) -> None:
+    """Raise PosirError if data lacks a domain that the run names."""
+    missing = [domain for domain in _list_selected() if domain not in (available := {*present})]
+    if missing:
+        listed = ", ".join(sorted(available)) or "none"
+        raise PosirError(
+            f"{SETTING_VARIABLES[SELECTED_DOMAINS]}: {where} has no domain {', '.join(missing)}. "
+            f"Available: {listed}. Name some of them with --domains, or unset the variable."
+        )
+
+
+def _list_selected() -> list[str]:
+    """List the domains that the run names, between commas or white space, sorted."""
+    return sorted({*_read(SELECTED_DOMAINS).replace(",", " ").split()})
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:
@@ -209,10 +236,14 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     """Find the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`;
     raise PosirError if one is wrong.
     """
+    settings: dict[str, str | int] = {}
+    selected = _list_selected()
+    # The model of the first stage has no results of its own.
+    if selected and not _is_own.get():
+        settings[SELECTED_DOMAINS] = ",".join(selected)
     protocol = find_run_protocol(meta)
     if protocol:
-        return {PROTOCOL: protocol.paper}
-    settings: dict[str, str | int] = {}
+        return {**settings, PROTOCOL: protocol.paper}
     if _is_own.get() or meta.name == BM25_BASELINE:
         return settings
     first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
