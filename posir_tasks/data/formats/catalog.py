@@ -202,7 +202,17 @@ def list_data_files(folder: Path) -> list[Path]:
     return kept
 
 
-FILES = Format("a folder of files", (FOLDER,), read_folder)
+def _find_common_language(folder: Path) -> str:
+    """Return the code of the language that all files of a folder state; empty if they do not."""
+    languages = set[str]()
+    for file in list_data_files(folder):
+        with suppress(DataError):
+            form = find_format(file, ReadOptions())
+            languages.add(form.find_language(file) if form else "")
+    return languages.pop() if len(languages) == 1 else ""
+
+
+FILES = Format("a folder of files", (FOLDER,), read_folder, find_language=_find_common_language)
 AUTORAG_ITEMS, AUTORAG_JUDGMENTS = _read_set(judgment_sets.read_autorag)
 PAIR_ITEMS, PAIR_JUDGMENTS = _read_set(judgment_sets.read_pairs)
 GOLDEN_ITEMS, GOLDEN_JUDGMENTS = _read_set(judgment_sets.read_golden_file)

@@ -659,12 +659,14 @@ def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
     for case in ("MRQA", "TyDi QA", "RepLiQA"):
         name, content, _ = KNOWN[case]
         file = write(tmp_path / case.replace(" ", "_") / name, content)
-        import_data(file, domain="d", output=tmp_path / case)
-        assert (tmp_path / case / "eng-Latn/d/queries.parquet").exists()
+        import_data(file, domain="d", output=tmp_path / "read" / case)
+        assert (tmp_path / "read" / case / "eng-Latn/d/queries.parquet").exists()
+    write(tmp_path / "MRQA/b.jsonl", MRQA)
+    assert open_data(tmp_path / "MRQA").find_stated_language() == "eng-Latn"
     file = write(tmp_path / "a.jsonl", [TYDI, TYDI | {"language": "telugu"}])
     with pytest.raises(PosirError, match="--language CODE"):
         import_data(file, domain="d", output=tmp_path / "out")
-    import_data(tmp_path / "MRQA/eng-Latn", domain="e", output=tmp_path / "again")
+    import_data(tmp_path / "read/MRQA/eng-Latn", domain="e", output=tmp_path / "again")
     file = write(tmp_path / "b.json", build_squad())
     with pytest.raises(PosirError, match=r"may be eng-Latn\. Give it with --language CODE"):
         import_data(file, domain="d", output=tmp_path / "out")
