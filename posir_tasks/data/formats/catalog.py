@@ -376,7 +376,7 @@ FORMATS = (
     *REFUSED,
     Format(
         "MRQA",
-        JSON_ROWS,
+        (".jsonl", ".ndjson", *PARQUET),
         document_rows.read_mrqa,
         lambda path: has_marks(list_fields(path), MRQA_MARKS),
         fields=document_rows.MRQA_FIELDS,

@@ -15,7 +15,7 @@ import polars as pl
 
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import GZIP_ERRORS, open_decompressed, split_suffix
-from posir_tasks.base.table_files import read_delimited
+from posir_tasks.base.table_files import read_delimited, read_headings
 from posir_tasks.base.untrusted import find_encoding
 from posir_tasks.base.wording import sanitized
 from posir_tasks.data.checks import iterate_rows, read_column_types
@@ -28,8 +28,8 @@ MAX_HEAD = 2**18
 MAX_RECORD = 300
 #: A mark after the name of a field whose value must be an object or a list.
 NESTED = "/"
-#: A text with what follows its end: a colon, and the bracket of a nested value.
-TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(?:\s*(:)\s*([\[{]?))?|[\[\]{}]', re.DOTALL)
+#: A text, which may be cut, with what follows it: a colon, and the bracket of a nested value.
+TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)(?:\s*(:)\s*([\[{]?))?|[\[\]{}]', re.DOTALL)
 
 #: Names of fields, outer ones first; the value is whether what a field holds is nested.
 Shape: TypeAlias = Mapping[str, bool]
@@ -57,7 +57,7 @@ def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
             for kind in columns.values():
                 _add_fields(shape, kind)
         elif suffix in TABLES:
-            shape = dict.fromkeys(read_delimited(file).columns, False)
+            shape = dict.fromkeys(read_headings(_read_head(file), file), False)
         elif suffix in JSON_LINES:
             shape = _scan_json(_read_head(file))
     return MappingProxyType(shape)
@@ -90,9 +90,8 @@ def _scan_json(text: str) -> dict[str, bool]:
             depth += 1 if match[0] in "[{" else -1
             continue
         if colon:
-            name = string[1:-1]
-            depths[name] = min(depth, depths.get(name, depth))
-            nested[name] = bool(bracket) or nested.get(name, False)
+            depths[string] = min(depth, depths.get(string, depth))
+            nested[string] = bool(bracket) or nested.get(string, False)
         depth += bool(bracket)
     return {name: nested[name] for name in sorted(depths, key=depths.__getitem__)}
 
