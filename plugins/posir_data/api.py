@@ -27,6 +27,7 @@ from posir_tasks.data.formats.passages import (
     Use,
     describe_skipped,
 )
+from posir_tasks.data.formats.records import FOLDER
 from posir_tasks.data.formats.shape import NESTED
 from posir_tasks.data.posir import (
     PLACES_FILE,
@@ -145,19 +146,28 @@ def import_data(
 
 def list_forms() -> Result:
     """List the forms of data that are recognized."""
-    forms = [form for form in FORMATS if form.kinds]
-    rows = [
-        {
-            "form": form.title,
-            "files": " ".join(form.files or form.kinds).replace("|", " or "),
-            "fields": form.fields.replace(NESTED, "").replace("|", " or "),
-            "read": form.holds or f"no: {form.advice}",
-        }
-        for form in forms
-    ]
-    cells = tuple(tuple(row.values()) for row in rows)
-    table = Table(build_columns(("Form", "Files", "Fields", "Read")), cells)
-    return Result(title="Forms of data", tables=(table,), rows=rows)
+    rows = []
+    read = []
+    refused = []
+    for form in FORMATS:
+        if not form.kinds:
+            continue
+        files = " ".join(form.files or form.kinds).replace("|", " or ")
+        if form.kinds[0] == FOLDER and not form.files:
+            files = " ".join(["a folder", *form.kinds[1:]])
+        fields = form.fields.replace(NESTED, "").replace("|", " or ")
+        advice = form.advice if form.is_refused else ""
+        rows.append({"form": form.title, "files": files, "fields": fields})
+        rows[-1] |= {"read": form.holds, "advice": advice}
+        if form.is_refused:
+            refused.append((form.title, form.advice))
+        else:
+            read.append((form.title, files, form.holds, fields))
+    tables = (
+        Table(build_columns(("Form", "Files", "What is read", "Fields")), tuple(read)),
+        Table(build_columns(("Not read", "How to convert it")), tuple(refused)),
+    )
+    return Result(title="Forms of data", tables=tables, rows=rows)
 
 
 def find_language(sources: Iterable[Path]) -> str:

@@ -223,8 +223,7 @@ REFUSED = (
         "ReCoRD",
         "passage/ entities qas query",
         "Its queries are statements with a gap (@placeholder) for an entity. Write "
-        f"{AS_LINES} from passage > text, qas > query, and answers > text, start (or, in "
-        "SuperGLUE, from answers > text, start, end).",
+        f"{AS_LINES} from passage > text, qas > query and answers > text, start.",
         JSON_ROWS,
     ),
     _refuse_form(
@@ -595,7 +594,7 @@ def describe_form(path: Path) -> str:
     more = ", ..." if len(names) > MAX_FIELDS else ""
     listed = ", ".join(map(sanitized, names[:MAX_FIELDS]))
     noun = "fields" if split_suffix(path)[1] in JSON_LINES else "columns"
-    sentences = [f"It has the {noun} {listed}{more}.", f"Its first record is {record}"]
+    sentences = [f"It has the {noun} {listed}{more}.", f"Its first record is {record}."]
     nearest = find_nearest_form(names)
     if nearest:
         sentences += [_describe_nearest(nearest, names), nearest.advice]
