@@ -146,9 +146,9 @@ def import_data(
 
 def list_forms() -> Result:
     """List the forms of data that are recognized."""
-    rows = []
-    read = []
-    refused = []
+    rows = list[dict[str, str]]()
+    read = list[tuple[str, ...]]()
+    refused = list[tuple[str, ...]]()
     for form in FORMATS:
         if not form.kinds:
             continue

@@ -143,7 +143,8 @@ def select_domains(present: Iterable[str]) -> list[str]:
 
 def require_domains(present: Iterable[str], where: object) -> None:
     """Raise PosirError if data lacks a domain that the run names."""
-    missing = [domain for domain in _list_selected() if domain not in (available := {*present})]
+    available = {*present}
+    missing = [domain for domain in _list_selected() if domain not in available]
     if missing:
         listed = ", ".join(sorted(available)) or "none"
         raise PosirError(

@@ -71,10 +71,10 @@ class JudgmentSet:
         """Yield the texts with the questions, of which no place is known."""
         claims = Claims()
         for name, query in self.queries.items():
-            documents = self.relevant.get(name)
-            if not documents:
+            relevant = self.relevant.get(name, [])
+            if not relevant:
                 yield skip_question(self.file, name, Cause.NOT_RELEVANT)
-            for document in dict.fromkeys(documents or ()):
+            for document in dict.fromkeys(relevant):
                 claim = Claim(self.file, name, query, _list_no_place)
                 claims.setdefault(document, []).append(claim)
         documents = (read_text(self.file, name, text, name) for name, text in self.texts.items())
