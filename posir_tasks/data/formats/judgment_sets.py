@@ -100,21 +100,21 @@ def read_autorag(folder: Path) -> JudgmentSet:
     data = JudgmentSet(str(questions))
     for place, row in _read_records(corpus, AUTORAG):
         with error_context(corpus, place, AUTORAG):
-            data.texts[row.identifier("doc_id")] = row.text("contents")
+            _add(data.texts, row.identifier("doc_id"), row.text("contents"), "text")
     for place, row in _read_records(questions, AUTORAG):
         with error_context(questions, place, AUTORAG):
             name = row.identifier("qid")
-            _add_query(data, name, row.text("query"))
+            _add(data.queries, name, row.text("query"), "question")
             if not row.has("retrieval_gt"):
                 raise FieldError("'retrieval_gt' is missing")
             data.relevant[name] = [*_flatten(row.fields["retrieval_gt"])]
     return data
 
 
-def _add_query(data: JudgmentSet, name: str, query: str) -> None:
-    if name in data.queries:
-        raise ValueError(f"another question has the id {name} too; ids must be unique")
-    data.queries[name] = query
+def _add(texts: dict[str, str], name: str, text: str, noun: str) -> None:
+    """Add a text by its id; raise ValueError if another one has the id."""
+    if texts.setdefault(name, text) != text:
+        raise ValueError(f"another {noun} has the id {name} too; ids must be unique")
 
 
 def _flatten(value: object) -> Iterator[str]:
@@ -220,8 +220,9 @@ def read_golden_file(file: Path) -> JudgmentSet:
     data = JudgmentSet(str(file))
     with error_context(file, "", GOLDEN):
         for question in read_golden(file):
-            _add_query(data, question.name, question.text)
-            data.texts |= question.contexts
+            _add(data.queries, question.name, question.text, "question")
+            for name, text in question.contexts.items():
+                _add(data.texts, name, text, "text")
             data.relevant[question.name] = [*question.contexts]
     return data
 

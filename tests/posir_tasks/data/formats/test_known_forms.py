@@ -276,6 +276,14 @@ def test_ids_of_contexts_are_those_of_the_documents(tmp_path):
     assert open_data(file).subsets[0].judgments.grades == {"r1": {"c7": 1}}
 
 
+def test_different_texts_with_one_id_are_an_error(tmp_path):
+    row = RAGAS[0] | {"reference_context_ids": ["c7"]}
+    other = row | {"reference_contexts": ["Another text."]}
+    file = write(tmp_path / "a.jsonl", [row, other])
+    with pytest.raises(DataError, match="another text has the id c7 too"):
+        open_data(file).subsets[0].read()
+
+
 #: Samples of forms of others, as they are published.
 OTHERS = {
     "ReCoRD": (
