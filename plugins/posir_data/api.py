@@ -121,7 +121,7 @@ def import_data(
             "posir import needs files or folders, --domain NAME and --output FOLDER. Give them, or "
             "--formats to list the forms of data."
         )
-    language = language or find_language(paths)
+    language = language or require_language(paths)
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
     passages = read_sources(paths, split, language, scope, column)
@@ -170,8 +170,8 @@ def list_forms() -> Result:
     return Result(title="Forms of data", tables=tables, rows=rows)
 
 
-def find_language(sources: Iterable[Path]) -> str:
-    """Find the language that all sources state; raise PosirError without one, with that which is
+def require_language(sources: Iterable[Path]) -> str:
+    """Return the language that all sources state; raise PosirError without one, with that which is
     recognized.
     """
     opened = [open_data(source) for source in sources]

@@ -141,7 +141,7 @@ def select_domains(present: Iterable[str]) -> list[str]:
     return [domain for domain in present if not selected or domain in selected]
 
 
-def require_domains(present: Iterable[str], where: object) -> None:
+def check_selected(present: Iterable[str], where: object) -> None:
     """Raise PosirError if data lacks a domain that the run names."""
     available = {*present}
     missing = [domain for domain in _list_selected() if domain not in available]

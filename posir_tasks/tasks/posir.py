@@ -22,7 +22,7 @@ from posir_tasks.data.repository import (
     requested_revision,
 )
 from posir_tasks.data.task_metadata import MINI_METADATA, build_metadata
-from posir_tasks.models.run_settings import require_domains, select_domains
+from posir_tasks.models.run_settings import check_selected, select_domains
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.values.schemes import RelativePositions
@@ -114,7 +114,7 @@ class PosirTask(PositionTask):
             return
         repository = self._repository()
         if present := self._present(repository):
-            require_domains(present, repository.location)
+            check_selected(present, repository.location)
             present = select_domains(present)
             if isinstance(repository, LocalRepository):
                 revision = repository.revision(self._files(repository, present))
