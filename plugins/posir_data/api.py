@@ -16,6 +16,7 @@ from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
 from posir_tasks.data.data import Judgments
+from posir_tasks.data.formats.catalog import FORMATS
 from posir_tasks.data.formats.passages import (
     EXPECTED,
     Cause,
@@ -26,6 +27,8 @@ from posir_tasks.data.formats.passages import (
     Use,
     describe_skipped,
 )
+from posir_tasks.data.formats.records import FOLDER
+from posir_tasks.data.formats.shape import NESTED
 from posir_tasks.data.judgment_audit import JudgmentAudit
 from posir_tasks.data.posir import (
     PLACES_FILE,
@@ -42,7 +45,7 @@ from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.text.languages import DOMAINS, check_code
+from posir_tasks.text.languages import DOMAINS, UNKNOWN, check_code
 from posir_tasks.text.tokenizer import load_tokenizer
 
 HEADINGS = ("Finding", "Count", "Of", "First")
@@ -59,17 +62,19 @@ ADVICE = (
 
 @public()
 def import_data(
-    sources: str | Path | Iterable[str | Path],
+    sources: str | Path | Iterable[str | Path] = (),
     *,
-    language: str,
-    domain: str,
-    output: str | Path,
+    language: str | None = None,
+    domain: str | None = None,
+    output: str | Path | None = None,
+    column: str | None = None,
     split: str | None = None,
     repair: bool = True,
     merge_copies: bool = False,
     scope: Scope | None = None,
     tokenizer: str | Path | None = None,
     allow_loss: bool = False,
+    formats: bool = False,
 ) -> Result:
     """Import questions with their evidence, in any format, as one domain of a language in the PosIR
     layout.
@@ -81,9 +86,10 @@ def import_data(
     Args:
         sources: Files or folders: SQuAD-format JSON, JSON Lines, Parquet, BEIR, published datasets,
             the PosIR layout; also .gz.
-        language: Code of the language, such as jpn-Jpan.
+        language: Code of the language, such as jpn-Jpan; by default that which the data states.
         domain: Name of the domain: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
+        column: Column or field with the text of a file.
         split: Split of a folder of BEIR, or part of a published dataset; by default test, or else
             the first.
         repair: Move an answer that is not where its file says to its only match within 5
@@ -95,6 +101,8 @@ def import_data(
             token for every 4 bytes.
         allow_loss: Import although more than a fifth of the questions that have an answer are left
             out.
+        formats: Import nothing: list the forms of data, with their fields, what is read of each,
+            and how to convert those that are not read.
 
     Returns:
         What was imported, repaired and left out; a row for each question that was left out.
@@ -110,10 +118,18 @@ def import_data(
         >>> posir.import_data("squad.json", **target).title
         'Import: data/PosIR-Benchmark-v1/eng-Latn/harbour'
     """
+    if formats:
+        return list_forms()
+    paths = [Path(source) for source in to_list(sources)]
+    if not paths or domain is None or output is None:
+        raise PosirError(
+            "posir import needs files or folders, --domain NAME and --output FOLDER. Give them, or "
+            "--formats to list the forms of data."
+        )
+    language = language or require_language(paths)
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
-    paths = [Path(source) for source in to_list(sources)]
-    passages = read_sources(paths, split, language, scope)
+    passages = read_sources(paths, split, language, scope, column)
     imported = import_passages(
         passages,
         target,
@@ -133,16 +149,63 @@ def import_data(
     )
 
 
+def list_forms() -> Result:
+    """List the forms of data that are recognized."""
+    rows = list[dict[str, str]]()
+    read = list[tuple[str, ...]]()
+    refused = list[tuple[str, ...]]()
+    for form in FORMATS:
+        if not form.kinds:
+            continue
+        files = " ".join(form.files or form.kinds).replace("|", " or ")
+        if form.kinds[0] == FOLDER and not form.files:
+            files = " ".join(["a folder", *form.kinds[1:]])
+        fields = form.fields.replace(NESTED, "").replace("|", " or ")
+        advice = form.advice if form.is_refused else ""
+        rows.append({"form": form.title, "files": files, "fields": fields})
+        rows[-1] |= {"read": form.holds, "advice": advice}
+        if form.is_refused:
+            refused.append((form.title, form.advice))
+        else:
+            read.append((form.title, files, form.holds, fields))
+    tables = (
+        Table(build_columns(("Form", "Files", "What is read", "Fields")), tuple(read)),
+        Table(build_columns(("Not read", "How to convert it")), tuple(refused)),
+    )
+    return Result(title="Forms of data", tables=tables, rows=rows)
+
+
+def require_language(sources: Iterable[Path]) -> str:
+    """Return the language that all sources state; raise PosirError without one, with that which is
+    recognized.
+    """
+    opened = [open_data(source) for source in sources]
+    stated = {dataset.find_stated_language() for dataset in opened}
+    if len(stated) == 1 and "" not in stated:
+        return stated.pop()
+    codes = {subset.query_language for dataset in opened for subset in dataset.subsets}
+    codes.discard(UNKNOWN)
+    hint = f"; the texts may be {' or '.join(sorted(codes))}" if codes else ""
+    names = ", ".join(dataset.location for dataset in opened)
+    raise PosirError(
+        f"{names}: states no language, or several{hint}. Give it with --language CODE."
+    )
+
+
 def read_sources(
     sources: Iterable[Path],
     split: str | None = None,
     language: str | None = None,
     scope: Scope | None = None,
+    column: str | None = None,
 ) -> Items:
     """Yield the passages of data in any format with their questions, unchecked; raise PosirError if
     there is none.
     """
-    listed = [open_data(source, split=split, language=language, scope=scope) for source in sources]
+    listed = [
+        open_data(source, column=column, split=split, language=language, scope=scope)
+        for source in sources
+    ]
     if listed and not any(opened.has_questions for opened in listed):
         listed[0].with_questions("posir import")
     for opened in listed:

@@ -59,6 +59,7 @@ def evaluate(
     skip_failed: bool = False,
     backend: str | None = None,
     protocol: PaperName | None = None,
+    domains: str | Iterable[str] | None = None,
     output_folder: str | Path | None = None,
     batch_size: int = 32,
 ) -> Results:
@@ -79,6 +80,8 @@ def evaluate(
         backend: Library that runs a model of sentence-transformers, `onnx` or `openvino`, perhaps
             with a file, such as `onnx:model_qint8_avx512.onnx`: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        domains: Domains of PosIR's tasks that are evaluated, by default all: an experiment, filed
+            as such.
         output_folder: Folder for mteb's result files; None for mteb's own cache.
         batch_size: Number of texts encoded at a time.
 
@@ -120,6 +123,7 @@ def evaluate(
         tokenizer=counted_by,
         skip_failed=skip_failed,
         backend=backend,
+        domains=domains,
     ):
         if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
@@ -192,6 +196,7 @@ def run(
     document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
+    domains: str | Iterable[str] | None = None,
     output: str | Path = "results",
     batch_size: Annotated[int, Option(min=1)] = 32,
     engine: EngineName = "local",
@@ -227,6 +232,8 @@ def run(
         document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
+        domains: Domains of PosIR's tasks that are evaluated, by default all: an experiment, filed
+            as such.
         output: Folder for results, as in `mteb run`.
         batch_size: Number of texts encoded at a time.
         engine: This machine, or a Ray cluster.
@@ -259,6 +266,7 @@ def run(
         document_prompt=document_prompt,
         query_field=query_field,
         passage_field=passage_field,
+        domains=domains,
     )
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)

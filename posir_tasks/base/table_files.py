@@ -79,6 +79,15 @@ def parse_columns(
     return frame if is_complete else None
 
 
+def read_headings(beginning: str, file: Path) -> list[str]:
+    """Read the headings of a table from the beginning of its file; none if its first line is a
+    row.
+    """
+    heading = read_heading(beginning.removeprefix("\ufeff").encode())
+    headings, _ = parse_table(heading, file, delimiter=_find_delimiter(file, heading))
+    return [] if _is_row(headings) else headings
+
+
 def _find_delimiter(file: Path, heading: bytes) -> str:
     """Find the delimiter of a table; the name of a file decides about tabs."""
     if split_suffix(file)[1] == ".tsv" and (b"\t" in heading or not set(b",;") & set(heading)):

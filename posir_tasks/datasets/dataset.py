@@ -120,6 +120,8 @@ class Dataset(Result):
     """Whether documents are known beside the judgments."""
     find_use: Callable[[], Use] = lambda: Use.CORPUS
     """Returns the texts of which its questions can be asked, as its format or the user says."""
+    find_stated_language: Callable[[], str] = lambda: ""
+    """Returns the code of the language that the data states, empty if it states none or several."""
     count_repeated: Callable[[], RepeatedTexts] | None = None
     """Reads the questions and counts those with a text that several documents share; None if the
     use is known.

@@ -182,6 +182,7 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
 
 
 def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -> Dataset:
+    languages = {key.language for key in keys}
     return Dataset(
         legible_name(name),
         "in the PosIR layout",
@@ -189,6 +190,7 @@ def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -
         RelativePositions(),
         tuple(_layout_subset(repository, key) for key in keys),
         partial(repository.revision, list_present_files(repository, keys)),
+        find_stated_language=lambda: "".join(languages) if len(languages) == 1 else "",
     )
 
 
@@ -236,7 +238,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
     read_texts = format_.read_texts
     read_judgments = format_.read_judgments
-    return _open_items(
+    dataset = _open_items(
         path.resolve().name,
         format_.title,
         str(path),
@@ -247,6 +249,25 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         read_texts=partial(read_texts, path, options) if read_texts else None,
         read_judgments=partial(read_judgments, path, options) if read_judgments else None,
     )
+    return _state_language(dataset, partial(format_.find_language, path), options)
+
+
+def _state_language(
+    dataset: Dataset, find_language: Callable[[], str], options: ReadOptions
+) -> Dataset:
+    """Give data the language that it states, unless the user names another."""
+    if options.language:
+        return dataset
+    (subset,) = dataset.subsets
+    detect = subset.find_languages
+
+    @cache
+    def find_languages() -> tuple[str, str]:
+        code = find_language()
+        return (code, code) if code else detect()
+
+    subsets = (replace(subset, find_languages=find_languages),)
+    return replace(dataset, subsets=subsets, find_stated_language=find_language)
 
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
@@ -259,9 +280,20 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
     format_ = find_format(path, options)
     read = partial(read_as, path, options, format_)
     title = format_.title if format_ else "of no known format"
-    use = format_.use if format_ else None
-    revision = partial(_name_revision, path.parent, [path])
-    return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, use=use)
+    read_judgments = format_.read_judgments if format_ else None
+    dataset = _open_items(
+        split_suffix(path)[0],
+        title,
+        str(path),
+        read,
+        partial(_name_revision, path.parent, [path]),
+        options,
+        use=format_.use if format_ else None,
+        read_judgments=partial(read_judgments, path, options) if read_judgments else None,
+    )
+    if format_ is None:
+        return dataset
+    return _state_language(dataset, partial(format_.find_language, path), options)
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:

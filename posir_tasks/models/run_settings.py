@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 #: tokenizer that counts the tokens of an endpoint's window; 1 to leave out texts that the server of
 #: an endpoint cannot embed; the library that runs a model of sentence-transformers, `onnx` or
 #: `openvino`, and behind `:` a file of the model, such as `onnx:model_qint8_avx512.onnx`; fields of
-#: requests to an endpoint for queries and for documents, one a line.
+#: requests to an endpoint for queries and for documents, one a line; the domains of PosIR's tasks
+#: that are evaluated.
 FIRST_STAGE = "first_stage"
 QUERY_PROMPT = "query_prompt"
 DOCUMENT_PROMPT = "document_prompt"
@@ -50,6 +51,7 @@ TOKENIZER = "tokenizer"
 SKIP_FAILED = "skip_failed"
 BACKEND = "backend"
 REQUEST_FIELDS = ("query_field", "passage_field")
+SELECTED_DOMAINS = "domains"
 #: The environment variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
     name: f"POSIR_{name.upper()}"
@@ -63,6 +65,7 @@ SETTING_VARIABLES: Mapping[str, str] = {
         SKIP_FAILED,
         BACKEND,
         *REQUEST_FIELDS,
+        SELECTED_DOMAINS,
     )
 }
 VARIABLES = tuple(SETTING_VARIABLES.values())
@@ -107,6 +110,7 @@ def with_settings(
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     rotated: int | None = None,
+    domains: str | Iterable[str] | None = None,
 ) -> Iterator[None]:
     """Set the settings of a run that are not None, for this process and those that it starts
     meanwhile.
@@ -122,6 +126,7 @@ def with_settings(
         "query_field": query_field,
         "passage_field": passage_field,
         "rotated": rotated,
+        SELECTED_DOMAINS: domains,
     }
     changes: dict[str, str] = {}
     for name, value in values.items():
@@ -142,6 +147,29 @@ def with_settings(
 def _read(name: str) -> str:
     """Read a setting of the run; empty if it is not set."""
     return os.environ.get(SETTING_VARIABLES[name], "").strip()
+
+
+def select_domains(present: Iterable[str]) -> list[str]:
+    """Select the domains of the run among those of a task; all if the run names none."""
+    selected = _list_selected()
+    return [domain for domain in present if not selected or domain in selected]
+
+
+def check_selected(present: Iterable[str], where: object) -> None:
+    """Raise PosirError if data lacks a domain that the run names."""
+    available = {*present}
+    missing = [domain for domain in _list_selected() if domain not in available]
+    if missing:
+        listed = ", ".join(sorted(available)) or "none"
+        raise PosirError(
+            f"{SETTING_VARIABLES[SELECTED_DOMAINS]}: {where} has no domain {', '.join(missing)}. "
+            f"Available: {listed}. Name some of them with --domains, or unset the variable."
+        )
+
+
+def _list_selected() -> list[str]:
+    """List the domains that the run names, between commas or white space, sorted."""
+    return sorted({*_read(SELECTED_DOMAINS).replace(",", " ").split()})
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:
@@ -265,10 +293,14 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     """Find the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`;
     raise PosirError if one is wrong.
     """
+    settings: dict[str, str | int] = {}
+    selected = _list_selected()
+    # The model of the first stage has no results of its own.
+    if selected and not _is_own.get():
+        settings[SELECTED_DOMAINS] = ",".join(selected)
     protocol = find_run_protocol(meta)
     if protocol:
-        return {PROTOCOL: protocol.paper}
-    settings: dict[str, str | int] = {}
+        return {**settings, PROTOCOL: protocol.paper}
     if _is_own.get() or meta.name == BM25_BASELINE:
         return settings
     first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE

@@ -22,6 +22,7 @@ from posir_tasks.data.repository import (
     requested_revision,
 )
 from posir_tasks.data.task_metadata import MINI_METADATA, build_metadata
+from posir_tasks.models.run_settings import check_selected, select_domains
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.values.schemes import RelativePositions
@@ -48,6 +49,7 @@ class PosirTask(PositionTask):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         default = type(self).metadata
         folder = data_folder()
+        domains = default.hf_subsets
         if folder is None:
             changes: dict[str, Any] = {
                 "dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}
@@ -55,10 +57,11 @@ class PosirTask(PositionTask):
         else:
             # The digest in the revision of local data takes time, so it is added when the data is
             # loaded.
-            present = self._present(LocalRepository(folder / folder_name(REPO_ID)))
-            languages = next(iter(default.hf_subsets_to_langscripts.values()))
+            domains = self._present(LocalRepository(folder / folder_name(REPO_ID))) or domains
             changes = {"dataset": {"path": REPO_ID, "revision": LOCAL}}
-            changes["eval_langs"] = dict.fromkeys(present or default.hf_subsets, languages)
+        languages = next(iter(default.hf_subsets_to_langscripts.values()))
+        # What is named and not in the data is an error when the data is loaded.
+        changes["eval_langs"] = dict.fromkeys(select_domains(domains) or domains, languages)
         self.metadata = default.model_copy(update=changes)
         super().__init__(*args, **kwargs)
 
@@ -111,6 +114,8 @@ class PosirTask(PositionTask):
             return
         repository = self._repository()
         if present := self._present(repository):
+            check_selected(present, repository.location)
+            present = select_domains(present)
             if isinstance(repository, LocalRepository):
                 revision = repository.revision(self._files(repository, present))
                 self.metadata = self.metadata.model_copy(

@@ -120,7 +120,7 @@ def locate_once(piece: str, text: str) -> Span:
     if count == 1:
         start = text.index(piece)
         return Span(start, start + len(piece))
-    folded = "".join(map(_fold_breaks, piece))
+    folded = fold_breaks(piece)
     if not count and folded:
         spelling = Spelling.build(text, _fold_breaks)
         count = spelling.text.count(folded)
@@ -129,6 +129,11 @@ def locate_once(piece: str, text: str) -> Span:
             return spelling.restore(Span(start, start + len(folded)))
     where = "several times" if count else "not"
     raise UnlocatedError(f"its evidence is {where} in its document")
+
+
+def fold_breaks(text: str) -> str:
+    """Return a text as `locate_once` compares it."""
+    return "".join(map(_fold_breaks, text))
 
 
 def _fold_breaks(character: str) -> str:

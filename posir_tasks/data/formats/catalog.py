@@ -8,18 +8,24 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
 from posir_tasks.base.errors import DataError, summarize_error
-from posir_tasks.base.files import GZIP_ERRORS, find_files, open_decompressed, split_suffix
-from posir_tasks.base.table_files import read_delimited
-from posir_tasks.base.untrusted import GateError, parse_json, read_json
+from posir_tasks.base.files import find_files, open_decompressed, split_suffix
 from posir_tasks.base.wording import sanitized
-from posir_tasks.data.checks import read_column_types
 from posir_tasks.data.data import Judgments
-from posir_tasks.data.formats import collections, documents, published, question_rows, text_rows
+from posir_tasks.data.formats import (
+    collections,
+    document_rows,
+    documents,
+    judgment_sets,
+    published,
+    question_rows,
+    text_rows,
+)
 from posir_tasks.data.formats.page_rows import PAGE_FORMS
 from posir_tasks.data.formats.passages import Items, ReadOptions, SkippedText, Use
 from posir_tasks.data.formats.records import (
@@ -29,17 +35,22 @@ from posir_tasks.data.formats.records import (
     UnrecognizedError,
     error_context,
 )
+from posir_tasks.data.formats.shape import (
+    JSON_LINES,
+    NESTED,
+    TABLES,
+    has_marks,
+    list_fields,
+    read_first_record,
+)
 
-JSON_LINES = (".jsonl", ".ndjson", ".json")
-TABLES = (".csv", ".tsv")
 #: Split of a dataset on the Hub that is read.
 HUB_SPLIT = "train"
 #: Names of files that describe a dataset, in lower case.
 ABOUT_DATA = frozenset(
     {"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
 )
-#: Bytes of a line that are looked at, files of a folder, and fields that are listed.
-MAX_LINE = 2**16
+#: Files of a folder, and fields, that are listed.
 MAX_FILES = 8
 MAX_FIELDS = 8
 #: Fields that are compared with those of formats, and characters of each.
@@ -48,9 +59,15 @@ MAX_NAME = 40
 #: How alike two names are from which one may be meant by the other, as `difflib` counts it.
 MIN_ALIKE = 0.8
 AS_BEIR = (
-    "It is not read. Write corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/test.tsv "
-    "(query-id, corpus-id, score) from it."
+    "corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/test.tsv (query-id, corpus-id, "
+    "score)"
 )
+AS_LINES = "JSON Lines with context, question, answer and start"
+ENGLISH = "eng-Latn"
+#: What a format holds.
+SPANS = "questions with the spans of their evidence"
+JUDGMENTS = "judgments without positions, for `posir score`"
+TEXTS = "texts"
 
 Reader: TypeAlias = Callable[[Path, ReadOptions], Items]
 
@@ -78,20 +95,79 @@ class Format:
     read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
     """Returns all judgments, if a query may have grades or several relevant documents."""
     fields: str = ""
-    """Names of fields by which data that is nearly in the format is recognized, between blanks."""
+    """Names of fields that data in the format has, between blanks; `|` between several layouts, and
+    `/` after a name whose value is an object or a list.
+    """
     advice: str = ""
-    """What to do with data that is nearly in the format."""
+    """What to do with data that is nearly in the format, or that is not read."""
+    holds: str = SPANS
+    """What is read."""
+    find_language: Callable[[Path], str] = lambda _: ""
+    """Returns the code of the language that data states, empty if it states none or several."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether data in the format is recognized and not read."""
+        return bool(self.kinds) and self.read is _refuse
+
+    @property
+    def layouts(self) -> list[frozenset[str]]:
+        """The names of fields of each layout."""
+        groups = self.fields.split("|") if self.fields else []
+        return [frozenset(group.replace(NESTED, "").split()) for group in groups]
+
+
+def _is_english(path: Path) -> str:  # noqa: ARG001
+    return ENGLISH
+
+
+def _refuse_form(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
+    """Return a format of others that is recognized by its fields and refused by its name."""
+    return Format(
+        title,
+        kinds,
+        accepts=lambda path: has_marks(list_fields(path), fields),
+        fields=fields,
+        advice=advice,
+        holds="",
+    )
+
+
+def _read_set(
+    read: Callable[[Path], judgment_sets.JudgmentSet],
+) -> tuple[Reader, Callable[[Path, ReadOptions], Judgments]]:
+    """Return what reads the items and the judgments of a set."""
+    return partial(judgment_sets.list_items, read), partial(judgment_sets.list_judgments, read)
 
 
 def read_folder(folder: Path, options: ReadOptions) -> Items:
     """Yield the content of each file of a folder in its own format, or why it cannot be read."""
-    options = replace(options, root=folder)
-    for file in list_data_files(folder):
+    yield from _read_files(list_data_files(folder), replace(options, root=folder))
+
+
+def _read_files(files: Iterable[Path], options: ReadOptions) -> Items:
+    for file in files:
         try:
             yield from read_file(file, options)
         except DataError as error:
             name = options.name(file)
             yield SkippedText(name, "unreadable", str(error), name)
+
+
+def _has_golden_set(folder: Path) -> bool:
+    """Return whether a folder has a golden set, and other files."""
+    files = list_data_files(folder)
+    golden = [*filter(judgment_sets.is_golden, files)]
+    return 0 < len(golden) < len(files)
+
+
+def read_golden_folder(folder: Path, options: ReadOptions) -> Items:
+    """Yield the documents of a folder with the questions of its golden sets."""
+    files = list_data_files(folder)
+    golden = [*filter(judgment_sets.is_golden, files)]
+    others = [file for file in files if file not in golden]
+    documents = _read_files(others, replace(options, root=folder))
+    yield from judgment_sets.place_golden(golden, documents)
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -126,7 +202,99 @@ def list_data_files(folder: Path) -> list[Path]:
     return kept
 
 
-FILES = Format("a folder of files", (FOLDER,), read_folder)
+def _find_common_language(folder: Path) -> str:
+    """Return the code of the language that all files of a folder state; empty if they do not."""
+    languages = set[str]()
+    for file in list_data_files(folder):
+        with suppress(DataError):
+            form = find_format(file, ReadOptions())
+            languages.add(form.find_language(file) if form else "")
+    return languages.pop() if len(languages) == 1 else ""
+
+
+FILES = Format("a folder of files", (FOLDER,), read_folder, find_language=_find_common_language)
+AUTORAG_ITEMS, AUTORAG_JUDGMENTS = _read_set(judgment_sets.read_autorag)
+PAIR_ITEMS, PAIR_JUDGMENTS = _read_set(judgment_sets.read_pairs)
+GOLDEN_ITEMS, GOLDEN_JUDGMENTS = _read_set(judgment_sets.read_golden_file)
+JSON_ROWS = (*JSON_LINES, *PARQUET)
+MRQA_MARKS = "header/ context|header/ qas/|context detected_answers/"
+REFUSED = (
+    _refuse_form(
+        "ReCoRD",
+        "passage/ entities qas query",
+        "Its queries are statements with a gap (@placeholder) for an entity. Write "
+        f"{AS_LINES} from passage > text, qas > query and answers > text, start.",
+        JSON_ROWS,
+    ),
+    _refuse_form(
+        "ContractNLI",
+        "documents/ annotation_sets/ annotations spans",
+        "Its hypotheses are about one contract each, and its evidence is numbers of spans. Write "
+        "JSON Lines with context (documents > text), question (labels > hypothesis), and start "
+        "and end from documents > spans, for each number in annotations > spans.",
+        (".json",),
+    ),
+    _refuse_form(
+        "FinanceBench",
+        "financebench_id question evidence/ evidence_text",
+        "Its documents are PDF files of their own. Convert them to text (`pdftotext FILE.pdf`), "
+        f"and write {AS_BEIR}, with evidence (evidence > evidence_text) in queries.jsonl.",
+        JSON_ROWS,
+    ),
+    _refuse_form(
+        "evidence-inference",
+        "PromptID PMCID",
+        "Its questions, spans and articles are files of their own. Write JSON Lines with context "
+        "(txt_files/PMC<PMCID>.txt), question (Outcome, Intervention and Comparator of "
+        "prompts_merged.csv), and start and end (Evidence Start, Evidence End of "
+        "annotations_merged.csv).",
+        (*JSON_ROWS, *TABLES),
+    ),
+    _refuse_form(
+        "DROP",
+        "passage qa_pairs/|passage question answers_spans",
+        "Its answers are numbers, dates and spans without a place, often computed. Write "
+        f"{AS_LINES} for the answers that are in the passage once, or for judgments alone "
+        f"{AS_BEIR}.",
+        JSON_ROWS,
+    ),
+    _refuse_form(
+        "PubMedQA",
+        "QUESTION CONTEXTS/|question context/ long_answer final_decision",
+        "Its answers are yes, no and maybe about a whole abstract: it has judgments alone. Write "
+        f"{AS_BEIR}, with the contexts of a question as one text.",
+        JSON_ROWS,
+    ),
+    _refuse_form(
+        "QAngaroo (WikiHop, MedHop)",
+        "query candidates/ supports/",
+        "Its queries are relations, and which of the supports has the evidence is not stated: it "
+        f"has judgments alone. Write {AS_BEIR}, with each of the supports as a text.",
+        JSON_ROWS,
+    ),
+    _refuse_form(
+        "CRUD-RAG",
+        "event_summary/|questanswer_1doc/|continuing_writing/|hallu_modified/|"
+        "news1 questions answers",
+        "Its answers are written from up to three news texts, and where is not stated: it has "
+        f"judgments alone. Write {AS_BEIR}, from news1 to news3 and questions.",
+        JSON_ROWS,
+    ),
+    _refuse_form(
+        "training data of DPR",
+        "question positive_ctxs/",
+        f"It has judgments alone. Write {AS_BEIR}, from question and positive_ctxs > text.",
+        JSON_ROWS,
+    ),
+    _refuse_form(
+        "HotpotQA or 2WikiMultihopQA",
+        "question context/ supporting_facts/",
+        "Its evidence is sentences of several texts. Write "
+        f"{AS_BEIR}, from context (title, sentences), with the supporting sentences as evidence "
+        "in queries.jsonl: an object with a list for each text.",
+        JSON_ROWS,
+    ),
+)
 #: In order of precedence: the first that accepts a file or folder reads it.
 FORMATS = (
     Format(
@@ -150,6 +318,7 @@ FORMATS = (
         (FOLDER,),
         published.read_miracl,
         files=(f"**/{published.TOPICS}*.tsv",),
+        find_language=published.find_miracl_language,
     ),
     Format(
         "a folder of LegalBench-RAG",
@@ -157,6 +326,7 @@ FORMATS = (
         published.read_legalbench,
         files=("corpus", "benchmarks/*.json"),
         use=Use.NAMED,
+        find_language=_is_english,
     ),
     Format(
         "a folder of MS MARCO v2",
@@ -166,29 +336,94 @@ FORMATS = (
             "**/msmarco_v2_doc.tar|**/msmarco*_doc_*.gz",
             "**/msmarco_v2_passage.tar|**/msmarco*_passage_*.gz",
         ),
+        find_language=_is_english,
     ),
     Format(
         "a folder of BRIGHT",
         (FOLDER,),
         published.read_bright,
         files=("**/long_documents/*.parquet",),
+        find_language=_is_english,
     ),
-    *(Format(form.title, form.kinds, form.read, form.accepts) for form in PAGE_FORMS),
+    Format(
+        "a folder of AutoRAG",
+        (FOLDER,),
+        AUTORAG_ITEMS,
+        files=("corpus.parquet", "qa.parquet"),
+        read_judgments=AUTORAG_JUDGMENTS,
+        holds=JUDGMENTS,
+    ),
+    *(
+        Format(
+            form.title,
+            form.kinds,
+            form.read,
+            form.accepts,
+            fields="|".join(f"{mark} {form.fields}" for mark in form.marks),
+            find_language=form.find_language,
+        )
+        for form in PAGE_FORMS
+    ),
+    Format(
+        "a folder with a golden set of LlamaIndex or ragas, and its documents",
+        (FOLDER,),
+        read_golden_folder,
+        _has_golden_set,
+        holds=f"{SPANS}: the chunks in their documents",
+    ),
     FILES,
+    *REFUSED,
+    Format(
+        "MRQA",
+        (".jsonl", ".ndjson", *PARQUET),
+        document_rows.read_mrqa,
+        lambda path: has_marks(list_fields(path), MRQA_MARKS),
+        fields=document_rows.MRQA_FIELDS,
+        advice="Each line after the header has context and qas.",
+        find_language=_is_english,
+    ),
+    Format(
+        "QASPER",
+        JSON_ROWS,
+        document_rows.read_qasper,
+        lambda path: has_marks(list_fields(path), "full_text/ qas/"),
+        use=Use.WITHIN,
+        fields=document_rows.QASPER_FIELDS,
+        find_language=_is_english,
+    ),
+    Format(
+        "an EmbeddingQAFinetuneDataset of LlamaIndex",
+        (".json",),
+        PAIR_ITEMS,
+        judgment_sets.is_pairs,
+        read_judgments=PAIR_JUDGMENTS,
+        fields="queries corpus relevant_docs",
+        holds=JUDGMENTS,
+    ),
+    Format(
+        "a golden set of LlamaIndex or ragas",
+        judgment_sets.GOLDEN_KINDS,
+        GOLDEN_ITEMS,
+        judgment_sets.is_golden,
+        read_judgments=GOLDEN_JUDGMENTS,
+        fields=judgment_sets.GOLDEN_MARKS,
+        advice="Contexts that a system retrieved are a run; `posir score` reads their ids.",
+        holds=JUDGMENTS,
+    ),
     Format(
         "CUAD",
         (".json", ".jsonl", *PARQUET),
         question_rows.read_questions,
         question_rows.is_cuad,
         use=Use.WITHIN,
+        find_language=_is_english,
     ),
     Format(
         "SQuAD-format JSON",
         (".json",),
         question_rows.read_squad_json,
         question_rows.is_squad_json,
-        fields="data version title paragraphs context qas id question answers answer_start text "
-        "is_impossible",
+        fields="data paragraphs context qas question answers answer_start text",
         advice="It has data > paragraphs > context and qas > id, question, answers > text, "
         "answer_start.",
     ),
@@ -197,7 +432,8 @@ FORMATS = (
         (*JSON_LINES, *PARQUET),
         question_rows.read_json_lines,
         question_rows.is_question_file,
-        fields="context question answer answers start end id document title",
+        fields="context question answer|context question start end|"
+        "context question answers answer_start text",
         advice="Each row has context, question and answer, and start if the answer occurs several "
         "times.",
     ),
@@ -206,50 +442,44 @@ FORMATS = (
         JSON_LINES,
         text_rows.read_line_texts,
         use=None,
-        fields="_id id title text content contents body document passage",
+        fields="text|content|contents|body|document|passage",
+        holds=TEXTS,
     ),
-    Format("Parquet with texts", PARQUET, text_rows.read_parquet_texts, use=None),
-    Format("CSV with texts", TABLES, text_rows.read_csv_texts, use=None),
-    Format("HTML", (".html", ".htm", ".xhtml"), documents.read_html_file, use=None),
-    Format("PDF", (".pdf",), documents.read_pdf_file, use=None),
+    Format("Parquet with texts", PARQUET, text_rows.read_parquet_texts, use=None, holds=TEXTS),
+    Format("CSV with texts", TABLES, text_rows.read_csv_texts, use=None, holds=TEXTS),
+    Format("HTML", (".html", ".htm", ".xhtml"), documents.read_html_file, use=None, holds=TEXTS),
+    Format("PDF", (".pdf",), documents.read_pdf_file, use=None, holds=TEXTS),
     Format(
         "plain text or Markdown",
         ("", ".txt", ".md", ".markdown", ".text"),
         documents.read_text_file,
         use=None,
+        holds=TEXTS,
     ),
-    # Parts of formats, and formats of others that are not read.
-    Format(
-        "the corpus of a BEIR folder", fields="_id title text metadata", advice="Give its folder."
-    ),
+    # Parts of formats.
+    Format("the corpus of a BEIR folder", fields="_id text", advice="Give its folder."),
     Format(
         "the qrels of a BEIR folder",
         fields="query-id corpus-id score",
         advice="Give the folder that has qrels/, not the file.",
     ),
-    Format("AutoRAG's questions", fields="qid query retrieval_gt generation_gt", advice=AS_BEIR),
     Format(
-        "AutoRAG's corpus", fields="doc_id contents path start_end_idx metadata", advice=AS_BEIR
+        "AutoRAG's questions",
+        fields="qid query retrieval_gt generation_gt",
+        advice="Give the folder that has qa.parquet and corpus.parquet.",
     ),
     Format(
-        "a data set of ragas",
-        fields="user_input retrieved_contexts reference_contexts reference response question "
-        "contexts ground_truth",
-        advice=AS_BEIR,
-    ),
-    Format(
-        "training data of DPR",
-        fields="dataset question answers positive_ctxs negative_ctxs hard_negative_ctxs ctxs",
-        advice=AS_BEIR,
-    ),
-    Format(
-        "HotpotQA or 2WikiMultihopQA",
-        fields="_id question answer context supporting_facts type level evidences",
-        advice=AS_BEIR,
+        "AutoRAG's corpus",
+        fields="doc_id contents metadata",
+        advice="Give the folder that has qa.parquet and corpus.parquet.",
     ),
 )
-TITLES = ", ".join(format_.title for format_ in FORMATS if format_.kinds)
-READ_FORMS = f"Forms that are read: TREC qrels, {TITLES}; see docs/data.md."
+#: The formats that are read.
+READ = tuple(form for form in FORMATS if form.kinds and not form.is_refused)
+TITLES = ", ".join(form.title for form in READ)
+READ_FORMS = (
+    f"Forms that are read: TREC qrels, {TITLES}. `posir import --formats` shows their fields."
+)
 
 
 def find_format(path: Path, options: ReadOptions) -> Format | None:
@@ -259,11 +489,18 @@ def find_format(path: Path, options: ReadOptions) -> Format | None:
     kind = FOLDER if path.is_dir() else split_suffix(path)[1]
     with error_context(path, "", TITLES):
         for format_ in FORMATS:
-            is_left_out = options.column is not None and kind != FOLDER and format_.use is not None
-            if is_left_out or kind not in format_.kinds or not _has_files(path, format_.files):
+            if kind not in format_.kinds or not _has_files(path, format_.files):
                 continue
-            if format_.accepts(path):
-                return format_
+            accepts = format_.accepts
+            if options.column is not None and kind != FOLDER and format_.use is not None:
+                if format_.read is not question_rows.read_json_lines:
+                    continue
+                accepts = partial(question_rows.has_questions_on, column=options.column)
+            if not accepts(path):
+                continue
+            if format_.is_refused:
+                raise DataError(f"{path}: is {format_.title}, which is not read. {format_.advice}")
+            return format_
     return None
 
 
@@ -349,22 +586,38 @@ def read_hub(reference: str, commit: str, options: ReadOptions) -> Items:
 
 
 def describe_form(path: Path) -> str:
-    """Describe data in no format that is read: its fields, first line or files, the nearest format,
-    what to do, and the formats that are read.
+    """Describe data in no format that is read: its fields and first record or its files, the
+    nearest format and what it lacks, what to do, and the formats that are read.
     """
     if path.is_dir():
         return f"{_describe_folder(path)} {READ_FORMS}"
-    fields, noun = _list_fields(path)
-    if not fields:
-        return f"Its first line is {_read_first_line(path)!r}. {READ_FORMS}"
-    distinct = [*dict.fromkeys(fields)]
-    more = ", ..." if len(distinct) > MAX_FIELDS else ""
-    listed = ", ".join(map(sanitized, distinct[:MAX_FIELDS]))
-    sentences = [f"It has the {noun} {listed}{more}."]
-    nearest = find_nearest_form(distinct)
+    record = read_first_record(path)
+    names = [*list_fields(path)]
+    if not names:
+        return f"Its first line is {record!r}. {_describe_fields(path)} {READ_FORMS}"
+    more = ", ..." if len(names) > MAX_FIELDS else ""
+    listed = ", ".join(map(sanitized, names[:MAX_FIELDS]))
+    noun = "fields" if split_suffix(path)[1] in JSON_LINES else "columns"
+    sentences = [f"It has the {noun} {listed}{more}.", f"Its first record is {record}."]
+    nearest = find_nearest_form(names)
     if nearest:
-        sentences += [f"The nearest form is {nearest.title}.", nearest.advice]
+        sentences += [_describe_nearest(nearest, names), nearest.advice]
     return " ".join(filter(None, [*sentences, READ_FORMS]))
+
+
+def _describe_fields(path: Path) -> str:
+    """Name the fields of the forms of files with the suffix of a file."""
+    forms = [form for form in READ if form.fields and split_suffix(path)[1] in form.kinds]
+    listed = [f"{form.title} ({', '.join(sorted(form.layouts[0]))})" for form in forms]
+    return f"Forms with this suffix have the fields of {', of '.join(listed)}." if listed else ""
+
+
+def _describe_nearest(form: Format, names: Collection[str]) -> str:
+    """Name a form, and the fields of its nearest layout that are missing."""
+    layout = max(form.layouts, key=lambda layout: _find_share(layout, names))
+    missing = ", ".join(sorted(layout - {*names}))
+    lacks = f", of which it lacks {missing}" if missing else ""
+    return f"The nearest form is {form.title}{lacks}."
 
 
 def _describe_folder(folder: Path) -> str:
@@ -373,67 +626,39 @@ def _describe_folder(folder: Path) -> str:
     listed = list[str]()
     for file in files[:MAX_FILES]:
         name = sanitized(file.name)
-        nearest = find_nearest_form(_list_fields(file)[0])
+        nearest = find_nearest_form([*list_fields(file)])
         if nearest:
             name += f" (nearest form: {nearest.title})"
             advice[nearest.advice] = None
         listed.append(name)
     more = ", ..." if len(files) > MAX_FILES else ""
     has = f"It has {', '.join(listed) or 'no files'}{more}."
-    return " ".join(filter(None, [has, *advice]))
+    lacking = [_describe_lacking(form, folder) for form in READ if form.files]
+    return " ".join(filter(None, [has, *lacking, *advice]))
+
+
+def _describe_lacking(form: Format, folder: Path) -> str:
+    """Name a form of folders of which a folder has a part, and the files that it lacks."""
+    missing = [group for group in form.files if not _has_files(folder, [group])]
+    if not missing or len(missing) == len(form.files):
+        return ""
+    files = " and ".join(group.replace("|", " or ") for group in missing)
+    return f"For {form.title} it lacks {files}."
 
 
 def find_nearest_form(fields: Collection[str]) -> Format | None:
     """Return the format that shares most of its fields, by names that are alike; None if no format
     shares any.
     """
-    names = [field[:MAX_NAME].lower() for field in islice(fields, MAX_COMPARED)]
 
     def find_share(form: Format) -> float:
-        expected = form.fields.split()
-        alike = [name for name in names if get_close_matches(name, expected, 1, MIN_ALIKE)]
-        return len(alike) / (len({*expected, *fields}) or 1)
+        return max((_find_share(layout, fields) for layout in form.layouts), default=0)
 
     nearest = max(FORMATS, key=find_share)
     return nearest if find_share(nearest) else None
 
 
-def _list_fields(file: Path) -> tuple[list[str], str]:
-    """List the columns of a table or the fields of the first object of JSON, and say which these
-    are; none if unreadable.
-    """
-    suffix = split_suffix(file)[1]
-    # An error is raised where the rows are read.
-    with suppress(DataError, OSError, *GZIP_ERRORS):
-        if suffix in PARQUET:
-            return [*read_column_types(file)], "columns"
-        if suffix in TABLES:
-            return read_delimited(file).columns, "columns"
-        if suffix in JSON_LINES:
-            with open_decompressed(file) as content:
-                line = content.readline(MAX_LINE)
-            try:
-                return _list_keys(parse_json(line, file)), "fields"
-            except GateError:
-                return _list_keys(read_json(file)), "fields"
-    return [], ""
-
-
-def _list_keys(value: object) -> list[str]:
-    """List the keys of an object, with those of the first of its list `data`; or of the first
-    object of a list.
-    """
-    if isinstance(value, list):
-        return _list_keys(value[0]) if value else []
-    if not isinstance(value, dict):
-        return []
-    nested = value.get("data")
-    return [*value, *_list_keys(nested)] if isinstance(nested, list) else [*value]
-
-
-def _read_first_line(file: Path) -> str:
-    with suppress(OSError, *GZIP_ERRORS), open_decompressed(file) as content:
-        lines = content.read(MAX_LINE).split(b"\n")
-        first = next((line for line in lines if line.strip()), b"")
-        return sanitized(first.strip().decode("utf-8", "replace"))
-    return ""
+def _find_share(layout: Collection[str], fields: Collection[str]) -> float:
+    names = [field[:MAX_NAME] for field in islice(fields, MAX_COMPARED)]
+    alike = [name for name in names if get_close_matches(name, layout, 1, MIN_ALIKE)]
+    return len(alike) / (len({*layout, *fields}) or 1)

@@ -36,6 +36,7 @@ from posir_tasks.data.formats.records import (
     choose_split,
     has_fields,
     read_items,
+    read_rows,
 )
 from posir_tasks.text.languages import two_letter_code
 from posir_tasks.text.locating import locate_once
@@ -46,6 +47,7 @@ from posir_tasks.values.document_keys import digest_documents
 ROWS = (".jsonl", ".parquet")
 #: Annotators who have to give an answer, where there are several.
 AGREEING = 2
+ENGLISH = "eng-Latn"
 NEAR_DUPLICATES = "near-duplicates of another page, with its text, title or first words"
 
 
@@ -81,6 +83,10 @@ class PageForm:
     kinds: tuple[str, ...] = (FOLDER, *ROWS)
     """Suffixes of its files, and `/` if the files of a folder have questions about the same pages.
     """
+    fields: str = ""
+    """Further fields that a row needs, between blanks."""
+    find_language: Callable[[Path], str] = lambda _: ENGLISH
+    """Returns the code of the language of a file or folder, empty if there are several."""
     splits: tuple[str, ...] = ()
     """Names that `--split` may have; any if empty."""
 
@@ -202,6 +208,18 @@ def _read_tydi_page(row: Row, file: Path, options: ReadOptions) -> Page | None: 
     return Page(address, row.text("document_plaintext"), row.text("document_title", ""))
 
 
+def _find_tydi_language(path: Path) -> str:
+    """Return the code of the language of all rows; empty if there are several."""
+    languages = set[str]()
+    for file in TYDI.list_files(path):
+        for _, row in read_rows(file, TYDI.expected):
+            if isinstance(row, Row):
+                languages.add(row.text("language", ""))
+            if len(languages) > 1:
+                return ""
+    return TYDI_LANGUAGES.get("".join(languages), "")
+
+
 TYDI_CANDIDATE = "passage_answer/candidate_index|passage_answer_candidate_index"
 TYDI_START = "minimal_answer/plaintext_start_byte|minimal_answers_start_byte"
 TYDI_END = "minimal_answer/plaintext_end_byte|minimal_answers_end_byte"
@@ -309,15 +327,18 @@ def _find_repliqa_evidence(row: Row, page: Page, options: ReadOptions) -> Iterat
 
 
 NQ_MARKS = "long_answer_candidates annotations"
+TYDI = PageForm(
+    "TyDi QA",
+    ("document_plaintext passage_answer_candidates annotations",),
+    "example_id",
+    "question_text",
+    _read_tydi_page,
+    _find_tydi_evidence,
+    fields="language document_url question_text",
+    find_language=_find_tydi_language,
+)
 PAGE_FORMS = (
-    PageForm(
-        "TyDi QA",
-        ("document_plaintext passage_answer_candidates annotations",),
-        "example_id",
-        "question_text",
-        _read_tydi_page,
-        _find_tydi_evidence,
-    ),
+    TYDI,
     PageForm(
         "Natural Questions",
         (
@@ -339,5 +360,6 @@ PAGE_FORMS = (
         _read_repliqa_page,
         _find_repliqa_evidence,
         kinds=(".parquet",),
+        fields="document_id answer",
     ),
 )

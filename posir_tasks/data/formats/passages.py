@@ -51,7 +51,10 @@ UNUSABLE = "questions without a usable answer"
 class Cause(StrEnum):
     """Why a question is not used."""
 
-    NO_POSITION = "states neither the text of its answer nor both start and end"
+    NO_POSITION = (
+        "states neither the text of its answer nor both start and end (fields answers, answer, "
+        "start, end)"
+    )
     MALFORMED = "has a malformed field"
     ELSEWHERE = "its answer is not where its file says"
     AMBIGUOUS = "its answer occurs several times, or not at all"
@@ -72,6 +75,7 @@ class Cause(StrEnum):
     OTHER_SPLIT = "its evidence is in the other --split"
     SHORT = "has its evidence in an article of fewer than 4 passages and 512 tokens"
     NO_PASSAGE = "has a relevant passage that is not in the corpus"
+    NOT_TEXT = "has no paragraph as evidence, or a figure or table alone"
     EXCLUDING = "leaves documents out of its own search, which a corpus for all queries cannot"
 
 
@@ -86,6 +90,7 @@ EXPECTED = frozenset(
         Cause.OTHER_SPLIT,
         Cause.SHORT,
         Cause.NO_PASSAGE,
+        Cause.NOT_TEXT,
         Cause.EXCLUDING,
     }
 )

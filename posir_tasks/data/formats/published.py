@@ -22,6 +22,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import iterate_lines, open_decompressed, read_decompressed
 from posir_tasks.base.untrusted import parse_json, read_json
+from posir_tasks.data.declared import MIRACL_LANGUAGES
 from posir_tasks.data.formats.passages import (
     Cause,
     Claim,
@@ -343,6 +344,14 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
     if not qrels:
         raise DataError(f"{folder}: {topics.name} has no {name}.")
     return language, topics, qrels[0]
+
+
+def find_miracl_language(folder: Path) -> str:
+    """Return the code of the language of a folder of MIRACL; empty if there are several."""
+    stems = (file.stem.removeprefix(TOPICS) for file in folder.rglob(f"{TOPICS}*.tsv"))
+    languages = {stem.partition("-")[0] for stem in stems}
+    codes = [code for code in MIRACL_LANGUAGES if two_letter_code(code) in languages]
+    return codes[0] if len(codes) == len(languages) == 1 else ""
 
 
 def _read_articles(

@@ -114,11 +114,11 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
     return [PassageQuestion(file, name, text, first, identifier or None, others=tuple(others))]
 
 
-def read_question_row(row: Row, place: str, file: str) -> Items:
-    """Yield a row's document, with its question if it has one; raise FieldError if its fields are
-    malformed.
+def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) -> Items:
+    """Yield a row's document, in a column, with its question if it has one; raise FieldError if its
+    fields are malformed.
     """
-    context = row.text(CONTEXT)
+    context = row.text(column)
     title = row.text("title", "")
     document = row.identifier("document", "")
     identifier = row.identifier("id|question_id", "")
@@ -136,9 +136,17 @@ def read_question_row(row: Row, place: str, file: str) -> Items:
     yield Passage(file, place, context, questions, document or None, title, ids)
 
 
-def read_json_lines(file: Path, options: ReadOptions | None = None) -> Items:  # noqa: ARG001
+def read_json_lines(file: Path, options: ReadOptions | None = None) -> Items:
     """Yield the document of each line, or row of Parquet, with its question if it has one."""
-    return read_items(file, LINES, partial(read_question_row, file=str(file)))
+    column = (options.column if options else None) or CONTEXT
+    return read_items(file, LINES, partial(read_question_row, file=str(file), column=column))
+
+
+def has_questions_on(file: Path, column: str) -> bool:
+    """Return whether JSON Lines or Parquet have questions with answers in a column."""
+    fields = ("question", "answer", "answers", "start")
+    names = [f"{column} question {field}" for field in fields[1:]]
+    return column not in fields and has_fields(file, *names)
 
 
 def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  # noqa: ARG001

@@ -16,7 +16,7 @@ from posir_score.excerpts import read_excerpts
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.collections import read_beir
-from posir_tasks.data.formats.passages import ReadOptions
+from posir_tasks.data.formats.passages import Cause, ReadOptions
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.questions import collect_questions
 from posir_tasks.data.repository import LocalRepository
@@ -286,7 +286,7 @@ def test_evidence_of_scifact_is_read_by_numbers_of_sentences(tmp_path):
     }
     assert questions.places == {"3": Place("3"), "3#2": Place("3")}
     details = {name: skipped.detail for name, skipped in questions.unsuited.items()}
-    assert details == {"5": "states neither the text of its answer nor both start and end"}
+    assert details == {"5": Cause.NO_POSITION}
     assert [(skip.name, skip.detail) for skip in questions.skipped] == [
         ("4", "names sentence 9 of its document, which has 4")
     ]

@@ -1,0 +1,151 @@
+"""Documents with lists of questions: MRQA's JSON Lines, and the papers of QASPER.
+
+MRQA: Fisch et al. 2019, arXiv 1910.09753; a file begins with a header, `char_spans` are pairs of
+code points whose end is inclusive, and each occurrence of an answer counts as a place of evidence.
+QASPER: Dasigi et al. 2021, arXiv 2105.03011; evidence is whole paragraphs, those of all annotators
+who give an answer. A paper is its abstract, its headings and its paragraphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from posir_tasks.base.files import split_suffix
+from posir_tasks.base.untrusted import read_json
+from posir_tasks.data.formats.page_rows import AGREEING
+from posir_tasks.data.formats.passages import (
+    Cause,
+    Items,
+    Passage,
+    PassageQuestion,
+    ReadOptions,
+    SkippedText,
+    StatedAnswer,
+    UnusableError,
+    list_places,
+    skip_question,
+)
+from posir_tasks.data.formats.records import Row, error_context, read_items
+from posir_tasks.data.markers import states_no_answer
+from posir_tasks.text.locating import drop_space, locate_once
+from posir_tasks.text.spans import UnlocatedError
+
+MRQA = (
+    "MRQA, a header, then one JSON object per line with context and qas > qid, question, "
+    "detected_answers > text, char_spans"
+)
+MRQA_FIELDS = "context qas qid question detected_answers text char_spans"
+QASPER = (
+    "QASPER, an object of papers with title, abstract, full_text > paragraphs and qas > question, "
+    "question_id, answers > answer > unanswerable, evidence"
+)
+QASPER_FIELDS = (
+    "title abstract full_text paragraphs qas question question_id answers answer unanswerable "
+    "evidence"
+)
+#: Between the parts of a paper.
+SEPARATOR = "\n\n"
+#: Beginning of evidence that is a figure or a table.
+FIGURE = "FLOAT SELECTED"
+
+
+def read_mrqa(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
+    """Yield the contexts of MRQA with their questions."""
+    return read_items(file, MRQA, partial(_read_mrqa_row, file=str(file)))
+
+
+def _read_mrqa_row(row: Row, place: str, file: str) -> Items:
+    if row.has("header"):
+        return
+    context = row.text("context")
+    # On the Hub, a row has one question.
+    listed = [row] if row.has("detected_answers") else row.rows("qas")
+    questions = list[PassageQuestion]()
+    ids = []
+    for number, part in enumerate(listed):
+        name = f"{place}, question {number}"
+        try:
+            name = part.identifier("qid")
+            ids.append(name)
+            places = dict.fromkeys(_list_mrqa_answers(part, context))
+            questions += list_places(file, name, part.text("question"), places)
+        except ValueError as error:
+            yield skip_question(file, name, error)
+    yield Passage(file, place, context, questions, question_ids=ids)
+
+
+def _list_mrqa_answers(question: Row, context: str) -> Iterator[StatedAnswer]:
+    """Yield each occurrence of each answer; case and white space may differ."""
+    answers = question.rows("detected_answers")
+    if not answers or states_no_answer(question.fields):
+        raise UnusableError(Cause.UNANSWERABLE)
+    for answer in answers:
+        text = answer.text("text")
+        for start, last in _list_inclusive(answer):
+            found = context[start : last + 1]
+            if _fold(found) == _fold(text):
+                yield StatedAnswer.from_span((start, last + 1))
+            else:
+                yield StatedAnswer(text, start)
+
+
+def _list_inclusive(answer: Row) -> list[tuple[int, int]]:
+    if isinstance(answer.fields.get("char_spans"), dict):
+        return [(row.integer("start"), row.integer("end")) for row in answer.rows("char_spans")]
+    listed = enumerate(answer.get("char_spans", list))
+    return [Row({"char_spans": pair}, f"[{number}]").span("char_spans") for number, pair in listed]
+
+
+def _fold(text: str) -> str:
+    return "".join(map(drop_space, text.casefold()))
+
+
+def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
+    """Yield the papers of QASPER with their questions: an object by the ids of papers, or rows."""
+    if split_suffix(file)[1] != ".json":
+        yield from read_items(file, QASPER, partial(_read_paper, file=str(file), paper=""))
+        return
+    with error_context(file, "", QASPER):
+        papers = Row.of(read_json(file)).fields
+    for name, value in papers.items():
+        with error_context(file, name, QASPER):
+            yield from _read_paper(Row.of(value), name, str(file), name)
+
+
+def _read_paper(row: Row, place: str, file: str, paper: str) -> Items:
+    paper = paper or row.identifier("id")
+    parts = [row.text("abstract")]
+    for section in row.rows("full_text"):
+        parts += [section.text("section_name", ""), *section.texts("paragraphs")]
+    text = SEPARATOR.join(filter(str.strip, parts))
+    title = row.text("title")
+    questions = list[PassageQuestion]()
+    for part in row.rows("qas"):
+        name = part.identifier("question_id")
+        try:
+            evidence = [locate_once(paragraph, text) for paragraph in _list_paragraphs(part)]
+            places = map(StatedAnswer.from_span, dict.fromkeys(evidence))
+            questions += list_places(file, name, part.text("question"), places)
+        except (UnusableError, UnlocatedError) as error:
+            yield skip_question(file, name, error)
+    if not text:
+        yield SkippedText(f"{file}: {place}", "empty", file=file)
+        return
+    yield Passage(file, place, text, questions, paper, title)
+
+
+def _list_paragraphs(question: Row) -> list[str]:
+    """List the paragraphs that are evidence to any annotator; raise UnusableError without one."""
+    answers = question.rows("answers")
+    answered = [answer for answer in answers if not answer.get("answer/unanswerable", bool)]
+    if not answered:
+        raise UnusableError(Cause.UNANSWERABLE)
+    if len(answered) < min(AGREEING, len(answers)):
+        raise UnusableError(Cause.DISAGREEMENT)
+    listed = [text for answer in answered for text in answer.texts("answer/evidence")]
+    paragraphs = [text for text in dict.fromkeys(listed) if not text.startswith(FIGURE)]
+    if not any(map(str.strip, paragraphs)):
+        raise UnusableError(Cause.NOT_TEXT)
+    return [text for text in paragraphs if text.strip()]

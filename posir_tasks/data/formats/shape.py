@@ -1,0 +1,129 @@
+"""The shape of a file: the names of its fields or columns at any depth, and its first record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import polars as pl
+
+from posir_tasks.base.errors import DataError
+from posir_tasks.base.files import GZIP_ERRORS, open_decompressed, split_suffix
+from posir_tasks.base.table_files import read_delimited, read_headings
+from posir_tasks.base.untrusted import find_encoding
+from posir_tasks.base.wording import sanitized
+from posir_tasks.data.checks import iterate_rows, read_column_types
+from posir_tasks.data.formats.records import PARQUET
+
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+TABLES = (".csv", ".tsv")
+#: Bytes of a file whose fields are listed, and characters of its first record that are shown.
+MAX_HEAD = 2**18
+MAX_RECORD = 300
+#: A mark after the name of a field whose value must be an object or a list.
+NESTED = "/"
+#: A text, which may be cut, with what follows it: a colon, and the bracket of a nested value.
+TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)(?:\s*(:)\s*([\[{]?))?|[\[\]{}]', re.DOTALL)
+
+#: Names of fields, outer ones first; the value is whether what a field holds is nested.
+Shape: TypeAlias = Mapping[str, bool]
+
+
+def list_fields(file: Path) -> Shape:
+    """List the fields of JSON in its first part, or the columns of a table; none if it is neither,
+    or unreadable.
+    """
+    with suppress(OSError):
+        state = file.stat()
+        return _list_fields(file, state.st_size, state.st_mtime_ns)
+    return {}
+
+
+@lru_cache(maxsize=64)
+def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
+    suffix = split_suffix(file)[1]
+    shape: dict[str, bool] = {}
+    # An error is raised where the rows are read.
+    with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
+        if suffix in PARQUET:
+            columns = read_column_types(file)
+            shape = {name: kind.is_nested() for name, kind in columns.items()}
+            for kind in columns.values():
+                _add_fields(shape, kind)
+        elif suffix in TABLES:
+            shape = dict.fromkeys(read_headings(_read_head(file), file), False)
+        elif suffix in JSON_LINES:
+            shape = _scan_json(_read_head(file))
+    return MappingProxyType(shape)
+
+
+def _add_fields(shape: dict[str, bool], kind: Any) -> None:
+    """Add the fields of a type of Arrow's structs and lists."""
+    if isinstance(kind, pl.List | pl.Array):
+        _add_fields(shape, kind.inner)
+    elif isinstance(kind, pl.Struct):
+        for field in kind.fields:
+            shape.setdefault(field.name, field.dtype.is_nested())
+            _add_fields(shape, field.dtype)
+
+
+def _read_head(file: Path) -> str:
+    with open_decompressed(file) as content:
+        head = content.read(MAX_HEAD)
+    return head.decode(find_encoding(head[:4]), "replace")
+
+
+def _scan_json(text: str) -> dict[str, bool]:
+    """List the keys in a text of JSON, which may end anywhere, by their depth."""
+    depths: dict[str, int] = {}
+    nested: dict[str, bool] = {}
+    depth = 0
+    for match in TOKEN.finditer(text):
+        string, colon, bracket = match.groups()
+        if string is None:
+            depth += 1 if match[0] in "[{" else -1
+            continue
+        if colon:
+            depths[string] = min(depth, depths.get(string, depth))
+            nested[string] = bool(bracket) or nested.get(string, False)
+        depth += bool(bracket)
+    return {name: nested[name] for name in sorted(depths, key=depths.__getitem__)}
+
+
+def has_marks(shape: Shape, marks: str) -> bool:
+    """Return whether a shape has all names of one of several groups between `|`."""
+    for group in marks.split("|"):
+        names = group.split()
+        if all(
+            name.removesuffix(NESTED) in shape
+            and (not name.endswith(NESTED) or shape[name.removesuffix(NESTED)])
+            for name in names
+        ):
+            return True
+    return False
+
+
+def read_first_record(file: Path) -> str:
+    """Return the first row of a file, or its first line with text, shortened; empty if it is
+    unreadable.
+    """
+    suffix = split_suffix(file)[1]
+    with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
+        if suffix in PARQUET:
+            return sanitized(next(iterate_rows(file), {}), MAX_RECORD)
+        if suffix in TABLES:
+            row = next(islice(read_delimited(file).iter_rows(named=True), 1), {})
+            return sanitized(row, MAX_RECORD)
+        lines = _read_head(file).removeprefix("\ufeff").split("\n")
+        first = next((line for line in lines if line.strip()), "").strip()
+        if suffix in JSON_LINES and len(first) < 2:
+            # It is written on several lines.
+            first = " ".join(map(str.strip, lines))
+        return sanitized(first, MAX_RECORD)
+    return ""

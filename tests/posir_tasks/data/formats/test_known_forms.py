@@ -1,0 +1,680 @@
+"""Forms of data that others publish: what each holds is read; data in a form that is not read is
+refused by its name, and data that lacks a field is told which.
+"""
+
+import copy
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import posir
+from posir_data.api import import_data, read_sources
+from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.formats.catalog import FORMATS, REFUSED, describe_form
+from posir_tasks.data.formats.passages import Cause
+from posir_tasks.data.questions import collect_questions
+from posir_tasks.datasets.opening import open_data
+from tests.support.datasets import build_squad
+
+TEXT = "Zoë flew to the north. The north wind blew all night, and Zoë 👩‍🚀 slept."
+WIND = "The north wind blew all night"
+NORTH = TEXT.index("north")
+SECOND = TEXT.index("north", NORTH + 1)
+
+
+def write(file: Path, value: Any) -> Path:
+    """Write JSON, JSON Lines, CSV or Parquet, as the suffix says."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".json":
+        file.write_text(json.dumps(value))
+    elif file.suffix == ".jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in value))
+    elif file.suffix == ".parquet":
+        pl.DataFrame(value).write_parquet(file)
+    else:
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, list(value[0]))
+            writer.writeheader()
+            writer.writerows(value)
+    return file
+
+
+def list_questions(path: Path) -> dict[str, list[str]]:
+    """Return the texts of all places of evidence by question."""
+    imported = collect_questions(read_sources([path], scope="corpus"), "d", repair=True)
+    found: dict[str, list[str]] = {}
+    for name, (query, document, span) in imported.questions.items():
+        assert name
+        found.setdefault(query, []).append(span.of(imported.documents[document]))
+    return found
+
+
+def asked(name: str, question: str, *answers: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {
+        "qid": name,
+        "question": question,
+        "question_tokens": [[question, 0]],
+        "detected_answers": [*answers],
+        "answers": [answer["text"] for answer in answers],
+        **fields,
+    }
+
+
+def detected(text: str, *starts: int) -> dict[str, Any]:
+    # The ends are inclusive.
+    spans = [[start, start + len(text) - 1] for start in starts]
+    return {"text": text, "char_spans": spans, "token_spans": [[0, 0] for _ in spans]}
+
+
+MRQA = [
+    {"header": {"dataset": "Own", "split": "dev"}},
+    {
+        "context": TEXT,
+        "context_tokens": [["Zoë", 0]],
+        "qas": [asked("m1", "Where to?", detected("north", NORTH, SECOND))],
+    },
+]
+
+
+def annotate(evidence: list[str], unanswerable: bool = False) -> dict[str, Any]:
+    answer = {
+        "unanswerable": unanswerable,
+        "extractive_spans": [],
+        "yes_no": None,
+        "free_form_answer": "",
+        "evidence": evidence,
+        "highlighted_evidence": [],
+    }
+    return {"answer": answer, "annotation_id": "a", "worker_id": "w"}
+
+
+PARAGRAPHS = ["We weighed nine\nbells.", "Copper rings longest.", "We thank the mill."]
+QAS = [
+    {
+        "question": "Which metal rings longest?",
+        "question_id": "p1",
+        "nlp_background": "two",
+        "answers": [annotate([PARAGRAPHS[1]]), annotate(["We weighed nine bells."])],
+    }
+]
+PAPER = {
+    "title": "On bells",
+    "abstract": "Bells are weighed.",
+    "full_text": [
+        {"section_name": "Method", "paragraphs": PARAGRAPHS[:1]},
+        {"section_name": None, "paragraphs": PARAGRAPHS[1:]},
+    ],
+    "qas": QAS,
+    "figures_and_tables": [],
+}
+PAIRS = {
+    "queries": {"q/1": "Who flew?", "q2": "What rings?"},
+    "corpus": {"n|1": TEXT, "n2": "Copper rings longest."},
+    "relevant_docs": {"q/1": ["n|1"], "q2": ["n2"]},
+    "mode": "text",
+}
+BY = {"model_name": "m", "type": "ai"}
+LABELLED = {
+    "examples": [
+        {
+            "query": "What blew?",
+            "query_by": BY,
+            "reference_contexts": [WIND],
+            "reference_answer": "The wind.",
+            "reference_answer_by": BY,
+        }
+    ]
+}
+RAGAS = [
+    {
+        "user_input": "What blew?",
+        "reference_contexts": [f"<1-hop>\n\n{WIND}"],
+        "reference": "The wind.",
+        "synthesizer_name": "multi_hop_specific_query_synthesizer",
+    }
+]
+OLD_RAGAS = [{"question": "What blew?", "contexts": [WIND], "ground_truth": "The wind."}]
+AUTORAG = {
+    "qa.parquet": [
+        {"qid": "1", "query": "Who?", "retrieval_gt": [["a", "b"]], "generation_gt": ["x"]},
+        {"qid": "2", "query": "What?", "retrieval_gt": [["c"]], "generation_gt": ["y"]},
+    ],
+    "corpus.parquet": [
+        {"doc_id": name, "contents": f"Text {name}.", "metadata": {"last_modified_datetime": "x"}}
+        for name in "abc"
+    ],
+}
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_mrqa_has_an_inclusive_end_and_each_occurrence(tmp_path, has_rows):
+    lines: list[Any] = copy.deepcopy(MRQA)
+    lines[1]["qas"] += [
+        asked("m2", "Who?", detected("zoë", 0)),
+        asked("m3", "Why?"),
+        asked("m4", "What?", detected("wind", SECOND)),
+    ]
+    if has_rows:
+        # As on the Hub.
+        rows = []
+        for question in lines[1]["qas"]:
+            answers = question["detected_answers"]
+            spans = [
+                {"start": [pair[0] for pair in spans], "end": [pair[1] for pair in spans]}
+                for spans in (answer["char_spans"] for answer in answers)
+            ]
+            texts = [answer["text"] for answer in answers]
+            rows.append({"subset": "Own", "context": TEXT, **question})
+            rows[-1]["detected_answers"] = {"text": texts, "char_spans": spans}
+        file = write(tmp_path / "a.jsonl", rows)
+    else:
+        file = write(tmp_path / "a.jsonl", lines)
+    assert open_data(file).kind == "MRQA"
+    assert list_questions(file) == {"Where to?": ["north", "north"], "Who?": ["Zoë"]}
+    skipped = collect_questions(read_sources([file]), "d", repair=True).skipped
+    assert {item.name: item.cause for item in skipped} == {
+        "m3": Cause.UNANSWERABLE,
+        "m4": Cause.ELSEWHERE,
+    }
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
+def test_qasper_has_paragraphs_of_whole_papers(tmp_path, suffix):
+    more = [
+        {"question": name, "question_id": name, "nlp_background": "two", "answers": answers}
+        for name, answers in {
+            "none": [annotate([], True), annotate([], True)],
+            "one": [annotate([], True), annotate([PARAGRAPHS[1]])],
+            "table": [annotate(["FLOAT SELECTED: Table 1: Bells."])],
+            "lost": [annotate(["A paragraph of another paper."])],
+        }.items()
+    ]
+    paper = PAPER | {"qas": [*QAS, *more]}
+    content: Any = {"1901.1": paper}
+    if suffix != ".json":
+        content = [{"id": "1901.1", **paper}]
+    if suffix == ".parquet":
+        # Columns, as on the Hub.
+        content[0]["full_text"] = _to_columns(paper["full_text"])
+        content[0]["qas"] = _to_columns(paper["qas"])
+        content[0]["figures_and_tables"] = ["a"]
+    file = write(tmp_path / f"a{suffix}", content)
+    assert open_data(file).kind == "QASPER"
+    assert list_questions(file) == {"Which metal rings longest?": [PARAGRAPHS[1], PARAGRAPHS[0]]}
+    imported = collect_questions(read_sources([file], scope="corpus"), "d", repair=True)
+    assert imported.documents == {
+        "1901.1": "Bells are weighed.\n\nMethod\n\nWe weighed nine\nbells.\n\nCopper rings "
+        "longest.\n\nWe thank the mill."
+    }
+    assert {item.name: item.cause for item in imported.skipped} == {
+        "none": Cause.UNANSWERABLE,
+        "one": Cause.DISAGREEMENT,
+        "table": Cause.NOT_TEXT,
+        "lost": Cause.UNLOCATED,
+    }
+    with pytest.raises(PosirError, match="--scope corpus"):
+        import_data(file, domain="d", output=tmp_path / "out")
+
+
+def _to_columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_judgments_of_autorag_and_llamaindex_are_read(tmp_path):
+    for name, rows in AUTORAG.items():
+        write(tmp_path / "autorag" / name, rows)
+    judgments = open_data(tmp_path / "autorag").subsets[0].judgments
+    assert judgments.grades == {"1": {"a": 1, "b": 1}, "2": {"c": 1}}
+    assert judgments.queries == {"1": "Who?", "2": "What?"}
+    texts = open_data(tmp_path / "autorag").subsets[0].read().corpus
+    assert texts["id"][:] == ["a", "b", "c"]
+    file = write(tmp_path / "pairs.json", PAIRS)
+    assert open_data(file).subsets[0].judgments.grades == {"q/1": {"n|1": 1}, "q2": {"n2": 1}}
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps({"q/1": {"n|1": 2.0, "n2": 1.0}, "q2": {"n|1": 2.0, "n2": 1.0}}))
+    scored = posir.score(run, data=file, language="eng-Latn", output=tmp_path / "results")
+    assert scored.rows
+
+
+GOLDEN = {
+    "LlamaIndex": ("rag_dataset.json", LABELLED),
+    "ragas": ("testset.jsonl", RAGAS),
+    "ragas in Parquet": ("testset.parquet", RAGAS),
+    "ragas as a list": ("testset.json", RAGAS),
+    "ragas before 0.2": ("testset.json", OLD_RAGAS),
+    "ragas of pandas": ("testset.csv", [OLD_RAGAS[0] | {"contexts": repr([WIND])}]),
+}
+
+
+@pytest.mark.parametrize("case", GOLDEN)
+def test_a_golden_set_has_judgments_alone_and_spans_with_documents(tmp_path, case):
+    name, content = GOLDEN[case]
+    file = write(tmp_path / name, content)
+    subset = open_data(file).subsets[0]
+    ((query, grades),) = subset.judgments.grades.items()
+    assert subset.judgments.queries == {query: "What blew?"}
+    documents = dict(zip(subset.read().corpus["id"], subset.read().corpus["text"], strict=True))
+    assert [documents[document] for document in grades] == [WIND]
+    write(tmp_path / "both" / name, content)
+    source = tmp_path / "both/source_files/source.txt"
+    source.parent.mkdir()
+    source.write_text(TEXT.replace("north wind", "north\n  wind"))
+    assert list_questions(tmp_path / "both") == {"What blew?": ["The north\n  wind blew all night"]}
+    source.with_name("copy.txt").write_text(TEXT)
+    with pytest.raises(PosirError, match="its context is in 2 documents"):
+        import_data(tmp_path / "both", language="eng-Latn", domain="d", output=tmp_path / "out")
+
+
+def test_ids_of_contexts_are_those_of_the_documents(tmp_path):
+    row = RAGAS[0] | {"id": "r1", "reference_context_ids": ["c7"]}
+    file = write(tmp_path / "a.jsonl", [row])
+    assert open_data(file).subsets[0].judgments.grades == {"r1": {"c7": 1}}
+
+
+def test_different_texts_with_one_id_are_an_error(tmp_path):
+    row = RAGAS[0] | {"reference_context_ids": ["c7"]}
+    other = row | {"reference_contexts": ["Another text."]}
+    file = write(tmp_path / "a.jsonl", [row, other])
+    with pytest.raises(DataError, match="another text has the id c7 too"):
+        open_data(file).subsets[0].read()
+
+
+#: Samples of forms of others, as they are published.
+OTHERS = {
+    "ReCoRD": (
+        "a.json",
+        {
+            "version": "1.0",
+            "data": [
+                {
+                    "id": "r",
+                    "source": "Daily mail",
+                    "passage": {"text": TEXT, "entities": [{"start": 0, "end": 2}]},
+                    "qas": [
+                        {
+                            "id": "r0",
+                            "query": "@placeholder flew",
+                            "answers": [{"start": 0, "end": 2, "text": "Zoë"}],
+                        }
+                    ],
+                }
+            ],
+        },
+    ),
+    "ReCoRD of SuperGLUE": (
+        "a.jsonl",
+        [
+            {
+                "source": "Daily mail",
+                "passage": {"text": TEXT, "entities": [{"start": 0, "end": 2}]},
+                "qas": [{"query": "@placeholder flew", "answers": [], "idx": 0}],
+                "idx": 0,
+            }
+        ],
+    ),
+    "ContractNLI": (
+        "a.json",
+        {
+            "documents": [
+                {
+                    "id": 1,
+                    "file_name": "a.pdf",
+                    "text": TEXT,
+                    "spans": [[0, 22]],
+                    "annotation_sets": [
+                        {"annotations": {"nda-1": {"choice": "Entailment", "spans": [0]}}}
+                    ],
+                }
+            ],
+            "labels": {"nda-1": {"short_description": "s", "hypothesis": "h"}},
+        },
+    ),
+    "FinanceBench": (
+        "a.jsonl",
+        [
+            {
+                "financebench_id": "f",
+                "company": "Mill",
+                "doc_name": "MILL_2018_10K",
+                "question": "How many?",
+                "answer": "9",
+                "evidence": [
+                    {
+                        "evidence_text": TEXT,
+                        "doc_name": "MILL_2018_10K",
+                        "evidence_page_num": 0,
+                        "evidence_text_full_page": TEXT,
+                    }
+                ],
+            }
+        ],
+    ),
+    "evidence-inference": (
+        "annotations_merged.csv",
+        [
+            {
+                "UserID": "0",
+                "PromptID": "1",
+                "PMCID": "2",
+                "Valid Label": "True",
+                "Valid Reasoning": "True",
+                "Label": "significantly increased",
+                "Annotations": TEXT,
+                "Label Code": "1",
+                "In Abstract": "True",
+                "Evidence Start": "0",
+                "Evidence End": "22",
+            }
+        ],
+    ),
+    "evidence-inference, prompts": (
+        "prompts_merged.csv",
+        [
+            {
+                "PromptID": "1",
+                "PMCID": "2",
+                "Outcome": "sleep",
+                "Intervention": "wind",
+                "Comparator": "calm",
+            }
+        ],
+    ),
+    "DROP": (
+        "a.json",
+        {
+            "nfl_1": {
+                "passage": TEXT,
+                "qa_pairs": [
+                    {
+                        "question": "How many?",
+                        "answer": {"number": "2", "date": {}, "spans": []},
+                        "query_id": "d",
+                    }
+                ],
+                "wiki_url": "u",
+            }
+        },
+    ),
+    "DROP on the Hub": (
+        "a.parquet",
+        [
+            {
+                "section_id": "nfl_1",
+                "query_id": "d",
+                "passage": TEXT,
+                "question": "Where?",
+                "answers_spans": {"spans": ["north"], "types": ["span"]},
+            }
+        ],
+    ),
+    "PubMedQA": (
+        "a.json",
+        {
+            "123": {
+                "QUESTION": "Does it ring?",
+                "CONTEXTS": [TEXT],
+                "LABELS": ["RESULTS"],
+                "MESHES": [],
+                "YEAR": "2001",
+                "final_decision": "yes",
+                "LONG_ANSWER": "It does.",
+            }
+        },
+    ),
+    "PubMedQA on the Hub": (
+        "a.parquet",
+        [
+            {
+                "pubid": 123,
+                "question": "Does it ring?",
+                "context": {"contexts": [TEXT], "labels": ["RESULTS"], "meshes": ["a"]},
+                "long_answer": "It does.",
+                "final_decision": "yes",
+            }
+        ],
+    ),
+    "QAngaroo": (
+        "a.json",
+        [
+            {
+                "id": "WH_1",
+                "query": "country_of_origin mill",
+                "answer": "north",
+                "candidates": ["north", "south"],
+                "supports": [TEXT],
+            }
+        ],
+    ),
+    "CRUD-RAG": (
+        "split_merged.json",
+        {
+            "event_summary": [{"ID": "1", "event": "e", "summary": "s", "text": TEXT}],
+            "questanswer_1doc": [
+                {"ID": "1", "event": "e", "news1": TEXT, "questions": "Who?", "answers": "Zoë"}
+            ],
+        },
+    ),
+    "training data of DPR": (
+        "a.json",
+        [
+            {
+                "dataset": "own",
+                "question": "Who?",
+                "answers": ["Zoë"],
+                "positive_ctxs": [{"title": "t", "text": TEXT}],
+                "negative_ctxs": [],
+                "hard_negative_ctxs": [],
+            }
+        ],
+    ),
+    "HotpotQA": (
+        "a.json",
+        [
+            {
+                "_id": "h",
+                "question": "Who?",
+                "answer": "Zoë",
+                "context": [["t", [TEXT]]],
+                "supporting_facts": [["t", 0]],
+                "type": "bridge",
+                "level": "hard",
+            }
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_a_form_that_is_not_read_is_refused_by_name_with_a_way_on(tmp_path, case):
+    name, content = OTHERS[case]
+    file = write(tmp_path / name, content)
+    (form,) = [form for form in REFUSED if case.startswith(form.title.split()[0])]
+    with pytest.raises(DataError) as caught:
+        open_data(file)
+    assert f"is {form.title}, which is not read. {form.advice}" in str(caught.value)
+    assert "rite " in form.advice
+    # As texts, it can be read by naming the column.
+    assert open_data(file, column="text").has_questions is False
+
+
+def test_every_form_that_is_refused_has_a_sample():
+    for form in REFUSED:
+        assert any(case.startswith(form.title.split()[0]) for case in OTHERS), form.title
+
+
+def remove(value: Any, name: str) -> Any:
+    """Remove a field at any depth."""
+    if isinstance(value, dict):
+        return {key: remove(item, name) for key, item in value.items() if key != name}
+    return [remove(item, name) for item in value] if isinstance(value, list) else value
+
+
+ROW = {"id": "1", "context": TEXT, "question": "What blew?", "answer": WIND}
+TYDI = {
+    "example_id": 1,
+    "language": "english",
+    "document_title": "t",
+    "document_url": "u",
+    "question_text": "What blew?",
+    "document_plaintext": TEXT,
+    "passage_answer_candidates": [{"plaintext_start_byte": 0, "plaintext_end_byte": 9}],
+    "annotations": [
+        {
+            "annotation_id": 1,
+            "passage_answer": {"candidate_index": 0},
+            "yes_no_answer": "NONE",
+            "minimal_answer": {"plaintext_start_byte": 0, "plaintext_end_byte": 4},
+        }
+    ],
+}
+NQ = {
+    "example_id": 1,
+    "question_text": "What blew?",
+    "document_title": "t",
+    "document_url": "u",
+    "document_text": f"<P> {TEXT} </P>",
+    "long_answer_candidates": [{"start_token": 0, "end_token": 9, "top_level": True}],
+    "annotations": [
+        {
+            "annotation_id": 1,
+            "long_answer": {"start_token": 0, "end_token": 9, "candidate_index": 0},
+            "short_answers": [],
+            "yes_no_answer": "NONE",
+        }
+    ],
+}
+REPLIQA = {
+    "document_id": "d",
+    "document_topic": "t",
+    "document_path": "p",
+    "document_extracted": TEXT,
+    "question_id": "q",
+    "question": "What blew?",
+    "answer": "The wind.",
+    "long_answer": WIND,
+}
+#: A sample of each form of files that is read, and the fields that it needs.
+KNOWN: dict[str, tuple[str, Any, str]] = {
+    "MRQA": ("a.jsonl", MRQA, "context qas qid question detected_answers text char_spans"),
+    "QASPER": (
+        "a.json",
+        {"1901.1": PAPER},
+        "title abstract full_text paragraphs qas question question_id answers answer "
+        "unanswerable evidence",
+    ),
+    "QASPER in rows": ("a.jsonl", [{"id": "1901.1", **PAPER}], "id full_text qas evidence"),
+    "an EmbeddingQAFinetuneDataset": ("a.json", PAIRS, "queries corpus relevant_docs"),
+    "LabelledRagDataset": ("a.json", LABELLED, "examples query reference_contexts"),
+    "ragas": ("a.jsonl", RAGAS, "user_input reference_contexts"),
+    "ragas before 0.2": ("a.json", OLD_RAGAS, "question contexts ground_truth"),
+    "ragas of pandas": (
+        "a.csv",
+        [OLD_RAGAS[0] | {"contexts": repr([WIND])}],
+        "question contexts ground_truth",
+    ),
+    "SQuAD": (
+        "a.json",
+        build_squad(),
+        "data paragraphs context qas question answers answer_start text",
+    ),
+    "JSON Lines": ("a.jsonl", [ROW], "context question answer"),
+    "JSON Lines with a span": (
+        "a.jsonl",
+        [{"context": TEXT, "question": "Who?", "start": 0, "end": 3}],
+        "context question start end",
+    ),
+    "Parquet": ("a.parquet", [ROW], "context question answer"),
+    "TyDi QA": (
+        "a.jsonl",
+        [TYDI],
+        "language document_url question_text document_plaintext passage_answer_candidates "
+        "annotations candidate_index plaintext_start_byte plaintext_end_byte",
+    ),
+    "Natural Questions": (
+        "a.jsonl",
+        [NQ],
+        "question_text document_text long_answer_candidates annotations long_answer start_token "
+        "end_token",
+    ),
+    "RepLiQA": (
+        "repliqa_0-0.parquet",
+        [REPLIQA],
+        "document_id document_extracted question answer long_answer",
+    ),
+}
+DELETED = [(case, field) for case, (_, _, fields) in KNOWN.items() for field in fields.split()]
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_each_sample_of_a_known_form_is_read(tmp_path, case):
+    name, content, _ = KNOWN[case]
+    subset = open_data(write(tmp_path / name, content), scope="corpus").subsets[0]
+    assert subset.judgments.grades or subset.read().queries
+
+
+@pytest.mark.parametrize(("case", "field"), DELETED)
+def test_the_message_names_the_only_field_that_is_missing(tmp_path, case, field):
+    name, content, _ = KNOWN[case]
+    file = write(tmp_path / name, remove(content, field))
+    with pytest.raises(PosirError) as caught:
+        import_data(file, language="eng-Latn", domain="d", output=tmp_path / "out", scope="corpus")
+    # What is said of any data names no field that is missing.
+    said, _, _ = str(caught.value).replace(str(tmp_path), "").partition("Forms that are read")
+    said = re.sub(r"Expected: .*?\.(?= It has|$|\n)", "", said)
+    for form in FORMATS:
+        said = said.replace(form.advice or "-", "")
+    assert field in said, said
+
+
+NEEDED = "corpus.parquet qa.parquet qid query retrieval_gt doc_id contents"
+
+
+@pytest.mark.parametrize("missing", NEEDED.split())
+def test_autorag_without_a_file_or_a_column_names_it(tmp_path, missing):
+    for name, rows in AUTORAG.items():
+        if name != missing:
+            write(tmp_path / name, remove(rows, missing))
+    with pytest.raises(PosirError, match=missing):
+        open_data(tmp_path).with_questions("posir score").subsets[0].read()
+
+
+def test_the_message_shows_the_first_record_and_lists_the_forms(tmp_path):
+    file = write(tmp_path / "a.jsonl", [{"question": "Who?", "answer": "Zoë", "body": TEXT}] * 2)
+    said = describe_form(file)
+    assert 'first record is {"question": "Who?", "answer": "Zo\\u00eb"' in said
+    assert "of which it lacks context" in said
+    assert "posir import --formats" in said
+    listed = import_data(formats=True)
+    assert [row["form"] for row in listed.rows] == [form.title for form in FORMATS if form.kinds]
+
+
+def test_a_column_with_another_name_has_the_documents_of_an_import(tmp_path):
+    row = {"question": "What blew?", "answer": WIND, "body": TEXT}
+    for name in ("a.jsonl", "a.parquet"):
+        file = write(tmp_path / name, [row])
+        output = tmp_path / name.replace(".", "_")
+        import_data(file, language="eng-Latn", domain="d", output=output, column="body")
+        ((query, _),) = open_data(output).subsets[0].read().evidence.positives().items()
+        assert query
+
+
+def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
+    for case in ("MRQA", "TyDi QA", "RepLiQA"):
+        name, content, _ = KNOWN[case]
+        file = write(tmp_path / case.replace(" ", "_") / name, content)
+        import_data(file, domain="d", output=tmp_path / "read" / case)
+        assert (tmp_path / "read" / case / "eng-Latn/d/queries.parquet").exists()
+    write(tmp_path / "MRQA/b.jsonl", MRQA)
+    assert open_data(tmp_path / "MRQA").find_stated_language() == "eng-Latn"
+    file = write(tmp_path / "a.jsonl", [TYDI, TYDI | {"language": "telugu"}])
+    with pytest.raises(PosirError, match="--language CODE"):
+        import_data(file, domain="d", output=tmp_path / "out")
+    import_data(tmp_path / "read/MRQA/eng-Latn", domain="e", output=tmp_path / "again")
+    file = write(tmp_path / "b.json", build_squad())
+    with pytest.raises(PosirError, match=r"may be eng-Latn\. Give it with --language CODE"):
+        import_data(file, domain="d", output=tmp_path / "out")

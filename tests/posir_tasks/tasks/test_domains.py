@@ -1,0 +1,59 @@
+"""A run of some domains of PosIR's tasks is an experiment of its own name."""
+
+import pytest
+
+import posir
+from posir_tasks.base.errors import PosirError
+from posir_tasks.models.registry import ModelReference, find_model
+from posir_tasks.models.run_settings import own_settings, with_settings
+from posir_tasks.tasks.catalog import find_task
+from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+
+BM25 = "mteb/baseline-bm25s"
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    for domain in ("law", "letters", "sports"):
+        write_domain(tmp_path / POSIR_FOLDER, posir_tables(), domain=domain)
+    monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("chosen", [("sports", "law"), "law,sports", " sports law "])
+def test_only_the_named_domains_are_in_the_task_and_its_data(chosen):
+    for name in ("PosIR-English", "PosIR-English-Nano"):
+        with with_settings(domains=chosen):
+            task = find_task(name)()
+            assert sorted(task.hf_subsets) == ["law", "sports"]
+            task.load_data()
+        assert sorted(task.hf_subsets) == ["law", "sports"]
+        assert len(task.missing_subsets()) == 30
+    assert len(find_task("PosIR-English")().hf_subsets) == 3
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("chosen", ["lw", "law,none"])
+def test_a_domain_that_the_data_lacks_is_an_error_with_those_there_are(chosen, monkeypatch):
+    monkeypatch.setenv("POSIR_DOMAINS", chosen)
+    task = find_task("PosIR-English")()
+    with pytest.raises(PosirError, match=r"has no domain .*Available: law, letters, sports"):
+        task.load_data()
+
+
+def test_results_are_filed_apart_from_those_of_all_domains(data):
+    output = data / "results"
+    some = posir.evaluate(BM25, "PosIR-English", output_folder=output, domains=["sports", "law"])
+    every = posir.evaluate(BM25, "PosIR-English", output_folder=output)
+    assert sorted(result.subset for result in some) == ["law", "sports"]
+    assert sorted(result.subset for result in every) == ["law", "letters", "sports"]
+    assert {result.experiment for result in some} == {"domains_law,sports"}
+    assert {result.experiment for result in every} == {None}
+
+
+def test_the_settings_of_a_model_have_the_domains_and_those_of_a_first_stage_not(monkeypatch):
+    monkeypatch.setenv("POSIR_DOMAINS", "law")
+    assert find_model(ModelReference(BM25)).experiment_kwargs == {"domains": "law"}
+    with own_settings():
+        assert not find_model(ModelReference(BM25)).experiment_kwargs
