@@ -265,12 +265,15 @@ class BoardRow(ReportRow):
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
         """Return a row of a report as plain JSON, with the reference that others can use."""
+        findings = row.findings
+        if findings:
+            findings = replace(findings, findings=dict(findings.findings))
         return cls(
             model=row.model,
             task=row.task,
             revision=row.revision,
             length=row.length,
-            findings=row.findings,
+            findings=findings,
             scores=dict(row.scores),
             reference=row.reference.for_others(),
         )
@@ -389,7 +392,7 @@ def score_entry(entry: Entry) -> BoardRecord:
 
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
     """Build the contents of the model's own page on a task, apart from the rows."""
-    strips = [row.build_strip(summary.model) for row in rows]
+    strips = [row.strip for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
     panels = [_select_cells(build_cells(summary), title) for title in lengths]
