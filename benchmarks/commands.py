@@ -179,7 +179,7 @@ ROWS = (
     Row(
         "stats of 36,000 questions",
         write_questions,
-        ("posir", "stats", "{folder}/questions.json", "--language", "eng-Latn"),
+        ("posir", "stats", "{folder}/questions.json"),
         "count_lengths",
     ),
     Row(
