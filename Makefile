@@ -13,7 +13,7 @@ OLDEST_INSTALL := $(OLDEST)/bin/uv pip install -q -p $(OLDEST)/bin/python -c con
 # Modules are compiled once, and not by each of the many processes that tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-oldest check lint wheel release-check docs browser clean
+.PHONY: demo test test-all bench-quick test-oldest check lint wheel release-check docs browser clean
 
 # Needs no network once the environment is there: data and model are installed packages.
 demo: export HF_HUB_OFFLINE := 1
@@ -26,9 +26,14 @@ demo: $(VENV)/ready
 test: lint
 	$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
-# With the tests marked `slow`, and new random examples.
+# With the tests marked `slow`, and new random examples; then the speed of the commands, alone.
 test-all: check
 	$(PYTEST) -m "" --hypothesis-profile random
+	$(MAKE) bench-quick
+
+# Ratios to bare jobs next to those of the last release: 3 minutes. More than 1.25 times fails.
+bench-quick: $(VENV)/ready-to-test
+	$(BIN)/python benchmarks/run_all.py --quick
 
 # With the oldest versions that pyproject.toml allows of everything that posir names; what those need is current, and so are the
 # test tools. pip gets PyTorch first: the build that constraints.txt selects.

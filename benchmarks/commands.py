@@ -4,7 +4,7 @@ instead, in turn within one run (A B A B).
 Use, on an idle machine: python benchmarks/commands.py [--quick] [--write] [ROW ...]
 
 All data is generated. `ratios.json` has the ratios of the last release; a row that is more than
-1.25 times as slow is marked, and the exit status is 1. `--write` saves today's ratios there. ROW is
+1.25 times as slow is red, and the exit status is 1. `--write` saves today's ratios there. ROW is
 a part of a row's name.
 """
 
@@ -27,6 +27,8 @@ BARE_JOBS = Path(__file__).with_name("bare_jobs.py")
 RATIOS = Path(__file__).with_name("ratios.json")
 #: A ratio that is this many times that of the last release is slower.
 MAX_RISE = 1.25
+#: A line in red, as a terminal reads it.
+RED = "\033[31m{}\033[0m"
 ROUNDS = 2
 WORDS = np.array([f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in ("ra", "sten", "lo")])
 
@@ -177,11 +179,15 @@ ROWS = (
     CommandRow(
         "stats of 36,000 questions",
         write_questions,
-        ("posir", "stats", "{folder}/questions.json", "--language", "eng-Latn"),
+        ("posir", "stats", "{folder}/questions.json"),
         "count_lengths",
     ),
     CommandRow(
-        "window of a folder", write_model, ("posir", "window", "{folder}/model"), "encode_text"
+        "window of a folder",
+        write_model,
+        ("posir", "window", "{folder}/model"),
+        "encode_text",
+        is_quick=False,
     ),
     CommandRow(
         "a model that does not exist",
@@ -225,7 +231,7 @@ def measure_row(row: CommandRow) -> CommandCost:
 
 def list_rows(arguments: list[str]) -> list[CommandRow]:
     """Select the rows of the command line: those named, the quick ones, or all."""
-    names = [argument for argument in arguments if argument != "--quick"]
+    names = [argument for argument in arguments if not argument.startswith("--")]
     if names:
         return [row for row in ROWS if any(name in row.name for name in names)]
     return [row for row in ROWS if row.is_quick or "--quick" not in arguments]
@@ -241,12 +247,11 @@ def main() -> int:
         result = measure_row(row)
         before = last.get(row.name)
         is_slower = before is not None and result.ratio > MAX_RISE * before
-        print(
+        line = (
             f"{row.name:36s}{result.seconds:7.2f}{result.bare_seconds:8.2f}{result.ratio:8.2f}"
             f"{before or float('nan'):8.2f}{result.peak_mb:7.0f}{result.bare_peak_mb:9.0f}"
-            f"{'  SLOWER' if is_slower else ''}",
-            flush=True,
         )
+        print(RED.format(f"{line}  SLOWER") if is_slower else line, flush=True)
         measured[row.name] = result.ratio
         if is_slower:
             slower.append(row.name)

@@ -36,7 +36,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.display.labels import Label
-from posir_tasks.display.presentation import to_paragraphs
+from posir_tasks.display.presentation import Deferred, to_paragraphs
 from posir_tasks.display.strip import Strip, explain_sketches
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.results import StoredResult, SubsetResult
@@ -96,6 +96,11 @@ class ReportContent:
         """The rows of all lengths by task, best nDCG@10 first."""
         return list_overall([*self.length_rows, *self.place_rows])
 
+    @cached_property
+    def strips(self) -> list[Strip]:
+        """The picture of each model and task over all lengths."""
+        return build_strips(self.overall)
+
     @property
     def columns(self) -> list[ScoreInfo]:
         """The scores that are shown."""
@@ -127,8 +132,8 @@ class ReportContent:
                 rows, self.summaries, self.columns if self.keys else ()
             )
             yield from to_paragraphs(tables.place_notes(self.summaries))
-            yield DisplaySection(strips=tuple(build_strips(self.overall)), only=Medium.PAGE)
-            yield DisplaySection(tables=tuple(self._latex_tables()), only=Medium.LATEX)
+            yield DisplaySection(strips=Deferred(lambda: self.strips), only=Medium.PAGE)
+            yield DisplaySection(tables=Deferred(self._latex_tables), only=Medium.LATEX)
         if self.full and self.summaries:
             rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
             rows += average_languages(self.length_rows)
@@ -167,8 +172,7 @@ class ReportContent:
     def notes(self) -> Iterator[str]:
         """Yield how to read the numbers."""
         if self.subset_results:
-            strips = build_strips(self.overall)
-            brief = f"{explain_sketches(strips)}\n{BRIEF}" if strips else BRIEF
+            brief = f"{explain_sketches(self.strips)}\n{BRIEF}" if self.strips else BRIEF
             yield NOTE if self.keys or self.full else brief
         if any(summary.scores for summary in self.judged_summaries):
             yield JUDGED_NOTE
@@ -333,10 +337,10 @@ def build_strips(overall: Iterable[ReportRow]) -> list[Strip]:
     is_one_task = len({row.task for row in tested}) == 1
     strips = list[Strip]()
     for label, row in zip(short_labels(tested), tested, strict=True):
-        strip = row.build_strip(label if is_one_task else f"{label}, {row.task}")
-        if strip and row.findings:
+        if row.strip and row.findings:
+            name = label if is_one_task else f"{label}, {row.task}"
             commands = build_commands(row.findings, row.reference)
-            strips.append(replace(strip, code="\n".join(commands)))
+            strips.append(replace(row.strip, name=name, code="\n".join(commands)))
     return strips
 
 

@@ -19,9 +19,9 @@ from posir_published.rows import (
     describe_notable,
     find_notable_bias,
 )
-from posir_significance.analysis import MIN_QUERIES, GroupAnalysis, analyze, analyze_places
+from posir_significance.analysis import MIN_QUERIES, GroupAnalysis, analyze_places, load_group
 from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places, decide_result
-from posir_significance.findings import GroupFindings, Quantity, Subject
+from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages import describe_group
 from posir_significance.strips import build_strip
 from posir_tasks.base.arrays import Integers
@@ -208,15 +208,16 @@ class ReportRow:
         """The picture of the answer as a line of text, which a published row has of its position
         bins.
         """
-        if strip := self.build_strip(self.model):
-            return sketch_strip(strip)
+        if self.strip:
+            return sketch_strip(self.strip)
         return draw_sparkline(self.published_curve) or MISSING
 
-    def build_strip(self, name: str) -> Strip | None:
-        """Return the picture of the findings; None without any."""
+    @cached_property
+    def strip(self) -> Strip | None:
+        """The picture of the findings, named by the model; None without any."""
         if self.findings is None or self.load_group is None:
             return None
-        return build_strip(self.findings, self.load_group(), name)
+        return build_strip(self.findings, self.load_group(), self.model)
 
     def identity(self) -> dict[str, str]:
         """Return the columns that say what the row is about."""
@@ -418,23 +419,18 @@ def build_rows(summary: TaskSummary) -> list[ReportRow]:
     lengths = [ALL, *(profile.lengths if len(profile.lengths) > 1 else ())]
     titles = dict(zip(profile.lengths, profile.axes.length_titles, strict=True))
     for index, (length, findings) in enumerate(zip(lengths, summary.findings, strict=True)):
-        subject = Subject(summary.model, summary.task, length.lower())
         row = build_row(
             summary,
             length=length,
             length_title=titles.get(length, "").replace(":", "").removesuffix(" tokens"),
             scores=summary.scores[length.lower()],
-            findings=findings.of_subject(subject) if profile.queries else None,
-            load_group=partial(_load_group, summary.values, index),
+            findings=findings if profile.queries else None,
+            load_group=partial(load_group, summary.values, index),
         )
         # The declared state is that of the default margin.
         changed = row.findings is not None and summary.margins != DEFAULT_MARGINS
         rows.append(row.with_scores(state=findings.state.value) if changed else row)
     return rows
-
-
-def _load_group(values: ResultValues, index: int) -> GroupAnalysis:
-    return analyze(values).groups[index]
 
 
 def build_place_row(summary: TaskSummary) -> ReportRow | None:
@@ -452,12 +448,11 @@ def build_place_row(summary: TaskSummary) -> ReportRow | None:
         "state": findings.state.value,
         **{quantity.value: findings[quantity].estimate for quantity in shown},
     }
-    named = findings.of_subject(Subject(summary.model, summary.task))
     return build_row(
         summary,
         task=f"{summary.task}{PLACES}",
         scores=scores,
-        findings=named,
+        findings=findings,
         load_group=lambda: places,
     )
 

@@ -12,7 +12,6 @@ from posir_report.columns import added_columns, known_columns
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
-    build_rows,
     full_labels,
     partial_suffix,
 )
@@ -213,14 +212,14 @@ def level_notes(rows: Iterable[ReportRow]) -> Iterator[str]:
 def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Describe where questions of one document are alike, so that intervals are wider."""
     for label, summary in zip(labels, summaries, strict=True):
-        row = build_rows(summary)[0]
-        effect = row.get("design_effect", float)
-        if effect is not None and effect > LARGE_DESIGN_EFFECT:
+        scores = summary.scores[ALL]
+        effect = scores.get("design_effect")
+        if isinstance(effect, float) and effect > LARGE_DESIGN_EFFECT:
             yield messages.DESIGN_EFFECT.format(
                 task=summary.task,
                 model=label,
-                queries=row.queries,
-                documents=row.get("documents", int),
+                queries=scores.get("queries"),
+                documents=scores.get("documents"),
                 effect=effect,
             )
 

@@ -144,6 +144,11 @@ def analyze(values: ResultValues) -> Analysis:
     return Analysis(_analyze_group(values, observations, None), tuple(buckets))
 
 
+def load_group(values: ResultValues, index: int) -> GroupAnalysis:
+    """Analyze all queries of a result (index 0), or a length bucket (from 1)."""
+    return analyze(values).groups[index]
+
+
 def analyze_places(values: ResultValues) -> GroupAnalysis | None:
     """Analyze the queries with several places of evidence, each place at 1/n; None if there are
     none.

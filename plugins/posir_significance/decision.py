@@ -7,16 +7,24 @@ and its measured error rates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import ceil
 
 from scipy.special import ndtri
 
-from posir_significance.analysis import Analysis, GroupAnalysis, analyze, analyze_places
+from posir_significance.analysis import (
+    Analysis,
+    GroupAnalysis,
+    analyze,
+    analyze_places,
+    load_group,
+)
 from posir_significance.controlled import ControlledTest
 from posir_significance.findings import (
     MIN_DOCUMENTS,
+    ComputedFindings,
     Finding,
     GroupFindings,
     Needed,
@@ -81,7 +89,10 @@ DEFAULT_MARGINS = Margins()
 
 
 def decide(
-    group: GroupAnalysis, margin: float = DEFAULT_MARGINS.position_effect, level: float = LEVEL
+    group: GroupAnalysis,
+    margin: float = DEFAULT_MARGINS.position_effect,
+    level: float = LEVEL,
+    load_group: Callable[[], GroupAnalysis] | None = None,
 ) -> GroupFindings:
     """Return the findings on a group of questions.
 
@@ -89,13 +100,15 @@ def decide(
         group: Its analysis.
         margin: Smallest effect that matters, in nDCG@10, in (0, 1).
         level: Level of the intervals of effects: above 0.95 for rows that are read together.
+        load_group: Analyzes the group again for what few readers want, so that findings on many
+            results do not keep the analyses; by default `group` is kept.
     """
+    load = load_group or (lambda: group)
     whole = group.whole
     within = group.within
     tested = within or whole
     mean = group.ndcg
     unread = group.observations.unread_share
-    published_psi, chance_psi = group.published_psi
     effect = estimate_at(whole.effect if whole else None, level)
     psi = whole.psi if whole else None
     if group.not_tested is Reason.ORDER_BLIND:
@@ -108,16 +121,21 @@ def decide(
         Finding(Quantity.NDCG_AT_10, mean and Estimate(mean.value, mean.interval)),
         Finding(Quantity.UNREAD_SHARE, None if unread is None else Estimate(unread)),
         Finding(Quantity.START_MINUS_END, group.start_minus_end),
-        Finding(Quantity.PSI_AS_PUBLISHED, published_psi),
-        Finding(Quantity.PSI_BY_CHANCE, chance_psi),
+        Finding(Quantity.PSI_AS_PUBLISHED),
+        Finding(Quantity.PSI_BY_CHANCE),
         Finding(Quantity.TRUNCATION_LOSS, loss, level),
         Finding(Quantity.POSITION_EFFECT, effect, level),
         Finding(Quantity.MIDDLE_MINUS_ENDS, middle, middle_level),
         Finding(Quantity.CONTROLLED_PSI, psi),
         decide_verdict(group, margin, level),
     )
+    # A thousand draws.
+    drawn = {
+        Quantity.PSI_AS_PUBLISHED: lambda: load().published_psi[0],
+        Quantity.PSI_BY_CHANCE: lambda: load().published_psi[1],
+    }
     return GroupFindings(
-        findings={finding.quantity: finding for finding in findings},
+        findings=ComputedFindings(findings, drawn),
         read=group.observations.read,
         questions=group.queries,
         documents=group.documents,
@@ -222,7 +240,10 @@ def decide_result(
         analysis = analyze(values)
         levels = (LEVEL, *[level_of_lengths(analysis)] * len(analysis.lengths))
         groups = zip(analysis.groups, levels, strict=True)
-        by_margin[margin] = tuple(decide(group, margin, level) for group, level in groups)
+        by_margin[margin] = tuple(
+            decide(group, margin, level, partial(load_group, values, index))
+            for index, (group, level) in enumerate(groups)
+        )
     findings: tuple[GroupFindings, ...] = by_margin[margin]
     return findings
 

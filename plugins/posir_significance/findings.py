@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -133,17 +133,6 @@ class Needed:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The model and the data that a finding describes."""
-
-    model: str = ""
-    task: str = ""
-    length: str = ALL
-    """The key of a length bucket, such as `q1`, or `all`."""
-    language: str = ""
-
-
-@dataclass(frozen=True)
 class Finding:
     """One fact: an estimate with its interval and, for a verdict, the state that follows from them
     and the margin.
@@ -160,7 +149,6 @@ class Finding:
     """About as much data would decide, to two digits."""
     margin: float | None = None
     """Smallest effect that matters, in nDCG@10, in (0, 1)."""
-    subject: Subject = field(default_factory=Subject)
 
     @property
     def excludes_zero(self) -> bool:
@@ -180,6 +168,35 @@ class Finding:
 
 #: Quantities without an interval.
 PLAIN = frozenset({Quantity.UNREAD_SHARE, Quantity.PSI_AS_PUBLISHED})
+
+
+class ComputedFindings(Mapping[Quantity, Finding]):
+    """Findings by quantity, of which the estimates of some are computed when they are read."""
+
+    def __init__(
+        self,
+        findings: Iterable[Finding],
+        estimates: Mapping[Quantity, Callable[[], Estimate | None]],
+    ) -> None:
+        self._findings = {finding.quantity: finding for finding in findings}
+        self._estimates = dict(estimates)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[Quantity, Finding]]]:
+        """Become a dictionary in another process."""
+        return dict, (dict(self),)
+
+    def __getitem__(self, quantity: Quantity) -> Finding:
+        estimate = self._estimates.pop(quantity, None)
+        if estimate:
+            finding = self._findings[quantity]
+            self._findings[quantity] = replace(finding, estimate=estimate())
+        return self._findings[quantity]
+
+    def __iter__(self) -> Iterator[Quantity]:
+        return iter(self._findings)
+
+    def __len__(self) -> int:
+        return len(self._findings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,14 +245,6 @@ class GroupFindings:
         """Return the value of a quantity; None if it is undefined."""
         estimate = self.findings[quantity].estimate
         return estimate.value if estimate else None
-
-    def of_subject(self, subject: Subject) -> GroupFindings:
-        """Return the findings with what they are of."""
-        named = {
-            quantity: replace(finding, subject=subject)
-            for quantity, finding in self.findings.items()
-        }
-        return replace(self, findings=named)
 
     def to_json(self) -> dict[str, Any]:
         """Return the findings as plain JSON; every value with uncertainty is followed by its

@@ -333,12 +333,9 @@ def _check_values(
             raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
         items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
-        if type(item) is str or item is None or isinstance(item, str | bool):
+        if type(item) is str or item is None:
             continue
-        if isinstance(item, int):
-            if abs(item) > MAX_INTEGER:
-                raise GateError(name, f"{_format_path(path, key)}an integer beyond 64 bits")
-        elif isinstance(item, float):
+        if isinstance(item, float):
             if not math.isfinite(item) and not (
                 math.isnan(item) and nan_prefix and str(key).startswith(nan_prefix)
             ):
@@ -349,6 +346,8 @@ def _check_values(
                 raise error
         elif isinstance(item, dict | list):
             _check_values(item, name, nan_prefix, (*path, key))
+        elif isinstance(item, int) and abs(item) > MAX_INTEGER:
+            raise GateError(name, f"{_format_path(path, key)}an integer beyond 64 bits")
 
 
 def _format_path(path: tuple[object, ...], key: object) -> str:

@@ -69,6 +69,10 @@ class Deferred(Sequence[Item]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def __bool__(self) -> bool:
+        """Return whether there is an item, of which at most the first is built."""
+        return any(True for _ in self.__dict__.get("_items") or self._build())
+
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Result:

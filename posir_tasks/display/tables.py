@@ -499,7 +499,7 @@ class DisplaySection:
 
     title: str = ""
     sentences: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: Sequence[Table] = ()
     anchor: str = ""
     """Address of the section on a page, for the link of a `Label`."""
     entry: str = ""
@@ -528,7 +528,7 @@ class DisplaySection:
     """How this difference is printed."""
     scale: str = ""
     """The axis that it is drawn on, which it shares with those of the same name."""
-    strips: tuple[Strip, ...] = ()
+    strips: Sequence[Strip] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with
     them.
     """

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -305,6 +305,21 @@ class Score(ScoreInfo):
 GroupScores: TypeAlias = Mapping[str, ScoreValue]
 
 
+class ScoreColumns(dict[str, list[ScoreValue]]):
+    """The values of each score in all groups, computed when they are first read."""
+
+    def __init__(self, declared: Iterable[tuple[str, Score]], groups: Sequence[QueryGroup]) -> None:
+        """Remember the scores that plugins declare, by the plugin's name."""
+        super().__init__()
+        self.declared = {score.key: (plugin, score) for plugin, score in declared}
+        self._groups = groups
+
+    def __missing__(self, key: str) -> list[ScoreValue]:
+        plugin, score = self.declared[key]
+        self[key] = _compute_score(plugin, score, self._groups)
+        return self[key]
+
+
 class ComputedScores(Mapping[str, ScoreValue]):
     """The scores of one of several groups of queries, each computed for all of them when that of
     one is asked for.
@@ -312,7 +327,7 @@ class ComputedScores(Mapping[str, ScoreValue]):
     A score that raises for one group is omitted from all, with a warning that names its plugin.
     """
 
-    def __init__(self, columns: Mapping[str, Callable[[], list[ScoreValue]]], place: int) -> None:
+    def __init__(self, columns: ScoreColumns, place: int) -> None:
         self._columns = columns
         self._place = place
 
@@ -324,20 +339,17 @@ class ComputedScores(Mapping[str, ScoreValue]):
         name.
         """
         of_groups = list(groups)
-        columns = {
-            score.key: cache(partial(_compute_score, name, score, of_groups))
-            for name, score in declared
-        }
+        columns = ScoreColumns(declared, of_groups)
         return [cls(columns, place) for place in range(len(of_groups))]
 
     def __getitem__(self, key: str) -> ScoreValue:
-        values = self._columns[key]()
+        values = self._columns[key]
         if not values:
             raise KeyError(key)
         return values[self._place]
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key, column in self._columns.items() if column())
+        return (key for key in self._columns.declared if self._columns[key])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

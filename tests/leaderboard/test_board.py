@@ -433,7 +433,7 @@ def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
         gains[5] = gains[4]
         means = [means_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
         differences = paired_differences(means)
-        states, level = differences.states(), 1 - 0.05 / 3
+        states, level = differences.states, 1 - 0.05 / 3
         ranks = rank_ranges(
             [Estimate(mean.gains.mean(), (0.0, 1.0)) for mean in means], differences
         )
@@ -449,7 +449,7 @@ def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
                 level,
             )
             assert states[row, column] == change.state
-            assert differences.half_widths()[row, column] == pytest.approx(
+            assert differences.half_widths[row, column] == pytest.approx(
                 t.ppf((1 + level) / 2, freedom) * error
             )
         joint = (

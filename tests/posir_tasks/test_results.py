@@ -6,14 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.base.files import LOCK_FILE
+from posir_tasks.base.wording import sanitized
 from posir_tasks.plugin_api import score_result
-from posir_tasks.results import read_results, rescore_file
+from posir_tasks.results import read_results, rescore_file, sanitize_strings
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import PositionProfile
-from posir_tasks.values.result_schema import SCHEMA, rounded
+from posir_tasks.values.result_schema import SCHEMA, map_json, rounded
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 from tests.support.cli import call_posir
@@ -253,3 +256,16 @@ def test_an_interrupted_rescoring_leaves_the_old_file_intact(file, monkeypatch):
         rescore_file(file)
     assert file.read_bytes() == before
     assert sorted(path.name for path in file.parent.iterdir() if path.name != LOCK_FILE) == names
+
+
+TEXTS = st.text(max_size=8) | st.sampled_from(
+    ["hf_subset", "hf_" + "a1" * 10, "\x1b[31m", "https://user:pass@host", "Bearer", "abc12345"]
+)
+
+
+@given(st.dictionaries(TEXTS, st.recursive(TEXTS | st.integers(), lambda part: st.lists(part))))
+def test_texts_of_a_file_are_sanitized_one_by_one_if_one_must_be(data):
+    def change(part):
+        return sanitized(part, None) if isinstance(part, str) else part
+
+    assert sanitize_strings(data) == map_json(data, change)

@@ -28,22 +28,17 @@ from posir_leaderboard.board.records import (
     BoardRecord,
     Unranked,
     read_board_model,
-    score_entry,
+    score_file,
 )
 from posir_leaderboard.board.site import bundle_table_library, cached_chart_library, render_site
 from posir_leaderboard.entries import (
     MAX_BYTES,
-    EntryError,
     EntryProblem,
     entry_files,
     find_duplicates,
-    future_problems,
-    origin_problems,
-    read_entry,
 )
 from posir_leaderboard.identity import Identity, identify_models
 from posir_tasks.base.digests import digest, digest_file
-from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.progress import progress
@@ -268,22 +263,6 @@ def _score_files(
         return
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         yield from pool.map(score_file, files, repeat(submitted))
-
-
-def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None:
-    """Return the record of a result file, or its problem; None if it is of a task without
-    positions.
-    """
-    try:
-        entry = read_entry(file)
-        if entry is None:
-            return None
-        problems = origin_problems(entry) if submitted else future_problems(entry)
-        return next(problems, None) or score_entry(entry)
-    except EntryError as error:
-        return error.problem
-    except PosirError as error:
-        return EntryProblem(str(file), str(error))
 
 
 def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:

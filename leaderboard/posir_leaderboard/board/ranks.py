@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,15 +89,16 @@ class PairedDifferences:
     if they are of one.
     """
 
-    @property
+    @cached_property
     def paired(self) -> Mask:
         """Whether two models are compared on the same queries, shape (k, k)."""
         mask: Mask = ~np.isnan(self.values)
         np.fill_diagonal(mask, val=False)
         return mask
 
+    @cached_property
     def half_widths(self) -> Floats:
-        """Return half the width of the interval of each difference, shape (k, k)."""
+        """Half the width of the interval of each difference, shape (k, k)."""
         widths: Floats = stdtrit(self.freedom, 1 - ALPHA / self.comparisons / 2) * self.errors
         return widths
 
@@ -107,26 +109,27 @@ class PairedDifferences:
         if not self.paired[row, column]:
             return None, None
         value = float(self.values[row, column])
-        half = float(self.half_widths()[row, column])
-        state = ChangeState(self.states()[row, column])
+        half = float(self.half_widths[row, column])
+        state = ChangeState(self.states[row, column])
         return Estimate(value, (value - half, value + half)), state
 
     def is_before(self) -> Mask:
         """Return whether the row's model is better than the column's, in all pairs jointly."""
         pairs = int(self.paired.sum()) // 2
         joint = replace(self, comparisons=max(self.comparisons, pairs))
-        mask: Mask = (self.states() == ChangeState.BETTER) & (joint.states() == ChangeState.BETTER)
+        mask: Mask = (self.states == ChangeState.BETTER) & (joint.states == ChangeState.BETTER)
         return mask
 
+    @cached_property
     def states(self) -> NDArray[np.str_]:
-        """Return the change from the column's model to the row's, shape (k, k); empty where they
+        """The change from the column's model to the row's, shape (k, k); empty where they
         are not paired.
 
         The rule of `decide_change`, whose states follow from the interval and the margin alone, for
         all pairs at once.
         """
         margin = DEFAULT_MARGINS.ndcg_at_10
-        half = self.half_widths()
+        half = self.half_widths
         low = self.values - half
         high = self.values + half
         rules = {

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
@@ -22,7 +23,15 @@ from pydantic import (
 )
 
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
-from posir_leaderboard.entries import FIRST_DATE, Entry
+from posir_leaderboard.entries import (
+    FIRST_DATE,
+    Entry,
+    EntryError,
+    EntryProblem,
+    future_problems,
+    origin_problems,
+    read_entry,
+)
 from posir_published.rows import START_TO_END_UNWEIGHTED
 from posir_report.cells import ProfileCell, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.columns import ANSWER, FURTHER, known_columns
@@ -42,6 +51,7 @@ from posir_significance.advice import build_commands
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
 from posir_tasks.base.digests import digest
+from posir_tasks.base.errors import PosirError
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
@@ -265,12 +275,15 @@ class BoardRow(ReportRow):
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
         """Return a row of a report as plain JSON, with the reference that others can use."""
+        findings = row.findings
+        if findings:
+            findings = replace(findings, findings=dict(findings.findings))
         return cls(
             model=row.model,
             task=row.task,
             revision=row.revision,
             length=row.length,
-            findings=row.findings,
+            findings=findings,
             scores=dict(row.scores),
             reference=row.reference.for_others(),
         )
@@ -387,12 +400,29 @@ def score_entry(entry: Entry) -> BoardRecord:
     )
 
 
+def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None:
+    """Return the record of a result file, or its problem; None if it is of a task without
+    positions.
+    """
+    try:
+        entry = read_entry(file)
+        if entry is None:
+            return None
+        problems = origin_problems(entry) if submitted else future_problems(entry)
+        return next(problems, None) or score_entry(entry)
+    except EntryError as error:
+        return error.problem
+    except PosirError as error:
+        return EntryProblem(str(file), str(error))
+
+
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
     """Build the contents of the model's own page on a task, apart from the rows."""
-    strips = [row.build_strip(summary.model) for row in rows]
+    strips = [row.strip for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
-    panels = [_select_cells(build_cells(summary), title) for title in lengths]
+    cells = build_cells(summary)
+    panels = [_select_cells(cells, title) for title in lengths]
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
         panels.insert(0, _cell_columns([row.score_columns() for row in build_bin_rows(summary)]))

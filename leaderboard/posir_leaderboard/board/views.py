@@ -161,7 +161,7 @@ class View:
         scores = [row.score if row else None for row in ranked]
         paired = differences[length]
         has_interval = [score is not None and score.interval is not None for score in scores]
-        letters = np.where(paired.paired, paired.states().astype("U1"), "-")
+        letters = np.where(paired.paired, paired.states.astype("U1"), "-")
         heading, lead = self.write_heading(length, paired)
         labels = []
         strips = []
@@ -316,8 +316,8 @@ class View:
         for length, difference in differences.items():
             columns[length] = {
                 "value": _to_lists(difference.values[block]),
-                "half": _to_lists(difference.half_widths()[block]),
-                "state": difference.states()[block].tolist(),
+                "half": _to_lists(difference.half_widths[block]),
+                "state": difference.states[block].tolist(),
                 "comparisons": difference.comparisons,
             }
         return {"models": [indices[self.rows[at].model.id] for at in best], "lengths": columns}
@@ -335,7 +335,7 @@ def _to_lists(values: NDArray[np.float64]) -> list[Any]:
 def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferences) -> bool:
     """Return whether the best model may be no better than another one."""
     if differences.paired[first, other]:
-        return bool(differences.states()[first, other] != ChangeState.BETTER)
+        return bool(differences.states[first, other] != ChangeState.BETTER)
     low = scores[first].low
     return low is not None and low <= (scores[other].high or 0)
 

@@ -20,7 +20,6 @@ from posir_significance.findings import (
     Quantity,
     Reason,
     State,
-    Subject,
 )
 from posir_significance.intervals import student_difference
 from posir_significance.messages import describe_verdict
@@ -110,11 +109,21 @@ def test_few_documents_need_as_many_more():
     assert (needed.unit, needed.number) == (NeededUnit.DOCUMENTS, 10)
 
 
-def test_findings_know_what_they_are_of():
-    subject = Subject("org/m", "Task", "q1")
-    assert {
-        finding.subject for finding in decide(build_group()).of_subject(subject).findings.values()
-    } == {subject}
+def test_the_published_psi_is_drawn_once_and_only_if_it_is_read():
+    loaded = []
+
+    def load():
+        loaded.append(1)
+        return group
+
+    group = build_group()
+    findings = decide(group, load_group=load)
+    assert findings.state
+    assert not loaded
+    estimate = group.published_psi[0]
+    assert findings[Quantity.PSI_AS_PUBLISHED].estimate is estimate
+    assert findings.to_json()["psi_as_published"] == (estimate and estimate.value)
+    assert len(loaded) == 2  # with the one by chance
 
 
 def test_the_margin_decides():
