@@ -20,7 +20,7 @@ from posir_significance.findings import (
     Quantity,
 )
 from posir_significance.intervals import estimate_judged
-from posir_significance.messages import describe_change
+from posir_significance.messages.comparisons import describe_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.display.numbers import format_percent, format_points

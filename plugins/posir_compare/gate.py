@@ -34,7 +34,8 @@ from posir_significance.findings import (
     Metric,
     Reason,
 )
-from posir_significance.messages import describe_change, describe_limit, format_change, format_level
+from posir_significance.messages.comparisons import describe_change, describe_limit, format_change
+from posir_significance.messages.verdicts import format_level
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.wording import escape_controls

@@ -11,11 +11,20 @@ from operator import attrgetter
 from typing import Literal
 
 from posir_compare.comparison import FORMATS, ModelComparison
-from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeRow, ChangeState, Metric
+from posir_significance.messages.comparisons import (
+    count_changes,
+    describe_chance_changes,
+    describe_change,
+    describe_ndcg_change,
+    describe_windows,
+    label_change,
+    title_models,
+)
+from posir_significance.messages.verdicts import describe_steps, format_difference
 from posir_significance.strips import build_strip
 from posir_tasks.base.wording import pluralize, shorten_names
 from posir_tasks.display.labels import Label, Tone
@@ -71,9 +80,9 @@ def title_comparison(rows: Sequence[ChangeRow]) -> str:
     """Title a comparison by the finding of one model on one task, else by counts of findings."""
     overall = [row for row in rows if row.subject.length == ALL]
     if overall and count_pairs(rows) == 1:
-        return messages.describe_ndcg_change(overall[0])
+        return describe_ndcg_change(overall[0])
     changes = [row for row in overall if row.metric is Metric.NDCG_AT_10]
-    return messages.title_models(changes, rows[0].subject.baseline, len(list_models(rows)) - 1)
+    return title_models(changes, rows[0].subject.baseline, len(list_models(rows)) - 1)
 
 
 def build_sections(
@@ -91,7 +100,7 @@ def build_sections(
         for task in overall:
             yield from _describe_task(task, has_others=len(tasks) > 1)
     else:
-        yield from to_paragraphs(count_changes(rows))
+        yield from to_paragraphs(describe_counts(rows))
     steps = []
     if 0 < len(comparison.common) <= MAX_SENTENCES:
         strips = list(_draw_systems(comparison, list_models(rows)))
@@ -119,11 +128,11 @@ def _describe_task(rows: Sequence[ChangeRow], *, has_others: bool) -> Iterator[D
     first = rows[0]
     models = {row.subject.model for row in rows}
     of_metric = [row for row in rows if row.metric is first.metric]
-    title = messages.title_models(of_metric, first.subject.baseline, len(models))
+    title = title_models(of_metric, first.subject.baseline, len(models))
     sentences = list_undecided(rows)
     if len(models) == 1:
-        title = messages.describe_ndcg_change(first)
-        sentences.insert(0, messages.describe_windows(first))
+        title = describe_ndcg_change(first)
+        sentences.insert(0, describe_windows(first))
     lead = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
     if has_others:
         yield replace(lead, title=f"{first.subject.task}: {title}.")
@@ -135,7 +144,7 @@ def _describe_task(rows: Sequence[ChangeRow], *, has_others: bool) -> Iterator[D
 
 def list_undecided(rows: Iterable[ChangeRow]) -> list[str]:
     """Describe the changes that are inconclusive or not tested."""
-    return [messages.describe_change(row) for row in rows if row.state in UNDECIDED_STATES]
+    return [describe_change(row) for row in rows if row.state in UNDECIDED_STATES]
 
 
 def _tabulate_task(rows: Sequence[ChangeRow]) -> Table:
@@ -187,7 +196,7 @@ def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterato
             findings = decide(group)
             strip = replace(build_strip(findings, group, name), facts=tuple)
             if run is pair.b:
-                advice = (("Next", messages.describe_steps(findings, pair.task)),)
+                advice = (("Next", describe_steps(findings, pair.task)),)
                 commands = build_commands(findings, run.find_reference(pair.task))
                 strip = replace(strip, facts=partial(iter, advice), code="\n".join(commands))
             yield strip
@@ -208,7 +217,7 @@ def tabulate_changes(rows: Sequence[ChangeRow], title: str, *, by_length: bool =
             cells = (row.subject.model, format_score(row.b.value if row.b else None))
             if by_length:
                 cells = (row.subject.length_title, format_count(row.subject.queries))
-            lines.append((*cells, messages.format_difference(row), messages.label_change(row)))
+            lines.append((*cells, format_difference(row), label_change(row)))
     headings = ("Length in tokens", "Queries") if by_length else ("Model", "Score")
     columns = build_columns(
         (*headings, "Change", "State"), (headings[1], "Change"), drawn=["Change"]
@@ -242,7 +251,7 @@ def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
             "Baseline score": format_estimate(row.a, FORMATS[row.metric]),
             "Score": format_estimate(row.b, FORMATS[row.metric]),
             "Difference": format_estimate(row.estimate, format_points),
-            "Change": messages.label_change(row),
+            "Change": label_change(row),
         }
         for row in rows
     ]
@@ -285,9 +294,9 @@ def _tabulate_changes(rows: Sequence[ChangeRow]) -> Table:
     return Table((Column("Model"), *map(Column, lengths)), tuple(lines))
 
 
-def count_changes(rows: Iterable[ChangeRow]) -> Iterator[str]:
+def describe_counts(rows: Iterable[ChangeRow]) -> Iterator[str]:
     """Yield how many changes over all lengths have each state, by metric."""
     overall = [row for row in rows if row.subject.length == ALL]
     for metric in dict.fromkeys(row.metric for row in overall):
-        yield messages.count_changes([row for row in overall if row.metric is metric])
-    yield messages.describe_chance_changes(count_pairs(overall))
+        yield count_changes([row for row in overall if row.metric is metric])
+    yield describe_chance_changes(count_pairs(overall))

@@ -31,10 +31,15 @@ from posir_score.excerpts import THIRDS, find_evidence
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_score.retriever_objects import add_embedder, open_retriever
-from posir_significance import messages
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeRow, ChangeSubject, Metric
+from posir_significance.messages.texts import (
+    advise_index,
+    describe_recall_change,
+    describe_tail_recall,
+    format_share,
+)
 from posir_significance.regression import Regression
 from posir_tasks.base.arrays import Booleans
 from posir_tasks.base.digests import digest
@@ -437,7 +442,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         asked.append(f"The same command goes on from there: {inspection.unfinished}.")
     yield DisplaySection(sentences=tuple(asked))
     number = inspection.documents - len(inspection.not_in_index)
-    share = messages.format_share(inspection.returned)
+    share = format_share(inspection.returned)
     found = [f"{number:,} of {documents} came back, {share}."]
     if inspection.not_in_index:
         names = ", ".join(map(sanitized, inspection.not_in_index[:MAX_NAMES]))
@@ -447,11 +452,9 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     yield DisplaySection("Which documents are in the index", (*found, inspection.skipped))
     changes: dict[str, list[str]] = {THIRDS[0]: [], READ: []}
     for change in inspection.changes:
-        changes[change.subject.model].append(messages.describe_recall_change(change))
+        changes[change.subject.model].append(describe_recall_change(change))
     recall = [
-        messages.describe_tail_recall(
-            f"{row.unit}, {Wording(row.wording).words}", row.recall, row.questions
-        )
+        describe_tail_recall(f"{row.unit}, {Wording(row.wording).words}", row.recall, row.questions)
         for row in inspection.rows
         if row.part == THIRDS[-1]
     ]
@@ -469,7 +472,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     if inspection.problems:
         yield DisplaySection("What did not fit", inspection.problems)
     if strips:
-        advice = messages.advise_index(inspection.changes[0])
+        advice = advise_index(inspection.changes[0])
         yield DisplaySection(ADVICE, (advice,), only=Medium.TEXT)
 
 
@@ -480,7 +483,7 @@ def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
     if not inspection.changes:
         return ()
     change = inspection.changes[0]
-    finding = messages.describe_recall_change(change)
+    finding = describe_recall_change(change)
     first = inspection.rows[0]
     shown = [
         row
@@ -488,7 +491,7 @@ def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
         if (row.wording, row.unit) == (first.wording, first.unit) and row.part in THIRDS
     ]
     words = (f"first {pluralize(inspection.k, 'hit')}", finding)
-    facts = ((ADVICE, messages.advise_index(change)),)
+    facts = ((ADVICE, advise_index(change)),)
     strip = Strip(
         inspection.retriever,
         words,

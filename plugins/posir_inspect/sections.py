@@ -11,10 +11,29 @@ from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
 from posir_inspect.splitting import ChunkComparison
 from posir_inspect.window import MINI, WindowReading
-from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.findings import CHANGE_LEVEL, PLAIN, GroupFindings, Quantity, Reason
+from posir_significance.messages.texts import (
+    NEVER_READS,
+    OTHER_ADVICE,
+    READS_ALL_TEXTS,
+    SAME_ADVICE,
+    TRUNCATED_SCORES,
+    UNREAD_WORDS,
+    WORD_BASELINE,
+    advise_more_texts,
+    describe_sentence_scores,
+    format_share,
+)
+from posir_significance.messages.verdicts import (
+    describe_advice,
+    format_evidence_share,
+    format_finding,
+    format_level,
+    label_state,
+    list_effects,
+)
 from posir_significance.strips import build_strip
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import pluralize
@@ -44,7 +63,7 @@ ADVICE = "What to do"
 OTHER = "The same in other words"
 LEGEND = (
     "Brackets: 95% confidence intervals, widened where several are read together (rows by length; "
-    f"changes: {messages.format_level(CHANGE_LEVEL)})."
+    f"changes: {format_level(CHANGE_LEVEL)})."
 )
 EXPLANATION = (
     "At most ten sentences of each text are asked about, so that long texts count less, and "
@@ -283,9 +302,9 @@ def _title(inspection: Inspection) -> str:
     """Title the share of words that the model never reads."""
     texts = f"these {pluralize(inspection.texts, 'text')}"
     if not inspection.unread.texts_cut:
-        return messages.READS_ALL_TEXTS.format(model=inspection.name, texts=texts)
-    share = messages.format_evidence_share(inspection.unread.share.value)
-    return messages.NEVER_READS.format(model=inspection.name, share=share, texts=texts)
+        return READS_ALL_TEXTS.format(model=inspection.name, texts=texts)
+    share = format_evidence_share(inspection.unread.share.value)
+    return NEVER_READS.format(model=inspection.name, share=share, texts=texts)
 
 
 def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySection]:
@@ -299,10 +318,8 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     reading = [inspection.window.sentence]
     cut = inspection.unread.texts_cut
     if cut:
-        share = messages.format_share(inspection.unread.share)
-        reading.append(
-            messages.UNREAD_WORDS.format(number=cut, texts=inspection.texts, share=share)
-        )
+        share = format_share(inspection.unread.share)
+        reading.append(UNREAD_WORDS.format(number=cut, texts=inspection.texts, share=share))
     yield DisplaySection(READING, tuple(reading), lengths=inspection.lengths if cut else ())
     if scores is None:
         return
@@ -402,9 +419,9 @@ def _advise(inspection: Inspection) -> str:
         return chunks.advise(inspection.chunk_sample, inspection.vectors_per_text)
     if chunks and chunks.has_few_texts and inspection.fading_texts == inspection.texts:
         largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
-        return messages.advise_more_texts(inspection.texts, largest)
+        return advise_more_texts(inspection.texts, largest)
     task = inspection.source if inspection.is_task else ""
-    return messages.describe_advice(inspection.fading[-1].findings, task)
+    return describe_advice(inspection.fading[-1].findings, task)
 
 
 def _build_next_commands(inspection: Inspection) -> str:
@@ -430,7 +447,7 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
         f"{asked} from your texts, reduced to their rarest words. 100 = its text always ranks "
         "first.",
     )
-    yield from messages.list_effects(scores.findings)
+    yield from list_effects(scores.findings)
     example, name = inspection.unread_example
     if example:
         yield "Never read, for example", f'"{example}" ({name.rpartition("/")[2]})'
@@ -446,14 +463,14 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
     if other.words_alone:
         shared = format_percent(other.words_alone.shared_words)
         chance = format_percent(other.words_alone.chance)
-        sentences.append(messages.WORD_BASELINE.format(shared=shared, chance=chance))
+        sentences.append(WORD_BASELINE.format(shared=shared, chance=chance))
     chunks = other.chunks
     if not chunks:
         return DisplaySection(OTHER, tuple(sentences))
     sentences += chunks.sentences
     if rarest.decided and chunks.decided:
         is_same = rarest.row.name == chunks.row.name
-        template = messages.SAME_ADVICE if is_same else messages.OTHER_ADVICE
+        template = SAME_ADVICE if is_same else OTHER_ADVICE
         sentences.append(template.format(chunks=rarest.row.name))
     return DisplaySection(OTHER, tuple(sentences), tables=(chunks.tabulate(),))
 
@@ -482,11 +499,11 @@ def _describe_averages(scores: PositionScores) -> str:
     words.
     """
     findings = scores.findings
-    described = messages.describe_sentence_scores(findings)
+    described = describe_sentence_scores(findings)
     baseline = scores.not_read_without_model
     if not baseline or scores.ndcg_at_10_not_read is None:
         return described
-    truncated = messages.TRUNCATED_SCORES.format(
+    truncated = TRUNCATED_SCORES.format(
         score=format_percent(scores.ndcg_at_10_not_read),
         read=findings.read.phrase,
         shared=format_percent(baseline.shared_words),
@@ -508,8 +525,8 @@ def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Tabl
         cells = [
             name,
             format_estimate(findings[Quantity.NDCG_AT_10].estimate, format_percent),
-            messages.label_state(findings),
-            messages.format_finding(findings.verdict, with_level=False),
+            label_state(findings),
+            format_finding(findings.verdict, with_level=False),
         ]
         if full:
             observed = findings[Quantity.START_MINUS_END].estimate

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
-from posir_significance import messages
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.changes import compare_groups
 from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric, Reason
+from posir_significance.messages.comparisons import describe_change, label_change
+from posir_significance.messages.texts import BEST_CHUNKS, CHUNK_ADVICE, CHUNK_COST, WHOLE_SERVES
+from posir_significance.messages.verdicts import format_difference
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize
@@ -360,11 +362,11 @@ class ChunkComparison:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What the chosen row gains and costs, and which others may serve."""
-        first = [messages.WHOLE_SERVES.format(whole=self.row.name)]
+        first = [WHOLE_SERVES.format(whole=self.row.name)]
         if self.change is not None:
-            cost = messages.CHUNK_COST.format(cost=self.row.cost)
-            first = [messages.describe_change(self.change), cost]
-        return (*first, *map(messages.describe_change, self.others))
+            cost = CHUNK_COST.format(cost=self.row.cost)
+            first = [describe_change(self.change), cost]
+        return (*first, *map(describe_change, self.others))
 
     @property
     def change(self) -> ChangeRow | None:
@@ -400,7 +402,7 @@ class ChunkComparison:
         """Describe the advised chunks, what they gain on some texts, and cost in all texts."""
         row = self.row
         cost = f"{row.cost:.1f} times the vectors"
-        advice = messages.CHUNK_ADVICE.format(
+        advice = CHUNK_ADVICE.format(
             chunks=row.name,
             whole=format_percent(self.rows[0].ndcg_at_10.value),
             value=format_percent(row.ndcg_at_10.value),
@@ -408,7 +410,7 @@ class ChunkComparison:
             cost=f"about {vectors:,.0f} vectors a text" if vectors else cost,
         )
         if self.best is not row and self.best.state is ChangeState.BETTER:
-            advice += messages.BEST_CHUNKS.format(
+            advice += BEST_CHUNKS.format(
                 chunks=self.best.name,
                 value=format_percent(self.best.ndcg_at_10.value),
                 times=self.best.vectors / row.vectors,
@@ -448,8 +450,8 @@ class ChunkComparison:
             score = format_estimate(row.ndcg_at_10, format_percent)
             cells = [name, f"{row.cost:.1f}", score, "", MISSING]
             if row.change:
-                cells[3] = messages.label_change(row.change)
-                cells[4] = messages.format_difference(row.change) or MISSING
+                cells[3] = label_change(row.change)
+                cells[4] = format_difference(row.change) or MISSING
             if self.has_splitters:
                 cells.insert(2, format_count(row.counts.tokens))
             rows.append(tuple(cells))

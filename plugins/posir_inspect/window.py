@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from posir_significance import messages
+from posir_significance.messages.texts import (
+    ABOUT_ENGLISH,
+    IGNORES,
+    NOT_READ,
+    REFUSES,
+    REQUIREMENT,
+    WINDOWS,
+)
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import sanitized
 from posir_tasks.display.presentation import Result
@@ -138,12 +145,12 @@ class WindowReading(Result):
         reading = self.reading
         is_counted = self.special_tokens is not None
         about = "" if is_counted else f" (about {_describe_bounds(self.tokens)} tokens)"
-        template = messages.WINDOWS[_compare_claim(self)]
+        template = WINDOWS[_compare_claim(self)]
         sentence = template.format(
             length=f"{_describe_length(self)} {'tokens' if is_counted else reading.unit}",
             about=about,
             claimant=self.claimed_by,
-            rest=messages.REFUSES if reading.refusal else messages.IGNORES,
+            rest=REFUSES if reading.refusal else IGNORES,
             claimed=f"{self.claimed_tokens or 0:,}",
         )
         added = (self.special_tokens or 0) + self.prompt_tokens
@@ -213,7 +220,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
 
 
 def _compare_claim(window: WindowReading) -> str:
-    """Compare what the model reads with its claim: a key of `messages.WINDOWS`."""
+    """Compare what the model reads with its claim: a key of `WINDOWS`."""
     claimed = window.claimed_tokens
     if window.reading.complete:
         return "all_claimed" if claimed else "all"
@@ -251,19 +258,19 @@ def _describe_details(window: WindowReading) -> Iterator[str]:
         yield f"The error for longer ones: {reading.refusal.rstrip('.')}."
     elif reading.part in (Part.FIRST, Part.LAST):
         words = round(window.text_tokens * 0.75, -1)
-        yield messages.ABOUT_ENGLISH.format(
+        yield ABOUT_ENGLISH.format(
             part=reading.part, characters=window.characters_of_english, words=words
         )
     elif reading.part is not None:
         output = "score" if window.is_reranker else "embedding"
-        yield messages.NOT_READ.format(output=output)
+        yield NOT_READ.format(output=output)
     if window.required is not None:
         verb = "This may not be"
         if window.enough:
             verb = "This is"
         elif window.tokens_from_start.high < window.required:
             verb = "This is not"
-        yield messages.REQUIREMENT.format(verb=verb, required=window.required)
+        yield REQUIREMENT.format(verb=verb, required=window.required)
 
 
 def measure_window(

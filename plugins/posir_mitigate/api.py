@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from posir_compare.comparison import FORMATS
 from posir_significance.findings import Metric
-from posir_significance.messages import format_change, group_by_state, label_state
+from posir_significance.messages.comparisons import format_change, group_by_state
+from posir_significance.messages.verdicts import label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import Option, public, to_list

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from posir_published.api import tabulate_mmteb
 from posir_published.probes import Kind, read_architectures
 from posir_report.summary import summarize
-from posir_significance.messages import ARCHITECTURE_READING
+from posir_significance.messages.probes import ARCHITECTURE_READING
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import DataReference, Option, public, to_list

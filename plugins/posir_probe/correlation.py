@@ -34,7 +34,7 @@ from posir_published.rows import published_rows, published_tasks, read_mmteb_sco
 from posir_report.summary import ReportRow, TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.findings import Prediction
-from posir_significance.messages import describe_predictions, label_needed, label_prediction
+from posir_significance.messages.probes import describe_predictions, label_needed, label_prediction
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.untrusted import read_csv_rows, read_json

@@ -13,7 +13,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeResult, ProbeSums, at
-from posir_significance.messages import describe_values
+from posir_significance.messages.probes import describe_values
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.progress import Advance
 from posir_tasks.display.numbers import (

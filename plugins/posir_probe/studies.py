@@ -36,7 +36,7 @@ from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_pa
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
-from posir_significance.messages import describe_sample_difference
+from posir_significance.messages.probes import describe_sample_difference
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text

@@ -22,7 +22,7 @@ from posir_probe.results import ProbeResult, ProbeSums, read_probe_results
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
 from posir_significance.findings import MIN_DOCUMENTS
-from posir_significance.messages import (
+from posir_significance.messages.probes import (
     PROBE_ALONE,
     PROBE_DATA,
     PROBE_DIFFERENCE,
@@ -32,13 +32,13 @@ from posir_significance.messages import (
     PROBE_PUBLISHED,
     PROBE_SKIPPED,
     PROBE_TERMS,
-    describe_few,
     describe_no_verdict,
     describe_probe_sample,
     describe_truncated_tokens,
     explain_no_interval,
     title_difference,
 )
+from posir_significance.messages.verdicts import describe_few
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate

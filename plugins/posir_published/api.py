@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from posir_published import rows as data
-from posir_significance import messages
+from posir_significance.messages.probes import describe_check, describe_mmteb, label_correlation
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import pluralize
@@ -220,7 +220,7 @@ def _tabulate_check(file: Path) -> Result:
         title=f"{file.name} and the published results",
         rows=checked,
         tables=[_build_table(headings, cells)] if cells else [],
-        sentences=[messages.describe_check(counts)],
+        sentences=[describe_check(counts)],
         exit_status=int(len(cells) > 0),
     )
 
@@ -232,7 +232,7 @@ def tabulate_mmteb() -> Result:
     rows = data.correlate_with_mmteb()
     _, *by_length = rows
     clear = [row.length for row in by_length if row.p_corrected < SIGNIFICANT]
-    sentence = messages.describe_mmteb(
+    sentence = describe_mmteb(
         {row.length: row.rho for row in by_length}, rows[0].models, clear, SIGNIFICANT
     )
     title = "PosIR and MMTEB retrieval"
@@ -240,7 +240,7 @@ def tabulate_mmteb() -> Result:
     for row in rows:
         computed = (format_number(row.rho, ".2f"), format_p_value(row.p_value))
         printed = (format_number(row.printed_rho, ".2f"), str(row.printed_p_value))
-        reading = messages.label_correlation(is_clear=row.p_corrected < SIGNIFICANT)
+        reading = label_correlation(is_clear=row.p_corrected < SIGNIFICANT)
         corrected = (format_p_value(row.p_corrected), reading)
         place = (title, row.length, str(row.models))
         cells.append([*place, *printed, row.printed_reading, *computed, *corrected, row.source])

@@ -8,7 +8,7 @@ import altair as alt
 
 from posir_report.cells import FEW, ProfileCell, build_curve_cells, find_beyond
 from posir_report.summary import TaskSummary, partial_suffix
-from posir_significance import messages
+from posir_significance.messages.verdicts import title_curve
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
@@ -119,7 +119,7 @@ def _add_frame(
         f"{summary.data_revision}; {model}, revision {summary.revision[:12]}."
     )
     findings = summary.findings[0] if summary.profile.queries else None
-    title = messages.title_curve(findings)
+    title = title_curve(findings)
     subject = f"{model} on {summary.task}{partial}"
     return charts.add_frame(chart, title, subject, explanation, source, seen)
 

@@ -28,10 +28,21 @@ from posir_report.summary import (
     short_labels,
     summarize,
 )
-from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_significance.findings import Quantity, Reason
+from posir_significance.messages.reports import BY_LENGTH, describe_answer, describe_folded_lengths
+from posir_significance.messages.verdicts import (
+    count_states,
+    count_truncating,
+    count_truncation,
+    describe_false_alarms,
+    describe_models,
+    describe_sample,
+    format_queries,
+    iterate_answer,
+    label_state,
+)
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import combine_revisions
@@ -233,7 +244,7 @@ def build_answer_sections(
         for run, row in group.items():
             if not is_many:
                 commands = build_commands(row.findings, row.reference) if row.findings else ()
-                answer = messages.describe_answer(row.findings, row.task)
+                answer = describe_answer(row.findings, row.task)
                 yield DisplaySection(
                     f"{names[run]:{width}}  {row.sketch}",
                     (answer,),
@@ -261,7 +272,7 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
     findings = [row.findings for row in rows if row.findings]
     if not findings:
         return task
-    return messages.describe_sample(max(findings, key=lambda result: result.tested_documents), task)
+    return describe_sample(max(findings, key=lambda result: result.tested_documents), task)
 
 
 def _tabulate_lengths(
@@ -279,13 +290,13 @@ def _tabulate_lengths(
             folded[row.length] = row.queries or 0
     if not shown:
         return ()
-    sizes = {messages.format_queries(row.queries) for row in shown}
-    title = f"{messages.BY_LENGTH} · {sizes.pop()} each" if len(sizes) == 1 else messages.BY_LENGTH
+    sizes = {format_queries(row.queries) for row in shown}
+    title = f"{BY_LENGTH} · {sizes.pop()} each" if len(sizes) == 1 else BY_LENGTH
     names = [row.length_title or row.length for row in shown]
     table = tables.build_answer_table(
         tables.LENGTH, names, shown, title, chosen, has_sketch=has_sketch
     )
-    notes = (*tables.level_notes(shown), messages.describe_folded_lengths(folded))
+    notes = (*tables.level_notes(shown), describe_folded_lengths(folded))
     return (replace(table, notes=tuple(filter(None, notes))),)
 
 
@@ -296,17 +307,17 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
     overall = list_overall(rows)
     if len(overall) > MAX_SENTENCES:
         findings = [row.findings for row in overall if row.findings]
-        yield messages.count_truncation(_list_shares(overall), len(overall))
-        yield messages.count_states(Counter(map(messages.label_state, findings)))
+        yield count_truncation(_list_shares(overall), len(overall))
+        yield count_states(Counter(map(label_state, findings)))
         # No state follows from an interval without a test, or with few documents.
         decided = sum(found.reason in (None, Reason.WIDE_INTERVAL) for found in findings)
         if decided:
-            yield messages.describe_false_alarms(decided)
+            yield describe_false_alarms(decided)
         return
     is_one_task = len({row.task for row in overall}) == 1
     for label, row in zip(full_labels(overall), overall, strict=True):
         name = label if is_one_task else f"{label}, {row.task}"
-        yield f"{name}: {messages.describe_answer(row.findings, row.task)}"
+        yield f"{name}: {describe_answer(row.findings, row.task)}"
 
 
 def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
@@ -327,8 +338,8 @@ def title_models(overall: Sequence[ReportRow]) -> str:
         of_tasks = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
         return f"{pluralize(models, 'model')} on {of_tasks}"
     if models > 3:
-        return messages.count_truncating(len(_list_shares(overall)), models)
-    return "".join(messages.describe_models(named))
+        return count_truncating(len(_list_shares(overall)), models)
+    return "".join(describe_models(named))
 
 
 def build_strips(overall: Iterable[ReportRow]) -> list[Strip]:
@@ -352,7 +363,7 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
         findings = row.findings
         groups[row.length.lower()] = {
             **(findings.to_json() if findings else {}),
-            "answer": dict(messages.iterate_answer(findings, row.task)) if findings else None,
+            "answer": dict(iterate_answer(findings, row.task)) if findings else None,
             "scores": scores_to_json(row.scores, (*declared, NOTABLE_BIAS)),
         }
     bins = []

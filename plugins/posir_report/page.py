@@ -18,7 +18,7 @@ from posir_report.summary import (
     summarize,
 )
 from posir_report.tables import format_cell
-from posir_significance import messages
+from posir_significance.messages.verdicts import describe_group
 from posir_tasks.display.latex import mark_best, stack_estimates
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Table
@@ -65,7 +65,7 @@ def describe_saved(file: Path) -> Iterator[str]:
     saved = summarize([result for result in read_results(file.parent) if result.task == file.stem])
     for row in list_overall(row for summary in saved for row in build_rows(summary)):
         if row.findings:
-            finding = messages.describe_group(row.findings)
+            finding = describe_group(row.findings)
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
             yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{finding}"
 

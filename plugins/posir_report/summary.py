@@ -22,7 +22,7 @@ from posir_published.rows import (
 from posir_significance.analysis import MIN_QUERIES, GroupAnalysis, analyze_places, load_group
 from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places, decide_result
 from posir_significance.findings import GroupFindings, Quantity
-from posir_significance.messages import describe_group
+from posir_significance.messages.verdicts import describe_group
 from posir_significance.strips import build_strip
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError

@@ -15,8 +15,17 @@ from posir_report.summary import (
     full_labels,
     partial_suffix,
 )
-from posir_significance import messages
 from posir_significance.findings import Quantity
+from posir_significance.messages.reports import (
+    CUT_RANKINGS,
+    DESIGN_EFFECT,
+    EXPLAINED_SKETCH,
+    UNKNOWN_WINDOWS,
+    describe_counting,
+    describe_levels,
+    describe_place_counts,
+)
+from posir_significance.messages.verdicts import format_finding, label_state
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Table, build_columns
@@ -28,7 +37,7 @@ from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
 #: The picture of the answer in a line, on an axis from 0 to 100.
-SKETCH = ScoreInfo("sketch", "Over position", messages.EXPLAINED_SKETCH, unit=Unit.TEXT)
+SKETCH = ScoreInfo("sketch", "Over position", EXPLAINED_SKETCH, unit=Unit.TEXT)
 #: Headings that are not the title of their score.
 HEADINGS = {"state": "Bias within\nthe window"}
 #: Heading of lengths of documents.
@@ -43,9 +52,9 @@ def format_cell(row: ReportRow, column: ScoreInfo, *, brief: bool = False) -> st
     if column is SKETCH:
         return row.sketch
     if column.key == "state":
-        return messages.label_state(row.findings) if row.findings else MISSING
+        return label_state(row.findings) if row.findings else MISSING
     if column.key == Quantity.POSITION_EFFECT and row.findings:
-        return messages.format_finding(row.findings[Quantity.POSITION_EFFECT], with_level=False)
+        return format_finding(row.findings[Quantity.POSITION_EFFECT], with_level=False)
     if column.key == Quantity.UNREAD_SHARE and isinstance(value, float):
         return Label(f"{format_percent(value)}%", Tone.BAD if value else None)
     if brief and column.key == Quantity.NDCG_AT_10 and isinstance(value, Estimate):
@@ -184,7 +193,7 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Describe the queries with several places of evidence of each model and task."""
     for label, summary in zip(full_labels(summaries), summaries, strict=True):
         if places := describe_places(summary):
-            yield messages.describe_place_counts(label, summary.task, places)
+            yield describe_place_counts(label, summary.task, places)
 
 
 def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
@@ -197,16 +206,16 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
             unknown.append(label)
         elif summary.profile.queries:
             counted_with = summary.values.ranks.counted_with
-            yield from messages.describe_counting(label, summary.findings[0], counted_with)
+            yield from describe_counting(label, summary.findings[0], counted_with)
     if unknown:
-        yield messages.UNKNOWN_WINDOWS.format(models=", ".join(unknown))
+        yield UNKNOWN_WINDOWS.format(models=", ".join(unknown))
 
 
 def level_notes(rows: Iterable[ReportRow]) -> Iterator[str]:
     """Yield at which level the intervals of length rows hold; nothing without such rows."""
     levels = {row.findings.verdict.level for row in rows if row.findings} - {LEVEL}
     if levels:
-        yield messages.describe_levels(sorted(levels))
+        yield describe_levels(sorted(levels))
 
 
 def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
@@ -215,7 +224,7 @@ def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> I
         scores = summary.scores[ALL]
         effect = scores.get("design_effect")
         if isinstance(effect, float) and effect > LARGE_DESIGN_EFFECT:
-            yield messages.DESIGN_EFFECT.format(
+            yield DESIGN_EFFECT.format(
                 task=summary.task,
                 model=label,
                 queries=scores.get("queries"),
@@ -230,4 +239,4 @@ def cut_ranking_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -
         at_rank = summary.profile.counts.sum(axis=(0, 1))
         is_cut = not at_rank[RECALL_COLUMNS[10] : RECALL_COLUMNS[100]].any()
         if is_cut and at_rank[RECALL_COLUMNS[100] :].any():
-            yield messages.CUT_RANKINGS.format(model=label, task=summary.task)
+            yield CUT_RANKINGS.format(model=label, task=summary.task)

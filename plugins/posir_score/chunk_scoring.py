@@ -28,7 +28,7 @@ from posir_score.excerpts import (
 )
 from posir_significance.changes import compare_gains
 from posir_significance.findings import ChangeRow, ChangeSubject, Metric
-from posir_significance.messages import describe_change
+from posir_significance.messages.comparisons import describe_change
 from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.progress import track

@@ -40,7 +40,12 @@ from posir_score.excerpts import (
     merge,
     score_retrieved,
 )
-from posir_significance import messages
+from posir_significance.messages.chunks import (
+    LOSSES,
+    describe_chunk_lengths,
+    describe_evidence_recall,
+    describe_lost_evidence,
+)
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.tables import Table
@@ -415,11 +420,11 @@ class EvidenceScores:
         """
         recall = next(row.evidence_recall for row in self.depths if row.k == self.k)
         lost = {name: share.value for name, share in self.lost.items() if share.value}
-        found = messages.describe_evidence_recall(self.k, recall, ndcg_at_10)
+        found = describe_evidence_recall(self.k, recall, ndcg_at_10)
         if not lost:
             return (found,)
         is_known = Loss.NOT_READ in self.lost
-        return found, messages.describe_lost_evidence(lost, recall.value, is_known=is_known)
+        return found, describe_lost_evidence(lost, recall.value, is_known=is_known)
 
     def build_tables(self) -> Iterator[Table]:
         """Yield the scores by number of chunks, recall by position, and where the evidence is that
@@ -437,7 +442,7 @@ class EvidenceScores:
         yield build_table(1, ("Evidence in the", "Excerpts", f"Recall@{self.k}"), places)
         rare = (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
         lost = [
-            (messages.LOSSES[loss], format_share(share))
+            (LOSSES[loss], format_share(share))
             for loss, share in self.lost.items()
             if share.value or loss not in rare
         ]
@@ -449,7 +454,7 @@ class EvidenceScores:
         document.
         """
         if self.chunks:
-            yield messages.describe_chunk_lengths(
+            yield describe_chunk_lengths(
                 self.chunks,
                 self.median_tokens,
                 self.longest_tokens,

@@ -23,7 +23,7 @@ from posir_significance.findings import (
     ChangeState,
     State,
 )
-from posir_significance.messages import name_planned_state
+from posir_significance.messages.comparisons import name_planned_state
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.display.numbers import format_count, format_points
 from posir_tasks.display.presentation import Result

@@ -8,7 +8,12 @@ from functools import partial
 
 from posir_significance.analysis import GroupAnalysis, estimate_parts
 from posir_significance.findings import GroupFindings, Quantity
-from posir_significance.messages import describe_group, format_finding, list_facts, title_curve
+from posir_significance.messages.verdicts import (
+    describe_group,
+    format_finding,
+    list_facts,
+    title_curve,
+)
 from posir_tasks.display.strip import Strip
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.means import estimate_mean

@@ -26,7 +26,7 @@ from posir_significance.changes import compare_gains
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric
 from posir_significance.intervals import estimate_difference
-from posir_significance.messages import (
+from posir_significance.messages.comparisons import (
     describe_mean_change,
     describe_model_window,
     describe_trainings,

@@ -14,7 +14,7 @@ import yaml
 
 from posir_compare.api import compare
 from posir_significance.findings import Metric
-from posir_significance.messages import format_change
+from posir_significance.messages.comparisons import format_change
 from tests.support.commands import BIN, CLEAN, run_process
 from tests.support.comparison import write_run
 

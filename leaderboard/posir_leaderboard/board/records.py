@@ -46,10 +46,15 @@ from posir_report.summary import (
     summarize,
 )
 from posir_report.tables import describe_places, truncation_notes
-from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
+from posir_significance.messages.board import (
+    BOARD_UNRANKED,
+    count_task_states,
+    describe_several_places,
+)
+from posir_significance.messages.verdicts import iterate_answer, label_state
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.repository import LOCAL
@@ -142,7 +147,7 @@ class Exclusion:
     @property
     def label(self) -> str:
         """The reason as the page shows it."""
-        return messages.BOARD_UNRANKED[self.reason].format(self.name)
+        return BOARD_UNRANKED[self.reason].format(self.name)
 
 
 @dataclass(frozen=True)
@@ -247,9 +252,9 @@ class BoardRow(ReportRow):
     def state_label(self) -> str:
         """The state in words; of an average, in how many of its tasks each is."""
         if self.findings is not None:
-            return messages.label_state(self.findings)
+            return label_state(self.findings)
         margin = DEFAULT_MARGINS.position_effect
-        return messages.count_task_states(self.task_states or self.states, margin)
+        return count_task_states(self.task_states or self.states, margin)
 
     def verdict_columns(self) -> dict[str, Any]:
         """Return the columns of the verdict, as of a row of a report; a published row is not
@@ -427,7 +432,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         lengths.insert(0, ALL_LENGTHS)
         panels.insert(0, _cell_columns([row.score_columns() for row in build_bin_rows(summary)]))
     places = describe_places(summary)
-    notes = [messages.describe_several_places(places)] if places else []
+    notes = [describe_several_places(places)] if places else []
     notes += truncation_notes([summary.model], [summary])
     if entry.paper is None:
         notes += list_differences([(entry.task, entry.model)])
@@ -512,7 +517,7 @@ def _cells(row: BoardRow) -> dict[str, Any]:
     cells |= {"states": list(row.states), "state_label": row.state_label, "parts": [], "code": ""}
     if row.findings is not None:
         # nDCG@10 and the position effect are columns of their own.
-        cells["parts"] = list(messages.iterate_answer(row.findings, row.task))[2:]
+        cells["parts"] = list(iterate_answer(row.findings, row.task))[2:]
         cells["code"] = "\n".join(build_commands(row.findings, row.reference))
     return cells
 

@@ -28,9 +28,11 @@ from posir_leaderboard.board.records import (
     scores_csv,
 )
 from posir_leaderboard.board.views import View, bound_lengths, build_views, find_opening, read_strip
-from posir_significance import messages
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
+from posir_significance.messages.board import BOARD, caption_model
+from posir_significance.messages.comparisons import name_change
+from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
@@ -239,11 +241,9 @@ def _build_index(
             {name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)}
             for column in board_columns()
         ],
-        "states": {state: messages.name_state(state, margins.position_effect) for state in State},
-        "changes": {
-            state[0]: messages.name_change(state, margins.ndcg_at_10) for state in ChangeState
-        },
-        "messages": messages.BOARD,
+        "states": {state: name_state(state, margins.position_effect) for state in State},
+        "changes": {state[0]: name_change(state, margins.ndcg_at_10) for state in ChangeState},
+        "messages": BOARD,
         "lengths": bound_lengths(),
         "models": {
             "id": [model.id for model in models],
@@ -296,7 +296,7 @@ def draw_preview(view: View) -> bytes:
             effect = Quantity.POSITION_EFFECT if row.position_effect else Quantity.START_MINUS_END
             shift = row.position_effect or row.difference
             estimates = {Quantity.NDCG_AT_10: row.score, effect: shift}
-            if strip := read_strip(record, length, messages.caption_model(estimates, label)):
+            if strip := read_strip(record, length, caption_model(estimates, label)):
                 strips.append((row.score.value, strip))
     best = sorted(strips, key=itemgetter(0), reverse=True)[:PICTURES]
     source = f"{view.data}, {view.describe_documents(length)}." if best else ""

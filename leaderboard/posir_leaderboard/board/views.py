@@ -32,9 +32,21 @@ from posir_leaderboard.board.records import (
 )
 from posir_psi.scores import none_if_nan
 from posir_published.rows import find_query_count
-from posir_significance import messages
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
+from posir_significance.messages.board import (
+    BOARD,
+    BOARD_LENGTHS,
+    describe_best,
+    describe_ends,
+    describe_lead,
+)
+from posir_significance.messages.verdicts import (
+    count_states,
+    count_truncating,
+    describe_models,
+    label_state,
+)
 from posir_tasks.base.digests import digest
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.numbers import format_count
@@ -219,7 +231,7 @@ class View:
             return f"on {self.data}"
         is_named = self.dimension in (Dimension.LANGUAGE, Dimension.PAIR)
         documents = f"{self.label} documents" if is_named else "documents"
-        short, long, between = messages.BOARD_LENGTHS
+        short, long, between = BOARD_LENGTHS
         if length == self.lengths[1]:
             return short.format(documents=documents)
         if length == self.lengths[-1]:
@@ -237,10 +249,10 @@ class View:
         ranked = self.ranked_rows(length)
         scores = {at: row.score for at, row in enumerate(ranked) if row and row.score}
         if not scores:
-            return messages.BOARD["unranked"], ""
+            return BOARD["unranked"], ""
         first, *others = sorted(scores, key=lambda at: -scores[at].value)
         ties = [at for at in others if _is_tied(first, at, scores, differences)]
-        heading = messages.describe_best(
+        heading = describe_best(
             [names[at] for at in (first, *ties)],
             scores[[first, *ties][-1]],
             scores[first],
@@ -249,12 +261,12 @@ class View:
         )
         if self.own and others:
             models = f"{len(scores)} models"
-            heading = messages.BOARD["models"].format(models=models) + heading
+            heading = BOARD["models"].format(models=models) + heading
         lead = ""
         if others:
             second = others[0]
             gap, state = differences.read_change(first, second)
-            lead = messages.describe_lead(
+            lead = describe_lead(
                 names[first],
                 names[second],
                 gap or Estimate(scores[first].value - scores[second].value),
@@ -265,15 +277,15 @@ class View:
         rows = [(names[at], row) for at, row in enumerate(ranked) if at in scores and row]
         if not self.own:
             ends = [(name, row.difference) for name, row in rows if row.difference]
-            return heading, messages.describe_ends(ends) + lead
+            return heading, describe_ends(ends) + lead
         findings = [(name, row.findings) for name, row in rows if row.findings]
         if findings and len(scores) <= MAX_DESCRIBED:
-            return "".join(messages.describe_models(findings)), f"{heading}. {lead}"
+            return "".join(describe_models(findings)), f"{heading}. {lead}"
         if findings:
             results = [group for _, group in findings]
             truncating = sum(bool(group.value(Quantity.UNREAD_SHARE)) for group in results)
-            lead += f"{messages.count_truncating(truncating, len(results))}. "
-            lead += messages.count_states(Counter(map(messages.label_state, results)))
+            lead += f"{count_truncating(truncating, len(results))}. "
+            lead += count_states(Counter(map(label_state, results)))
         return heading, lead
 
     def differences(self) -> Differences:

@@ -9,7 +9,7 @@ import pytest
 from posir_compare.comparison import compare_pairs, list_columns
 from posir_compare.pairing import build_pairs
 from posir_compare.runs import find_by_name
-from posir_significance.messages import format_difference
+from posir_significance.messages.verdicts import format_difference
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.tables import to_json
 from tests.support.cli import call_posir

@@ -17,7 +17,7 @@ from posir_inspect.sections import Inspection, complete_inspection
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
 from posir_significance.findings import ChangeState, Quantity, State
-from posir_significance.messages import describe_verdict, label_state
+from posir_significance.messages.verdicts import describe_verdict, label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.formats.passages import SkippedText
 from posir_tasks.display.tables import Medium

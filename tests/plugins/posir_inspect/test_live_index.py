@@ -31,7 +31,7 @@ from posir_score.alignment import AlignmentRules
 from posir_score.collecting import FIRST_QUERIES, CollectionSettings
 from posir_score.hits import Hit
 from posir_significance.findings import ChangeState
-from posir_significance.messages import describe_recall_change
+from posir_significance.messages.texts import describe_recall_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.read_part import KnownBy, ReadPart
 from tests.plugins.posir_inspect.test_questions import collect

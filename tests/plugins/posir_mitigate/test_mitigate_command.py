@@ -22,7 +22,7 @@ from posir_significance.findings import (
     Reason,
     State,
 )
-from posir_significance.messages import format_change
+from posir_significance.messages.comparisons import format_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.estimates import Difference, Estimate
 from tests.support.cli import call_posir, invoke

@@ -22,7 +22,7 @@ from posir_published.probes import Architecture, read_architectures
 from posir_published.rows import read_mmteb_scores
 from posir_report.summary import TaskSummary
 from posir_significance.findings import Prediction
-from posir_significance.messages import label_needed, label_prediction
+from posir_significance.messages.probes import label_needed, label_prediction
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ResultScores, ResultValues

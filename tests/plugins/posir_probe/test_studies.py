@@ -15,7 +15,7 @@ from posir_probe.data import ProbeData, ProbeSource
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_published.probes import Kind, read_architectures
 from posir_report.summary import TaskSummary
-from posir_significance.messages import describe_sample_difference
+from posir_significance.messages.probes import describe_sample_difference
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.display.tables import to_markdown
 from posir_tasks.values.estimates import Estimate

@@ -23,7 +23,7 @@ from posir_report.page import build_figure_sections, describe_saved
 from posir_report.summary import full_labels, summarize
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.messages import describe_group
+from posir_significance.messages.verdicts import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display.figures import deduplicate, export, prepare_figures

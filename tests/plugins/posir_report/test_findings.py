@@ -10,7 +10,7 @@ import pytest
 from posir_report.cells import find_beyond, pool_lengths
 from posir_significance.decision import decide
 from posir_significance.findings import Reason, State
-from posir_significance.messages import CURVE_TITLE, title_curve
+from posir_significance.messages.verdicts import CURVE_TITLE, title_curve
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.values.schemes import RelativePositions

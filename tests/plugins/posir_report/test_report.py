@@ -38,7 +38,7 @@ from posir_report.tables import (
     length_table,
     level_notes,
 )
-from posir_significance.messages import describe_folded_lengths
+from posir_significance.messages.reports import describe_folded_lengths
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.labels import Tone, find_tone
 from posir_tasks.display.tables import to_csv, to_json, to_markdown

@@ -22,7 +22,7 @@ from posir_significance.findings import (
     State,
 )
 from posir_significance.intervals import student_difference
-from posir_significance.messages import describe_verdict
+from posir_significance.messages.verdicts import describe_verdict
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import UsageError
 from posir_tasks.models.command_reference import CommandReference

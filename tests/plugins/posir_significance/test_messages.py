@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 
-from posir_significance import messages
 from posir_significance.changes import compare_groups
 from posir_significance.decision import decide
 from posir_significance.findings import (
@@ -18,6 +17,34 @@ from posir_significance.findings import (
     Quantity,
     Reason,
     State,
+)
+from posir_significance.messages.board import (
+    caption_model,
+    count_task_states,
+    describe_best,
+    describe_ends,
+    describe_lead,
+    describe_several_places,
+)
+from posir_significance.messages.comparisons import OPEN_CHANGES, describe_change, group_by_state
+from posir_significance.messages.probes import (
+    describe_mmteb,
+    describe_predictions,
+    describe_probe_sample,
+    describe_truncated_tokens,
+    describe_values,
+    label_prediction,
+)
+from posir_significance.messages.verdicts import (
+    UNTESTED,
+    describe_advice,
+    describe_group,
+    describe_models,
+    describe_observed,
+    iterate_answer,
+    label_state,
+    list_facts,
+    phrase_finding,
 )
 from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.read_part import UNKNOWN
@@ -37,7 +64,7 @@ GROUPS = {
     **{
         reason.value: build_group(reason=reason)
         for reason in Reason
-        if reason in messages.UNTESTED and reason is not Reason.OTHER_DATA
+        if reason in UNTESTED and reason is not Reason.OTHER_DATA
     },
     "unknown": build_group(whole=build_test(), read=UNKNOWN),
 }
@@ -48,13 +75,13 @@ BRACKETS = re.compile(r"[{}]|None|nan")
 def test_every_verdict_is_told(name):
     findings = decide(GROUPS[name])
     texts = [
-        messages.describe_group(findings),
-        messages.describe_observed(findings),
-        messages.describe_advice(findings, "PosIR-Mini"),
-        messages.label_state(findings),
-        messages.phrase_finding(findings),
-        *dict(messages.iterate_answer(findings, "PosIR-Mini")).values(),
-        *dict(messages.list_facts(findings)).values(),
+        describe_group(findings),
+        describe_observed(findings),
+        describe_advice(findings, "PosIR-Mini"),
+        label_state(findings),
+        phrase_finding(findings),
+        *dict(iterate_answer(findings, "PosIR-Mini")).values(),
+        *dict(list_facts(findings)).values(),
     ]
     assert all(texts)
     assert not any(BRACKETS.search(text) for text in texts)
@@ -95,31 +122,31 @@ def test_every_verdict_is_told(name):
     ],
 )
 def test_verdicts_have_the_words_of_the_specification(name, pattern):
-    assert re.search(pattern, messages.describe_group(decide(GROUPS[name])))
+    assert re.search(pattern, describe_group(decide(GROUPS[name])))
 
 
 def test_facts_name_the_next_steps_once():
     findings = decide(GROUPS["start"])
-    steps = dict(messages.list_facts(findings))["Next"]
-    assert steps == dict(messages.iterate_answer(findings))["Next"]
+    steps = dict(list_facts(findings))["Next"]
+    assert steps == dict(iterate_answer(findings))["Next"]
     assert steps.startswith("Search in chunks that fit the window. Train on evidence")
 
 
 def test_the_observed_difference_is_a_description():
-    assert "These are different questions" in messages.describe_observed(decide(GROUPS["start"]))
+    assert "These are different questions" in describe_observed(decide(GROUPS["start"]))
 
 
 def test_every_change_that_can_occur_is_told():
     difference = Difference(0.03, (0.01, 0.05))
     reasons = {state: [None] for state in ChangeState}
-    reasons[ChangeState.INCONCLUSIVE] = [Reason.WIDE_INTERVAL, *messages.OPEN_CHANGES]
-    reasons[ChangeState.NOT_TESTED] = list(messages.UNTESTED)
+    reasons[ChangeState.INCONCLUSIVE] = [Reason.WIDE_INTERVAL, *OPEN_CHANGES]
+    reasons[ChangeState.NOT_TESTED] = list(UNTESTED)
     pairs = [(state, reason) for state, listed in reasons.items() for reason in listed]
     for state, reason in pairs:
         needed = Needed(120, NeededUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
         for metric in Metric:
             change = ChangeRow(metric, state, 0.05, difference, reason, needed)
-            text = messages.describe_change(change, "A", "B")
+            text = describe_change(change, "A", "B")
             assert text.endswith(".")
             assert not BRACKETS.search(text)
 
@@ -129,12 +156,12 @@ def test_changes_that_comparisons_give_have_a_template():
     for a in groups:
         for b in groups:
             for change in compare_groups(a, b, paired=True).values():
-                assert messages.describe_change(change, "A", "B")
+                assert describe_change(change, "A", "B")
 
 
 def test_a_title_names_the_model_that_truncates():
     rows = [("bm25", decide(GROUPS["order blind"])), ("minilm", decide(GROUPS["truncated"]))]
-    assert "".join(messages.describe_models(rows)) == (
+    assert "".join(describe_models(rows)) == (
         "minilm truncates 20% of the evidence; within its window no bias above 5 points"
     )
 
@@ -143,7 +170,7 @@ def test_systems_are_grouped_by_the_state_of_their_change():
     states = {"one": ChangeState.BETTER, "two": ChangeState.WORSE, "four": ChangeState.BETTER}
     changes = {name: ChangeRow(Metric.NDCG_AT_10, state, 0.02) for name, state in states.items()}
     changes["three"] = ChangeRow(Metric.NDCG_AT_10, ChangeState.EQUIVALENT, 0.02)
-    assert messages.group_by_state("nDCG@10", changes) == (
+    assert group_by_state("nDCG@10", changes) == (
         "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
     )
 
@@ -162,7 +189,7 @@ def test_systems_are_grouped_by_the_state_of_their_change():
 )
 def test_a_heading_names_the_best_model(names, paired, words):
     lowest, best = Estimate(0.5), Estimate(0.52)
-    assert messages.describe_best(names, lowest, best, "on X", paired=paired) == words
+    assert describe_best(names, lowest, best, "on X", paired=paired) == words
 
 
 @pytest.mark.parametrize(
@@ -180,29 +207,29 @@ def test_a_heading_names_the_best_model(names, paired, words):
     ],
 )
 def test_a_lead_has_its_interval_and_state(lead, state, published, words):
-    text = messages.describe_lead("a", "b", lead, state, published=published, margin=0.02)
+    text = describe_lead("a", "b", lead, state, published=published, margin=0.02)
     assert text == f"a is 2.0 points ahead of b{words}"
 
 
 def test_ends_are_those_whose_interval_excludes_0():
     rows = [("a", Estimate(0.3, (-0.1, 0.7))), ("b", Estimate(0.2)), ("c", Estimate(-0.1))]
-    assert messages.describe_ends(rows) == (
+    assert describe_ends(rows) == (
         "Evidence at the start scores 20.0 points higher than at the end with b. "
         "Evidence at the start scores 10.0 points lower than at the end with c. "
     )
-    assert messages.describe_ends(rows[:1]) == ""
+    assert describe_ends(rows[:1]) == ""
 
 
 def test_states_of_an_average_are_counted():
     states = [State.INCONCLUSIVE, State.FAVORS_START, State.FAVORS_START]
-    text = messages.count_task_states(states, 0.05)
+    text = count_task_states(states, 0.05)
     assert text == "favors the start in 2, inconclusive in 1 of 3"
-    assert messages.count_task_states([State.NOT_TESTED] * 2, 0.05) == "not tested"
+    assert count_task_states([State.NOT_TESTED] * 2, 0.05) == "not tested"
 
 
 def test_queries_with_several_places_are_described():
     places = {"queries": 2, "ndcg_at_10": 0.5, "start_minus_end": 0.1, "left_out": 1_000}
-    text = messages.describe_several_places(places)
+    text = describe_several_places(places)
     assert text.startswith("2 queries with several places")
     assert text.endswith("nDCG@10 is 50.0, start minus end +10.0; 1,000 more have too many places.")
 
@@ -210,8 +237,8 @@ def test_queries_with_several_places_are_described():
 def test_a_caption_has_a_line_for_each_estimate():
     estimates = {Quantity.NDCG_AT_10: Estimate(0.5, (0.4, 0.6)), Quantity.POSITION_EFFECT: None}
     lines = ["nDCG@10 50.0 [40.0, 60.0]", "Bias within the window: inconclusive"]
-    assert messages.caption_model(estimates, "inconclusive") == lines
-    assert messages.caption_model(estimates, "") == lines[:1]
+    assert caption_model(estimates, "inconclusive") == lines
+    assert caption_model(estimates, "") == lines[:1]
 
 
 PREDICTED = Counter({Prediction.PREDICTS: 2})
@@ -221,14 +248,14 @@ OPEN = Counter({Prediction.INCONCLUSIVE: 2})
 
 def test_predictions_are_grouped_by_verdict():
     verdicts = {"mirror": PREDICTED, "moving": MIXED, "tenths": OPEN}
-    text = messages.describe_predictions("PSI", ["A", "B"], verdicts)
+    text = describe_predictions("PSI", ["A", "B"], verdicts)
     assert text == (
         "Shown to predict PSI on A, B: mirror, moving (1 of 2). With the opposite sign: moving (1 "
         "of 2). Inconclusive: tenths."
     )
-    none = messages.describe_predictions("PSI", ["A"], {"tenths": OPEN})
+    none = describe_predictions("PSI", ["A"], {"tenths": OPEN})
     assert none == "Shown to predict PSI on A: no probe. Inconclusive: tenths."
-    assert {messages.label_prediction(verdict) for verdict in Prediction} == {
+    assert {label_prediction(verdict) for verdict in Prediction} == {
         "predicts it",
         "predicts the opposite",
         "inconclusive",
@@ -237,18 +264,18 @@ def test_predictions_are_grouped_by_verdict():
 
 def test_samples_and_values_of_probes_are_told():
     values = [("First third", "0.5 [0.4, 0.6]", ""), ("nDCG@10", "50.2", "points")]
-    described = messages.describe_values("Title", values)
+    described = describe_values("Title", values)
     assert described == "Title: first third 0.5 [0.4, 0.6]; nDCG@10 50.2 points"
-    assert messages.describe_values("Title", []) == "Title"
-    whole = messages.describe_probe_sample(10, 0, "words", "seed 1", None)
+    assert describe_values("Title", []) == "Title"
+    whole = describe_probe_sample(10, 0, "words", "seed 1", None)
     assert whole == "10 documents of words, drawn at random (seed 1)."
-    part = messages.describe_probe_sample(10, 72, "words", "seed 1", 512)
+    part = describe_probe_sample(10, 72, "words", "seed 1", 512)
     assert part == "10 of 72 documents of words, drawn at random (seed 1), median 512 tokens."
-    truncated = messages.describe_truncated_tokens(0.5, 256, 0, 10)
+    truncated = describe_truncated_tokens(0.5, 256, 0, 10)
     assert truncated.startswith("50% of the tokens are truncated: the window is 256 tokens")
 
 
 def test_published_results_are_told():
-    order = messages.describe_mmteb({"Q1": 0.73, "Q4": 0.39}, 10, ["Q1"], 0.05)
+    order = describe_mmteb({"Q1": 0.73, "Q4": 0.39}, 10, ["Q1"], 0.05)
     assert "0.73 in Q1, 0.39 in Q4; over 10 models" in order
     assert "only in Q1 (p < 0.05)" in order

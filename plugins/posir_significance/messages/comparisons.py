@@ -1,0 +1,242 @@
+"""Sentences about comparisons, trainings and mitigations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from posir_significance.findings import (
+    LEVEL,
+    MIN_DOCUMENTS,
+    ChangeRow,
+    ChangeState,
+    GroupFindings,
+    LimitReason,
+    Metric,
+    Reason,
+    State,
+)
+from posir_significance.messages.verdicts import (
+    UNTESTED,
+    capitalize,
+    describe_few,
+    describe_truncation,
+    format_difference,
+    format_ends,
+    format_margin,
+    list_counts,
+    name_state,
+)
+from posir_tasks.base.wording import pluralize
+from posir_tasks.display import numbers
+from posir_tasks.display.labels import Label, Tone
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.read_part import ReadKind
+
+CHANGE_STATES = {
+    ChangeState.BETTER: ("better", Tone.GOOD),
+    ChangeState.WORSE: ("worse", Tone.BAD),
+    ChangeState.EQUIVALENT: ("equivalent within {margin}", Tone.GOOD),
+    ChangeState.INCONCLUSIVE: ("inconclusive", Tone.OPEN),
+    ChangeState.NOT_TESTED: ("not tested", Tone.OPEN),
+}
+#: Changes in a sentence. {b} and {a} are names of systems, {metric} of the metric.
+CHANGES = {
+    ChangeState.BETTER: "{b} is better than {a} in {metric}: {points}.",
+    ChangeState.WORSE: "{b} is worse than {a} in {metric}: {points}.",
+    ChangeState.EQUIVALENT: "{a} and {b} are equivalent within {margin} in {metric}: {points}.",
+    ChangeState.INCONCLUSIVE: "{metric} of {b} and {a}: inconclusive, {points}.",
+    ChangeState.NOT_TESTED: "{metric} of {b} and {a}: not tested.",
+}
+#: Why a change is inconclusive; nothing is to be said of a wide interval.
+OPEN_CHANGES = {
+    Reason.FEW_DOCUMENTS: "There are too few documents.",
+    Reason.DIRECTION_UNKNOWN: "Which of the two is nearer to 0 is open.",
+}
+
+
+def name_change(state: ChangeState, margin: float) -> Label:
+    """Name the state of a change in a few words: `better`, `equivalent within 2 points`."""
+    words, tone = CHANGE_STATES[state]
+    return Label(words.format(margin=format_margin(margin)), tone)
+
+
+def label_change(change: ChangeRow) -> Label:
+    """Name the state of a change in a few words: `better`, `equivalent within 2 points`; empty for
+    a description.
+    """
+    return name_change(change.state, change.margin) if change.state else Label("")
+
+
+def format_change(change: ChangeRow, separator: str = ": ") -> Label:
+    """Format the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
+    difference = format_difference(change)
+    label = label_change(change)
+    return Label(f"{label}{separator}{difference}", label.tone) if difference else label
+
+
+def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
+    """Describe a change in a sentence, with other names for the two systems if given; then why it
+    is not decided, and the questions or documents that would decide.
+    """
+    assert change.state is not None
+    text = CHANGES[change.state].format(
+        a=a or change.subject.baseline,
+        b=b or change.subject.model,
+        metric=change.metric,
+        margin=format_margin(change.margin),
+        points=format_difference(change) or "no interval",
+    )
+    # Metrics begin these sentences; nDCG@10 is never capitalized.
+    sentences = [text if change.metric is Metric.NDCG_AT_10 else capitalize(text)]
+    if change.reason:
+        sentences.append((UNTESTED | OPEN_CHANGES).get(change.reason, ""))
+    sentences.append(describe_needed_change(change))
+    return " ".join(filter(None, sentences))
+
+
+def describe_needed_change(change: ChangeRow) -> str:
+    """Describe how much more data decides a change; empty if that is unknown."""
+    if change.needed is None:
+        return ""
+    return f"About {change.needed.number:,} {change.needed.unit} are needed to decide."
+
+
+def describe_ndcg_change(change: ChangeRow) -> str:
+    """Describe the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9,
+    38.4]`.
+    """
+    a = change.subject.baseline
+    b = change.subject.model
+    if change.state in (ChangeState.BETTER, ChangeState.WORSE) and change.estimate:
+        higher = "higher" if change.estimate.value > 0 else "lower"
+        size = numbers.format_percent(abs(change.estimate.value))
+        return f"{b} scores {size} points {higher} than {a}{format_ends(change.estimate)}"
+    if change.state is ChangeState.EQUIVALENT:
+        return f"{b} and {a} are {label_change(change)} of nDCG@10"
+    return f"nDCG@10 of {b} and {a}: inconclusive"
+
+
+def name_planned_state(state: State | ChangeState, margin: float) -> str:
+    """Return a state of a model or of a change in a few words."""
+    if isinstance(state, State):
+        return name_state(state, margin)
+    return name_change(state, margin)
+
+
+def group_by_state(title: str, changes: Mapping[str, ChangeRow]) -> str:
+    """Name systems by the state of their change: `nDCG@10: better with a, b; worse with c.`"""
+    parts = []
+    for state in ChangeState:
+        names = [name for name, change in changes.items() if change.state is state]
+        if names:
+            label = label_change(changes[names[0]])
+            parts.append(f"{label} with {', '.join(names)}")
+    return f"{title}: {'; '.join(parts)}."
+
+
+#: Why a limit has its verdict.
+LIMIT_REASONS = {
+    LimitReason.BEYOND: "the whole interval is beyond the limit",
+    LimitReason.WITHIN: "the whole interval is within the limit",
+    LimitReason.NOT_WHOLLY_WITHIN: "the interval is not wholly within the limit",
+    LimitReason.OPEN: "the interval contains the limit: more documents are needed to decide",
+    LimitReason.NOT_TESTED: "{metric} was not tested on these questions",
+    LimitReason.UNKNOWN: "{metric} is not known of it",
+    LimitReason.NO_QUESTIONS: "there are no questions of this length",
+}
+
+
+def describe_limit(reason: LimitReason, row: ChangeRow) -> str:
+    """Describe the reason for the verdict on a limit of a change or a score."""
+    if reason is LimitReason.FEW_DOCUMENTS:
+        needed = row.needed.number if row.needed else MIN_DOCUMENTS
+        return describe_few(needed, row.subject.documents, row.subject.counted)
+    return LIMIT_REASONS[reason].format(metric=row.metric)
+
+
+def title_models(changes: Sequence[ChangeRow], baseline: str, models: int) -> str:
+    """Title the changes of models in one metric; without changes, their number."""
+    title = f"{pluralize(models, 'model')} against {baseline}"
+    if not changes:
+        return title
+    return f"{title} in {changes[0].metric}: {list_counts(Counter(map(label_change, changes)))}"
+
+
+def count_changes(changes: Sequence[ChangeRow]) -> str:
+    """Count the changes over all lengths in one metric with each state."""
+    pairs = pluralize(len(changes), "pair")
+    states = list_counts(Counter(map(label_change, changes)))
+    return f"Change in {changes[0].metric} over all lengths, {pairs}: {states}."
+
+
+CHANCE_CHANGES = (
+    "If none of them differed, about {alarms:g} would be expected to be called better or worse by "
+    "chance."
+)
+
+
+def describe_chance_changes(pairs: int) -> str:
+    """Describe the number of pairs that are expected to differ by chance."""
+    return CHANCE_CHANGES.format(alarms=round(pairs * (1 - LEVEL), 1))
+
+
+def describe_windows(change: ChangeRow) -> str:
+    """Return the parts of a text that baseline and model read; empty if they are the same."""
+    first, second = change.subject.reads
+    if first == second:
+        return ""
+    subject = change.subject
+    return f"{subject.model} reads {second.phrase}, {subject.baseline} {first.phrase}."
+
+
+COLLAPSE = (
+    "The cosine of unrelated texts has risen from {a} to {b}: the embeddings are collapsing. "
+    "Embeddings that are all alike do not depend on position, which is no cure."
+)
+
+
+def describe_training(change: ChangeRow) -> str:
+    """Describe a change by training in a sentence."""
+    text = describe_change(change, "the base model", "the trained model")
+    # A sentence without a reason begins with a model.
+    return text if change.reason else capitalize(text)
+
+
+def describe_trainings(task: str, changes: Sequence[ChangeRow]) -> str:
+    """Describe the changes by training on held-out articles, or on the data of a forgetting
+    check.
+    """
+    check = [f"Forgetting check {task}:"] if task else []
+    return " ".join([*check, *map(describe_training, changes)])
+
+
+def title_training(change: ChangeRow) -> str:
+    """Name a score and its data."""
+    task = change.subject.task
+    return f"forgetting check {task}, {change.metric}" if task else change.metric.value
+
+
+def warn_of_collapse(before: Estimate, after: Estimate) -> str:
+    """Warn of embeddings that are all alike."""
+    scores = (numbers.format_number(score.value, ".2f") for score in (before, after))
+    return COLLAPSE.format(**dict(zip("ab", scores, strict=True)))
+
+
+def warn_of_loss(change: ChangeRow) -> str:
+    """Warn of a score that is worse after training."""
+    return f"{title_training(change)}: worse than the base model's."
+
+
+def describe_mean_change(change: ChangeRow, mean: Estimate, seeds: int) -> str:
+    """Describe the mean change over several seeds."""
+    points = numbers.format_estimate(mean, numbers.format_points)
+    return f"Over {seeds} seeds, {title_training(change)} changes by {points}."
+
+
+def describe_model_window(label: str, findings: GroupFindings) -> str:
+    """Describe the window of a model and what is truncated."""
+    if findings.read.kind is ReadKind.UNKNOWN:
+        return f"The window of {label} is unknown; `posir window MODEL` measures it."
+    sentence = describe_truncation(findings)
+    return f"{label}: {sentence}" if sentence else ""

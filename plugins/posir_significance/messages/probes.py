@@ -1,0 +1,194 @@
+"""Sentences about probes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from posir_significance.findings import Prediction
+from posir_tasks.base.wording import pluralize
+from posir_tasks.display import numbers, strip
+from posir_tasks.values.estimates import Estimate
+
+
+def describe_values(title: str, values: Sequence[tuple[str, str, str]]) -> str:
+    """List the title, value and unit of summaries of a probe, below its title."""
+    parts = [f"{_lower(name)} {value} {unit}".rstrip() for name, value, unit in values]
+    return f"{title}: {'; '.join(parts)}" if parts else title
+
+
+def _lower(title: str) -> str:
+    """Write a title within a sentence; a first word such as `nDCG@10` or `R²` stays."""
+    return title[0].lower() + title[1:] if title[1:2].islower() else title
+
+
+PROBE_SAMPLE = "{documents} documents of {data}, drawn at random ({selection}){median}."
+PROBE_TRUNCATED = (
+    "{share} of the tokens are truncated: the window is {window:,} tokens, and {whole:,} of "
+    "{documents} fit."
+)
+PROBE_DATA = "Model: {}, revision {}. Data: {}, revision {}. Methods: {}."
+PROBE_DIFFERENCE = "Difference: above 0 if the start of a text counts more than its end."
+PROBE_PUBLISHED = "Published values: the range over (so many) other models, on other data."
+PROBE_SKIPPED = "Skipped: {skipped}."
+PROBE_LEFT_OUT = "Documents left out: {omitted:,} of {drawn:,}."
+PROBE_ALONE = "To measure only this: `--probe {probe}`."
+PROBE_PAGE = "--html draws the values at every position."
+PROBE_NO_VERDICT = "Probes are measures without a verdict on position bias. {where}"
+PROBE_INTERVALS = (
+    "Intervals: 95%, by bootstrap over documents; they are too narrow where documents are few."
+)
+#: Terms of probes, as `--explain` prints them.
+PROBE_TERMS = (
+    "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first "
+    "ten.",
+    f"{PROBE_DIFFERENCE} For Pearson's r of position and weight of sentences, the sign is the "
+    "other way around.",
+    "Mirror reversal: the order of five parts of a text is reversed, so that its evidence is near "
+    "the other end. Questions on the middle part are left out. For a model blind to order the "
+    "difference is 0. It includes what truncation costs.",
+    "Joined texts: they are on different subjects and cut to fit the window, and do not read like "
+    "one natural text. Only their order changes.",
+    "Gradient: how much the similarity to a question changes with a token; 1 is the 99th "
+    "percentile in a document. It depends on the words, too.",
+    "Embeddings: these probes do not measure search. A model whose embeddings lean to the start "
+    "may still find evidence near the end.",
+    "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated "
+    "texts are seldom at 0: compare cosines with each other.",
+    "No interval: there are fewer than ten documents, or no value in some bootstrap samples.",
+    "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
+)
+
+
+def explain_no_interval(values: str, few: str) -> str:
+    """Add to the values of a probe why they have no interval, if they have none."""
+    return f"{values} (no interval: {few})" if few else values
+
+
+def title_difference(title: str, summary: str, published: str) -> str:
+    """Write the heading of a difference that is drawn next to it."""
+    return f"{title} · {summary}{f'; published: {published}' if published else ''}"
+
+
+def describe_probe_sample(
+    documents: int, available: int, data: str, selection: str, median: int | None
+) -> str:
+    """Describe the sample of a probe: how many of the available documents, and their length."""
+    number = f"{documents:,} of {available:,}" if available > documents else f"{documents:,}"
+    tokens = f", median {median:,} tokens" if median else ""
+    return PROBE_SAMPLE.format(documents=number, data=data, selection=selection, median=tokens)
+
+
+def describe_truncated_tokens(share: float, window: int, whole: int, documents: int) -> str:
+    """Describe how much of a sample is truncated, and how many of its documents are not."""
+    return PROBE_TRUNCATED.format(
+        share=strip.format_share(share),
+        window=window,
+        whole=whole,
+        documents=pluralize(documents, "document"),
+    )
+
+
+def describe_no_verdict(*, has_commands: bool) -> str:
+    """Say where a verdict is: in the commands that follow, or in other commands."""
+    other = "`posir run` with `posir report`, or `posir inspect`, give one."
+    return PROBE_NO_VERDICT.format(where="These commands give one:" if has_commands else other)
+
+
+PREDICTIONS = {
+    Prediction.PREDICTS: "predicts it",
+    Prediction.OPPOSITE: "predicts the opposite",
+    Prediction.INCONCLUSIVE: "inconclusive",
+}
+PREDICTED = {
+    Prediction.PREDICTS: "Shown to predict {score} on {tasks}: {probes}.",
+    Prediction.OPPOSITE: "With the opposite sign: {probes}.",
+    Prediction.INCONCLUSIVE: "Inconclusive: {probes}.",
+}
+
+
+def label_prediction(verdict: Prediction) -> str:
+    """Label what a correlation shows, for a cell."""
+    return PREDICTIONS[verdict]
+
+
+def label_needed(number: int | None, most: int) -> str:
+    """Label how many models are needed; None for more than `most`."""
+    return f"over {most:,}" if number is None else f"{number:,}"
+
+
+def describe_predictions(
+    score: str, tasks: Sequence[str], verdicts: Mapping[str, Counter[Prediction]]
+) -> str:
+    """Say which probes predict a score, and on how many tasks if not on all, given the number of
+    tasks with each verdict.
+    """
+    sentences = []
+    for verdict, template in PREDICTED.items():
+        probes = []
+        for probe, counts in verdicts.items():
+            if counts[verdict] == counts.total():
+                probes.append(probe)
+            elif counts[verdict]:
+                probes.append(f"{probe} ({counts[verdict]} of {counts.total()})")
+        if probes or verdict is Prediction.PREDICTS:
+            named = ", ".join(probes) or "no probe"
+            where = ", ".join(tasks)
+            sentences.append(template.format(score=score, tasks=where, probes=named))
+    return " ".join(sentences)
+
+
+SAMPLE_DIFFERENCE = (
+    "{model}, {sample}: the largest difference to the complete data is {points} points, by chance "
+    "up to {chance}."
+)
+
+
+def describe_sample_difference(model: str, sample: str, difference: Estimate, chance: float) -> str:
+    """Say how far a sample differs from the complete data, and what chance explains."""
+    return SAMPLE_DIFFERENCE.format(
+        model=model,
+        sample=sample,
+        points=numbers.format_estimate(difference, numbers.format_percent),
+        chance=numbers.format_percent(chance),
+    )
+
+
+MMTEB_ORDER = (
+    "MMTEB's order of models is that of PosIR less the longer documents are: Spearman {first:.2f} "
+    "in {start}, {last:.2f} in {end}; over {models} models that they agree is shown {clear} (p < "
+    "{level})."
+)
+ARCHITECTURE_READING = (
+    "The paper reads no clear correlation of PSI with size, dimension, attention and pooling "
+    "(arXiv 2601.08363v1, Section 4.2, without numbers); the corrected p-values say where one is "
+    "shown."
+)
+CHECKED = "{equal} equal, {different} different, {missing} missing from the file, {new} new."
+
+
+def describe_check(counts: Mapping[str, int]) -> str:
+    """Say how many values of a table are equal to the published ones."""
+    states = ("equal", "different", "missing", "new")
+    return CHECKED.format(**{state: f"{counts.get(state, 0):,}" for state in states})
+
+
+def label_correlation(*, is_clear: bool) -> str:
+    """Label a correlation that is corrected for the number of tests."""
+    return "shown" if is_clear else "not shown"
+
+
+def describe_mmteb(
+    rho: Mapping[str, float], models: int, clear: Sequence[str], level: float
+) -> str:
+    """Say how Spearman's rho with MMTEB changes over lengths, and in which of them it is clear."""
+    lengths = list(rho)
+    return MMTEB_ORDER.format(
+        first=rho[lengths[0]],
+        last=rho[lengths[-1]],
+        start=lengths[0],
+        end=lengths[-1],
+        models=models,
+        clear=f"only in {' and '.join(clear)}" if clear else "in no length",
+        level=level,
+    )

@@ -1,0 +1,139 @@
+"""Sentences about a user's texts and a running index."""
+
+from __future__ import annotations
+
+from posir_significance.findings import ChangeRow, ChangeState, GroupFindings, Quantity
+from posir_significance.messages.comparisons import describe_needed_change
+from posir_significance.messages.verdicts import (
+    describe_observed,
+    format_difference,
+    format_margin,
+    format_score_in_percent,
+)
+from posir_tasks.base.wording import pluralize
+from posir_tasks.display import numbers
+from posir_tasks.values.estimates import Estimate
+
+#: The window of a model, by how it compares with the claim.
+WINDOWS = {
+    "all": "It reads {length} of a text{about}, as many as were tried.",
+    "all_claimed": (
+        "It reads {length} of a text{about}, as many as were tried; {claimant} claims {claimed} "
+        "tokens."
+    ),
+    "no_claim": "It reads {length} of a text{about}, and {rest}; it claims no length.",
+    "less": (
+        "It reads only {length} of a text{about}, and {rest}, although {claimant} claims {claimed} "
+        "tokens."
+    ),
+    "more": (
+        "It reads {length} of a text{about}, more than the {claimed} tokens that {claimant} "
+        "claims, and {rest}."
+    ),
+    "as_claimed": "It reads {length} of a text{about}, as it claims, and {rest}.",
+}
+REFUSES = "refuses longer texts"
+IGNORES = "ignores the rest without an error"
+ABOUT_ENGLISH = (
+    "That is about the {part} {characters:,} characters, or {words:,.0f} words, of English."
+)
+NOT_READ = "The rest does not change its {output}."
+REQUIREMENT = "{verb} enough: {required:,} tokens are required."
+READS_ALL_TEXTS = "{model} reads {texts} to the end"
+NEVER_READS = "{model} never reads {share} of the words of {texts}"
+UNREAD_WORDS = "{number:,} of {texts:,} texts are longer: {share} of all words are never read."
+WORD_BASELINE = "BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}."
+SAME_ADVICE = "The advice is that of questions in their rarest words."
+OTHER_ADVICE = "The advice differs: questions in their rarest words have {chunks}."
+MORE_TEXTS = "Add texts: {number:,} are too few to measure a bias or the best chunks."
+FITTING_CHUNKS = "Search in chunks of {size} tokens: it reads no more. "
+SENTENCE_SCORES = "How well: nDCG@10 {score} over {sentences}. {observed}"
+TRUNCATED_SCORES = (
+    "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}."
+)
+
+
+def advise_more_texts(texts: int, size: int) -> str:
+    """Advise more texts, and chunks of the size that the model reads if it is above 0."""
+    chunks = FITTING_CHUNKS.format(size=size) if size else ""
+    return chunks + MORE_TEXTS.format(number=texts)
+
+
+def describe_sentence_scores(findings: GroupFindings) -> str:
+    """Describe how well all sentences are found, and the difference as the data lie."""
+    return SENTENCE_SCORES.format(
+        score=format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate),
+        sentences=pluralize(findings.questions, "sentence"),
+        observed=describe_observed(findings),
+    ).rstrip()
+
+
+CHUNK_COST = "It takes {cost:.1f} times as many vectors."
+WHOLE_SERVES = "No chunks find more than {whole}."
+CHUNK_ADVICE = "Search in {chunks}: nDCG@10 changes from {whole} to {value} on {texts}, with {cost}"
+BEST_CHUNKS = "; {chunks} reach {value}, with {times:.2g} times the vectors"
+#: How recall in two parts of the documents differs; {recall} is `Recall (document, rarest words)`.
+RECALL: dict[ChangeState, str] = {
+    ChangeState.BETTER: "{recall} is higher in the {first} than in the {last}: {points}.",
+    ChangeState.WORSE: "{recall} is lower in the {first} than in the {last}: {points}.",
+    ChangeState.EQUIVALENT: (
+        "{recall}: no difference above {margin} between the {first} and the {last}, {points}."
+    ),
+    ChangeState.INCONCLUSIVE: "{recall} in the {first} and the {last}: {points}. {needed}",
+}
+#: What to do with a running index, by how recall in the first third differs from the last.
+INDEX_ADVICE: dict[ChangeState, str] = {
+    ChangeState.BETTER: "Index chunks of these documents: their ends are lost.",
+    ChangeState.WORSE: "Index chunks of these documents: their beginnings are lost.",
+    ChangeState.EQUIVALENT: "Nothing to do: the index finds all thirds alike.",
+    ChangeState.INCONCLUSIVE: "Ask more questions (--max-requests), of more documents.",
+}
+CHUNK_SIZES = "`posir inspect MODEL TEXTS` says which size of chunks serves these texts."
+TAIL_RECALL = "Tail {recall}: {share} of {sentences} in the last third."
+
+
+def describe_recall_change(change: ChangeRow) -> str:
+    """Describe how recall differs between two parts of the documents: the baseline is the later
+    part.
+    """
+    points = format_difference(change)
+    if change.state is ChangeState.INCONCLUSIVE:
+        points = f"inconclusive, {points}" if points else "inconclusive"
+    assert change.state is not None
+    return (
+        RECALL[change.state]
+        .format(
+            recall=f"Recall ({change.subject.task})",
+            first=change.subject.model,
+            last=change.subject.baseline,
+            margin=format_margin(change.margin),
+            points=points,
+            needed=describe_needed_change(change),
+        )
+        .rstrip()
+    )
+
+
+def advise_index(change: ChangeRow) -> str:
+    """Advise what to do with a running index, by the difference between the first third and the
+    last.
+    """
+    assert change.state is not None
+    return f"{INDEX_ADVICE[change.state]} {CHUNK_SIZES}"
+
+
+def describe_tail_recall(task: str, recall: Estimate | None, questions: int) -> str:
+    """Describe the recall of sentences in the last third of documents."""
+    return TAIL_RECALL.format(
+        recall=f"recall ({task})",
+        share=format_share(recall),
+        sentences=pluralize(questions, "sentence"),
+    )
+
+
+def format_share(share: Estimate | None) -> str:
+    """Format a share with its interval: `27.0% [19.4, 36.1]`."""
+    if share is None:
+        return numbers.MISSING
+    interval = numbers.format_interval(share, numbers.format_percent)
+    return f"{numbers.format_percent(share.value)}% {interval}".rstrip()
