@@ -319,7 +319,7 @@ def model_means(results: str | Path, *, ending: str | Iterable[str] | None = Non
         Traceback (most recent call last):
         posir_tasks.base.errors.PosirError: nowhere: no results of mteb...
     """
-    from posir_probe.correlation import average_models, build_mean_table
+    from posir_probe.model_means import average_models, build_mean_table
 
     rows = average_models(Path(results), to_list(ending))
     note = "Main score x 100 of each task, unweighted over models, subsets and splits."

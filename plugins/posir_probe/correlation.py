@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kruskal, rankdata, spearmanr, t
 
+from posir_probe.model_means import read_main_scores
 from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import Architecture, Kind, short_name
@@ -42,7 +43,6 @@ from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
     format_p_value,
-    format_percent,
 )
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.estimates import Estimate, Interval
@@ -555,7 +555,7 @@ def _average_shared(source: Path, left_out: set[str]) -> ByModel:
     The score of a task is its mean over the splits and subsets that all models have, so that no
     model has the mean of others.
     """
-    frame = _read_main_scores(source)
+    frame = read_main_scores(source)
     if frame is None:
         return {}
     frame = frame[~frame["task_name"].isin(left_out)]
@@ -564,70 +564,6 @@ def _average_shared(source: Path, left_out: set[str]) -> ByModel:
     by_task = shared.groupby(["model_name", "task_name"])["score"].mean()
     means = by_task.groupby("model_name").mean()
     return {short_name(model): score for model, score in means.to_dict().items()}
-
-
-def _read_main_scores(source: Path) -> Any:
-    """Read mteb's main scores in a folder as a data frame with a row for each model, task, split
-    and subset; None if there are none.
-    """
-    from mteb import ResultCache
-
-    try:
-        results = ResultCache(source).load_results(include_remote=False)
-    except (KeyError, ValueError) as error:
-        raise PosirError(
-            f"{source}: a result is not one of mteb ({summarize_error(error)}). Remove it, or give "
-            "the --output-folder of `mteb run`."
-        ) from error
-    return results.to_dataframe("subset", format="long") if results.model_results else None
-
-
-@dataclass(frozen=True)
-class ModelMean:
-    """The main score of a task, averaged over a group of models."""
-
-    group: str
-    """The ending that the names of its models share; `all` for all models."""
-    task: str
-    """A task, or `mean of N tasks`."""
-    models: int
-    score: float
-    """Unweighted mean in [0, 1] over models, splits and subsets."""
-
-
-def average_models(source: Path, endings: Sequence[str]) -> list[ModelMean]:
-    """Average mteb's main scores over the models of a folder whose names have each ending; without
-    endings over all.
-
-    The models of a group are those with all tasks that any of them has. Raise PosirError if a group
-    has none.
-    """
-    frame = _read_main_scores(source) if source.is_dir() else None
-    if frame is None:
-        raise PosirError(f"{source}: no results of mteb. Give the --output-folder of `mteb run`.")
-    scores = frame.groupby(["model_name", "task_name"])["score"].mean().unstack()
-    rows = []
-    for ending in endings or ("",):
-        group = scores[[str(name).endswith(ending) for name in scores.index]]
-        complete = group.dropna(axis="columns", how="all").dropna()
-        if complete.empty:
-            raise PosirError(
-                f"{source}: no model whose name ends in '{ending}' has results of all tasks. The "
-                f"models are {', '.join(scores.index)}."
-            )
-        means = complete.mean().to_dict()
-        if len(means) > 1:
-            means[f"mean of {len(means)} tasks"] = float(np.mean(list(means.values())))
-        for task, score in means.items():
-            rows.append(ModelMean(ending or ALL, task, len(complete), float(score)))
-    return rows
-
-
-def build_mean_table(rows: Sequence[ModelMean]) -> Table:
-    """Build a table with a line per group and task."""
-    cells = [(row.group, row.task, str(row.models), format_percent(row.score)) for row in rows]
-    columns = build_columns(("Models", "Task", "Number", "Score"), ("Number", "Score"))
-    return Table(columns, tuple(cells))
 
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:

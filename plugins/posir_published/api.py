@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from posir_published import rows as data
+from posir_published.checking import check_published
 from posir_significance.messages.probes import describe_check, describe_mmteb, label_correlation
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
@@ -207,7 +208,7 @@ def _tabulate_training() -> Result:
 
 
 def _tabulate_check(file: Path) -> Result:
-    checked = data.check_published(file)
+    checked = check_published(file)
     counts = Counter(value.state for value in checked)
     cells = []
     for value in checked:

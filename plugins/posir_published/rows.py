@@ -8,20 +8,16 @@ on evidence at chosen positions.
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 
 from posir_psi.scores import compute_psi
 from posir_significance.correction import holm
-from posir_tasks.base.errors import DataError
-from posir_tasks.base.untrusted import read_csv_rows
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.schemes import (
     START_TO_END,
@@ -53,7 +49,6 @@ TRAINING_SOURCES = {
 LENGTHS = (ALL, "Q1", "Q2", "Q3", "Q4")
 #: Columns of a table of scores that is compared with the published one.
 SCORE_COLUMNS = ("ndcg_at_10", "psi_as_published")
-CHECKED_COLUMNS = ("task", "model", "length", *SCORE_COLUMNS)
 #: Names of the macro averages, which are those of the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
 #: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950v5, Section 4.1).
@@ -523,67 +518,6 @@ def correlate_with_mmteb() -> list[MMTEBCorrelation]:
         values = (float(fit.statistic), float(fit.pvalue), p_corrected)
         rows.append(MMTEBCorrelation(length, len(mmteb), *values, *printed, POSIR_SOURCE))
     return rows
-
-
-@dataclass(frozen=True)
-class CheckedValue:
-    """A value of a user's table next to the published one; None where one of them has none."""
-
-    task: str
-    model: str
-    length: str
-    score: str
-    """`ndcg_at_10` or `psi_as_published`."""
-    given: float | None
-    published: float | None
-    state: str
-    """`equal` to the decimals of the given value, `different`, `missing` from the given table, or
-    `new`.
-    """
-    source: str
-    """Of the published value; empty for a new one."""
-
-
-def check_published(file: Path) -> list[CheckedValue]:
-    """Compare a CSV file with `CHECKED_COLUMNS` with the published rows of its tasks, one value a
-    row; raise PosirError if it cannot be read.
-    """
-    expected = f"a file with the columns {','.join(CHECKED_COLUMNS)}"
-    given: dict[tuple[str, str, str, str], str] = {}
-    for number, row in enumerate(read_csv_rows(file, CHECKED_COLUMNS, expected), 2):
-        for score in SCORE_COLUMNS:
-            if row[score]:
-                key = (row["task"], row["model"], row["length"], score)
-                given[key] = row[score]
-                _read_number(row[score], file, number, score)
-    published = {}
-    for task in dict.fromkeys(key[0] for key in given):
-        for published_row in published_rows(task):
-            for score in SCORE_COLUMNS:
-                place = (task, published_row.model, published_row.length, score)
-                published[place] = published_row
-    checked = []
-    for key in {**published, **given}:
-        text = given.get(key)
-        value = None if text is None else float(text)
-        found = published.get(key)
-        ours = None if found is None else float(getattr(found, key[3]))
-        state = "missing" if value is None else "new"
-        if text is not None and value is not None and ours is not None:
-            decimals = len(text.partition(".")[2])
-            state = "equal" if round(ours, decimals) == round(value, decimals) else "different"
-        source = found.source if found else ""
-        checked.append(CheckedValue(*key, value, ours, state, source))
-    return checked
-
-
-def _read_number(text: str, file: Path, number: int, field: str) -> None:
-    """Raise DataError unless a cell is a score in [0, 1], in plain decimals."""
-    if not re.fullmatch(r"(0(\.\d+)?|1(\.0+)?)", text):
-        raise DataError(
-            f"{file}: row {number}: field '{field}': {text!r} is not a score in [0, 1]. Divide "
-            "percentages by 100, and write decimals with a point."
-        )
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import find_files, open_decompressed, split_suffix
@@ -26,6 +25,15 @@ from posir_tasks.data.formats import (
     question_rows,
     text_rows,
 )
+from posir_tasks.data.formats.form import (
+    JSON_ROWS,
+    JUDGMENTS,
+    REFUSED,
+    SPANS,
+    TEXTS,
+    Format,
+    Reader,
+)
 from posir_tasks.data.formats.page_rows import PAGE_FORMS
 from posir_tasks.data.formats.passages import Items, ReadOptions, SkippedText, Use
 from posir_tasks.data.formats.records import (
@@ -37,7 +45,6 @@ from posir_tasks.data.formats.records import (
 )
 from posir_tasks.data.formats.shape import (
     JSON_LINES,
-    NESTED,
     TABLES,
     has_marks,
     list_fields,
@@ -58,79 +65,11 @@ MAX_COMPARED = 64
 MAX_NAME = 40
 #: How alike two names are from which one may be meant by the other, as `difflib` counts it.
 MIN_ALIKE = 0.8
-AS_BEIR = (
-    "corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/test.tsv (query-id, corpus-id, "
-    "score)"
-)
-AS_LINES = "JSON Lines with context, question, answer and start"
 ENGLISH = "eng-Latn"
-#: What a format holds.
-SPANS = "questions with the spans of their evidence"
-JUDGMENTS = "judgments without positions, for `posir score`"
-TEXTS = "texts"
-
-Reader: TypeAlias = Callable[[Path, ReadOptions], Items]
-
-
-def _refuse(path: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    raise DataError(f"{path}: is not read.")
-
-
-@dataclass(frozen=True)
-class Format:
-    """A format of a file or a folder."""
-
-    title: str
-    kinds: tuple[str, ...] = ()
-    """Suffixes of its files, and `/` if a folder is in it; none if it is not read."""
-    read: Reader = _refuse
-    accepts: Callable[[Path], bool] = lambda _: True
-    """Whether a file or folder of one of the kinds is in the format."""
-    files: tuple[str, ...] = ()
-    """Patterns of files that a folder has, all of them; alternatives between `|`."""
-    use: Use | None = Use.CORPUS
-    """Texts of which its questions can be asked; None if it has texts alone."""
-    read_texts: Reader | None = None
-    """Yields the documents alone, if `read` takes longer or needs more."""
-    read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
-    """Returns all judgments, if a query may have grades or several relevant documents."""
-    fields: str = ""
-    """Names of fields that data in the format has, between blanks; `|` between several layouts, and
-    `/` after a name whose value is an object or a list.
-    """
-    advice: str = ""
-    """What to do with data that is nearly in the format, or that is not read."""
-    holds: str = SPANS
-    """What is read."""
-    find_language: Callable[[Path], str] = lambda _: ""
-    """Returns the code of the language that data states, empty if it states none or several."""
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether data in the format is recognized and not read."""
-        return bool(self.kinds) and self.read is _refuse
-
-    @property
-    def layouts(self) -> list[frozenset[str]]:
-        """The names of fields of each layout."""
-        groups = self.fields.split("|") if self.fields else []
-        return [frozenset(group.replace(NESTED, "").split()) for group in groups]
 
 
 def _is_english(path: Path) -> str:  # noqa: ARG001
     return ENGLISH
-
-
-def _refuse_form(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
-    """Return a format of others that is recognized by its fields and refused by its name."""
-    return Format(
-        title,
-        kinds,
-        accepts=lambda path: has_marks(list_fields(path), fields),
-        fields=fields,
-        advice=advice,
-        holds="",
-    )
 
 
 def _read_set(
@@ -216,85 +155,7 @@ FILES = Format("a folder of files", (FOLDER,), read_folder, find_language=_find_
 AUTORAG_ITEMS, AUTORAG_JUDGMENTS = _read_set(judgment_sets.read_autorag)
 PAIR_ITEMS, PAIR_JUDGMENTS = _read_set(judgment_sets.read_pairs)
 GOLDEN_ITEMS, GOLDEN_JUDGMENTS = _read_set(judgment_sets.read_golden_file)
-JSON_ROWS = (*JSON_LINES, *PARQUET)
 MRQA_MARKS = "header/ context|header/ qas/|context detected_answers/"
-REFUSED = (
-    _refuse_form(
-        "ReCoRD",
-        "passage/ entities qas query",
-        "Its queries are statements with a gap (@placeholder) for an entity. Write "
-        f"{AS_LINES} from passage > text, qas > query and answers > text, start.",
-        JSON_ROWS,
-    ),
-    _refuse_form(
-        "ContractNLI",
-        "documents/ annotation_sets/ annotations spans",
-        "Its hypotheses are about one contract each, and its evidence is numbers of spans. Write "
-        "JSON Lines with context (documents > text), question (labels > hypothesis), and start "
-        "and end from documents > spans, for each number in annotations > spans.",
-        (".json",),
-    ),
-    _refuse_form(
-        "FinanceBench",
-        "financebench_id question evidence/ evidence_text",
-        "Its documents are PDF files of their own. Convert them to text (`pdftotext FILE.pdf`), "
-        f"and write {AS_BEIR}, with evidence (evidence > evidence_text) in queries.jsonl.",
-        JSON_ROWS,
-    ),
-    _refuse_form(
-        "evidence-inference",
-        "PromptID PMCID",
-        "Its questions, spans and articles are files of their own. Write JSON Lines with context "
-        "(txt_files/PMC<PMCID>.txt), question (Outcome, Intervention and Comparator of "
-        "prompts_merged.csv), and start and end (Evidence Start, Evidence End of "
-        "annotations_merged.csv).",
-        (*JSON_ROWS, *TABLES),
-    ),
-    _refuse_form(
-        "DROP",
-        "passage qa_pairs/|passage question answers_spans",
-        "Its answers are numbers, dates and spans without a place, often computed. Write "
-        f"{AS_LINES} for the answers that are in the passage once, or for judgments alone "
-        f"{AS_BEIR}.",
-        JSON_ROWS,
-    ),
-    _refuse_form(
-        "PubMedQA",
-        "QUESTION CONTEXTS/|question context/ long_answer final_decision",
-        "Its answers are yes, no and maybe about a whole abstract: it has judgments alone. Write "
-        f"{AS_BEIR}, with the contexts of a question as one text.",
-        JSON_ROWS,
-    ),
-    _refuse_form(
-        "QAngaroo (WikiHop, MedHop)",
-        "query candidates/ supports/",
-        "Its queries are relations, and which of the supports has the evidence is not stated: it "
-        f"has judgments alone. Write {AS_BEIR}, with each of the supports as a text.",
-        JSON_ROWS,
-    ),
-    _refuse_form(
-        "CRUD-RAG",
-        "event_summary/|questanswer_1doc/|continuing_writing/|hallu_modified/|"
-        "news1 questions answers",
-        "Its answers are written from up to three news texts, and where is not stated: it has "
-        f"judgments alone. Write {AS_BEIR}, from news1 to news3 and questions.",
-        JSON_ROWS,
-    ),
-    _refuse_form(
-        "training data of DPR",
-        "question positive_ctxs/",
-        f"It has judgments alone. Write {AS_BEIR}, from question and positive_ctxs > text.",
-        JSON_ROWS,
-    ),
-    _refuse_form(
-        "HotpotQA or 2WikiMultihopQA",
-        "question context/ supporting_facts/",
-        "Its evidence is sentences of several texts. Write "
-        f"{AS_BEIR}, from context (title, sentences), with the supporting sentences as evidence "
-        "in queries.jsonl: an object with a list for each text.",
-        JSON_ROWS,
-    ),
-)
 #: In order of precedence: the first that accepts a file or folder reads it.
 FORMATS = (
     Format(

@@ -15,7 +15,8 @@ import pytest
 import posir
 from posir_data.api import import_data, read_sources
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.formats.catalog import FORMATS, REFUSED, describe_form
+from posir_tasks.data.formats.catalog import FORMATS, describe_form
+from posir_tasks.data.formats.form import REFUSED
 from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions
 from posir_tasks.datasets.opening import open_data
